@@ -1,0 +1,61 @@
+"""Aegis: every tool call of an AI agent is looked at before it runs, and every decision can be proved.
+
+This front door is light: names load when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from aegis._version import __version__
+
+if TYPE_CHECKING:
+    from aegis.client import Client
+    from aegis.core.call import ToolCall, ToolResult
+    from aegis.core.decision import Decision, ResultDecision
+    from aegis.errors import AegisError, ConfigError, InvalidCall, ToolCallBlocked
+    from aegis.facade import Gate, auto, protect, session
+
+_HOMES = {
+    "AegisError": "aegis.errors",
+    "Client": "aegis.client",
+    "ConfigError": "aegis.errors",
+    "Decision": "aegis.core.decision",
+    "Gate": "aegis.facade",
+    "InvalidCall": "aegis.errors",
+    "ResultDecision": "aegis.core.decision",
+    "ToolCall": "aegis.core.call",
+    "ToolCallBlocked": "aegis.errors",
+    "ToolResult": "aegis.core.call",
+    "auto": "aegis.facade",
+    "protect": "aegis.facade",
+    "session": "aegis.facade",
+}
+
+__all__ = [
+    "AegisError",
+    "Client",
+    "ConfigError",
+    "Decision",
+    "Gate",
+    "InvalidCall",
+    "ResultDecision",
+    "ToolCall",
+    "ToolCallBlocked",
+    "ToolResult",
+    "__version__",
+    "auto",
+    "protect",
+    "session",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module `aegis` has no attribute `{name}`")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""One small file a framework; enforcement itself lives in `_enforce` alone."""

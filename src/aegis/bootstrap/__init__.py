@@ -1,0 +1,1 @@
+"""Builds a gate from a configuration: the only place that knows all parts."""

@@ -1,0 +1,1 @@
+"""The `Decider` over HTTP; every failure on the way is a refusal."""

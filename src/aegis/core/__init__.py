@@ -1,0 +1,1 @@
+"""Values, pure functions and ports; no I/O, and the clock is always a parameter."""

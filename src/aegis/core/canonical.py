@@ -1,0 +1,123 @@
+"""Canonical JSON: one value, one sequence of bytes (RFC 8785).
+
+One extension: integers beyond 2^53-1 are written with their exact digits, never rounded, because a
+payment or an identifier that differs in its last digit is another call. A fast serialiser does the
+work on the subset on which it was proved equal (string keys inside the Basic Multilingual Plane, no
+floats, integers within 2^53-1); everything else takes the slow path.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import orjson
+import rfc8785
+
+from aegis.errors import InvalidCall
+
+MAX_NESTING: Final = 200  # deeper values are refused before they can exhaust a stack
+MAX_DIGITS: Final = 4_000  # turning digits into a number is quadratic: bounds what one number costs
+_SAFE_INTEGER: Final = 2**53 - 1
+_SURROGATES: Final = "\ud800"
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical bytes of a JSON value.
+
+    Raises `InvalidCall` for anything that is not JSON: other types, keys that are not strings, NaN
+    and infinities, lone surrogates, nesting beyond `MAX_NESTING` (cycles included).
+    """
+    try:
+        if _is_simple(value):
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        out: list[bytes] = []
+        _write(value, out, 0)
+        return b"".join(out)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidCall("a value is not valid JSON text (lone surrogate or unsupported type)") from error
+
+
+def canonical_record(record: dict[str, Any]) -> bytes:
+    """The canonical bytes of a record that this project built: ASCII keys, strings, small integers.
+
+    The caller guarantees the subset; nothing is checked.
+    """
+    return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
+
+
+def _is_simple(root: Any) -> bool:
+    """Whether the fast serialiser equals RFC 8785 on this value; bounds nesting on the way."""
+    level: list[Any] = [root]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MAX_NESTING:
+            raise InvalidCall(f"a value is nested deeper than {MAX_NESTING} levels", code="too_deep")
+        below: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is str or value is None or kind is bool:
+                continue
+            if kind is int:
+                if not -_SAFE_INTEGER <= value <= _SAFE_INTEGER:
+                    return False
+            elif kind is dict:
+                for key in value:
+                    if type(key) is not str or (not key.isascii() and max(key) >= _SURROGATES):
+                        return False
+                below.extend(value.values())
+            elif kind is list:
+                below.extend(value)
+            else:
+                return False
+        level = below
+    return True
+
+
+def _write(value: Any, out: list[bytes], depth: int) -> None:
+    if depth > MAX_NESTING:
+        raise InvalidCall(f"a value is nested deeper than {MAX_NESTING} levels", code="too_deep")
+    kind = type(value)
+    if kind is str:
+        out.append(orjson.dumps(value))
+    elif value is None or kind is bool:
+        out.append(b"null" if value is None else b"true" if value else b"false")
+    elif kind is int:
+        out.append(_digits(value))
+    elif kind is float:
+        if not math.isfinite(value):
+            raise InvalidCall("a number is NaN or infinite, which JSON does not have")
+        out.append(rfc8785.dumps(value))
+    elif kind is dict:
+        _write_object(value, out, depth)
+    elif kind is list or kind is tuple:
+        out.append(b"[")
+        for position, item in enumerate(value):
+            if position:
+                out.append(b",")
+            _write(item, out, depth + 1)
+        out.append(b"]")
+    else:
+        raise InvalidCall(f"a value of type `{kind.__name__}` is not JSON")
+
+
+def _write_object(value: dict[Any, Any], out: list[bytes], depth: int) -> None:
+    for key in value:
+        if type(key) is not str:
+            raise InvalidCall("an object key is not a string")
+    out.append(b"{")
+    # RFC 8785, 3.2.3: keys are ordered by their UTF-16 code units.
+    for position, key in enumerate(sorted(value, key=lambda name: name.encode("utf-16-be"))):
+        if position:
+            out.append(b",")
+        out.append(orjson.dumps(key))
+        out.append(b":")
+        _write(value[key], out, depth + 1)
+    out.append(b"}")
+
+
+def _digits(value: int) -> bytes:
+    if value.bit_length() > MAX_DIGITS * 3:
+        raise InvalidCall(f"an integer has more than {MAX_DIGITS} digits", code="too_large")
+    return str(value).encode()

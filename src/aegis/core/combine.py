@@ -1,0 +1,103 @@
+"""The one function that decides: the most restrictive report wins, and silence refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aegis.core.finding import Finding, Patch, Report
+from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Combined:
+    """What all reports together demand; `reports` keeps them in the configured order."""
+
+    outcome: Outcome
+    verdict: Verdict
+    reason: Reason
+    risk: Risk
+    findings: tuple[Finding, ...]
+    patches: tuple[Patch, ...]
+    missing: tuple[str, ...]
+    reports: tuple[Report, ...]
+
+
+_EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {
+    "fail-closed": Outcome.BLOCK,
+    "require-approval": Outcome.REQUIRE_APPROVAL,
+    "fail-open-with-attestation": Outcome.ALLOW,
+}
+
+
+def combine(reports: Sequence[Report], expected: Sequence[str], evidence: EvidencePolicy) -> Combined:
+    """Combine the reports of the guards that were expected into what happens.
+
+    Guarantees: the outcome is at least every report's outcome; a guard of `expected` that did not
+    report, reported twice, or was not expected refuses; no expected guard at all refuses; the
+    evidence policy answers for missing evidence alone and never lowers anything else; patches keep
+    the order of `expected`. The result does not depend on the order of `reports`.
+    """
+    # (1) One report for each expected guard, and no other.
+    by_guard = {report.guard: report for report in reports}
+    if not expected or len(by_guard) != len(reports) or by_guard.keys() != set(expected):
+        ordered = [by_guard.get(name) or silent(name) for name in expected]
+        return _refused(tuple(ordered) or tuple(reports))
+    in_order = tuple(by_guard[name] for name in expected)
+
+    outcome, verdict, reason, risk = Outcome.ALLOW, Verdict.COMPLIANT, Reason.NONE, Risk.LOW
+    findings: list[Finding] = []
+    patches: list[Patch] = []
+    missing: list[str] = []
+    for report in in_order:
+        demanded, because, judged = report.outcome, report.reason, report.verdict
+        # (2) Missing evidence is answered by the policy, beside what the guard itself demands.
+        if report.missing:
+            judged = max(judged, Verdict.INSUFFICIENT_EVIDENCE)
+            missing.extend(report.missing)
+            answered = _EVIDENCE_OUTCOME[evidence]
+            if answered > demanded:
+                demanded, because = answered, Reason.INSUFFICIENT_EVIDENCE
+        # (3) The maximum on both axes; the first report that demands it gives the reason.
+        if demanded > outcome:
+            outcome, reason = demanded, because
+        verdict = max(verdict, judged)
+        risk = max(risk, report.risk)
+        if report.findings:
+            findings.extend(report.findings)
+        if report.patches:
+            patches.extend(report.patches)
+    return Combined(
+        outcome=outcome,
+        verdict=verdict,
+        reason=reason,
+        risk=risk,
+        findings=tuple(findings),
+        patches=tuple(patches),
+        missing=tuple(missing),
+        reports=in_order,
+    )
+
+
+def silent(guard: str) -> Report:
+    """The report that stands for a guard that gave none: it refuses."""
+    return Report(
+        guard=guard,
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        reason=Reason.UNAVAILABLE,
+        risk=Risk.HIGH,
+    )
+
+
+def _refused(reports: tuple[Report, ...]) -> Combined:
+    return Combined(
+        outcome=Outcome.BLOCK,
+        verdict=max((Verdict.INSUFFICIENT_EVIDENCE, *(report.verdict for report in reports))),
+        reason=Reason.UNAVAILABLE,
+        risk=max((Risk.HIGH, *(report.risk for report in reports))),
+        findings=tuple(finding for report in reports for finding in report.findings),
+        patches=(),
+        missing=tuple(name for report in reports for name in report.missing),
+        reports=reports,
+    )

@@ -1,0 +1,37 @@
+"""The one door: `Gate` (in process) and `Client` (over HTTP) are the same `Decider`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.decision import Decision, ResultDecision
+
+
+class Decider(Protocol):
+    """Decides calls before they run and results before a model sees them.
+
+    Every method returns a block decision where the answer cannot be had (store gone, gateway slow,
+    rate limited, conflict) and raises `InvalidCall` for misuse alone.
+    """
+
+    def decide(self, call: ToolCall) -> Decision: ...
+
+    async def adecide(self, call: ToolCall) -> Decision: ...
+
+    def observe(self, result: ToolResult) -> ResultDecision: ...
+
+    async def aobserve(self, result: ToolResult) -> ResultDecision: ...
+
+    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+        """The decision that a held call comes to: waits at most `timeout` seconds, never allows on time-out."""
+        ...
+
+    async def await_decision(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Decision: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,152 @@
+"""The answer to a call, as released: it was appended to the log before anybody saw it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aegis.core.finding import Finding
+from aegis.core.masking import mask
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardTime:
+    """What one guard demanded, and how long it took in microseconds."""
+
+    guard: str
+    outcome: Outcome
+    us: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReceiptRef:
+    """Where the log keeps the decision."""
+
+    id: str
+    index: int
+    leaf_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalRef:
+    """The approval that a held call waits for; `expires_at` is RFC 3339, UTC."""
+
+    id: str
+    expires_at: str
+
+    @property
+    def url(self) -> str:
+        return f"/v1/approvals/{self.id}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """One decision. `arguments` is present only with `sanitize`: what must be executed instead.
+
+    `receipt` is absent only where nothing could be recorded, and then `outcome` is `block` with
+    reason `unavailable`.
+    """
+
+    outcome: Outcome
+    verdict: Verdict
+    risk: Risk
+    reason: Reason
+    message: str
+    decision_id: str
+    call_id: str
+    request_digest: str
+    call_digest: str
+    policy_digest: str
+    salt: str
+    arguments: dict[str, Any] | None = None
+    approval: ApprovalRef | None = None
+    permit: str | None = None
+    receipt: ReceiptRef | None = None
+    findings: tuple[Finding, ...] = ()
+    guards: tuple[GuardTime, ...] = ()
+    retry_after: int | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the tool may run now, with `arguments` if there are any."""
+        return self.outcome <= Outcome.SANITIZE
+
+    def to_wire(self, *, findings: bool = False) -> dict[str, Any]:
+        """The JSON object of the contract; `findings` only for principals that may read them."""
+        wire: dict[str, Any] = {
+            "decision": self.outcome.word,
+            "verdict": self.verdict.word,
+            "risk": self.risk.word,
+            "reason": self.reason.value,
+            "message": self.message,
+            "decision_id": self.decision_id,
+            "call_id": self.call_id,
+            "request_digest": self.request_digest,
+            "call_digest": self.call_digest,
+            "policy_digest": self.policy_digest,
+            "salt": self.salt,
+            "guards": [{"guard": g.guard, "outcome": g.outcome.word, "us": g.us} for g in self.guards],
+        }
+        if self.arguments is not None:
+            wire["arguments"] = self.arguments
+        if self.approval is not None:
+            approval = self.approval
+            wire["approval"] = {"id": approval.id, "expires_at": approval.expires_at, "url": approval.url}
+        if self.permit is not None:
+            wire["permit"] = self.permit
+        if self.receipt is not None:
+            receipt = self.receipt
+            wire["receipt"] = {"id": receipt.id, "index": receipt.index, "leaf_hash": receipt.leaf_hash}
+        if findings:
+            wire["findings"] = [finding_to_wire(finding) for finding in self.findings]
+        return wire
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultDecision:
+    """The answer to a tool result: `result` is present only with `sanitize`."""
+
+    outcome: Outcome
+    verdict: Verdict
+    reason: Reason
+    message: str
+    result: Any = None
+    receipt: ReceiptRef | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the model may see the result, or `result` in its place with `sanitize`."""
+        return self.outcome <= Outcome.SANITIZE
+
+    def to_wire(self, *, findings: bool = False) -> dict[str, Any]:
+        """The JSON object of the contract; `findings` only for principals that may read them."""
+        wire: dict[str, Any] = {
+            "decision": self.outcome.word,
+            "verdict": self.verdict.word,
+            "reason": self.reason.value,
+            "message": self.message,
+        }
+        if self.outcome is Outcome.SANITIZE:
+            wire["result"] = self.result
+        if self.receipt is not None:
+            receipt = self.receipt
+            wire["receipt"] = {"id": receipt.id, "index": receipt.index, "leaf_hash": receipt.leaf_hash}
+        if findings:
+            wire["findings"] = [finding_to_wire(finding) for finding in self.findings]
+        return wire
+
+
+def finding_to_wire(finding: Finding, *, reveal: bool = False) -> dict[str, Any]:
+    """The JSON object of a finding; evidence is masked unless the caller has the right to reveal it."""
+    return {
+        "guard": finding.guard,
+        "rule": finding.rule,
+        "category": finding.category,
+        "severity": finding.severity.word,
+        "outcome": finding.outcome.word,
+        "path": finding.path,
+        "message": finding.message,
+        "evidence": finding.evidence if reveal else mask(finding.evidence),
+    }

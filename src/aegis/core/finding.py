@@ -1,0 +1,54 @@
+"""What a guard saw, and the report in which it hands that in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that a guard saw, at one place of the call.
+
+    `path` is a JSON pointer into the arguments (or the result); a key is pointed at by its own
+    pointer. `evidence` is what was matched, unmasked: it stays inside the encrypted payload and is
+    masked wherever it is shown. `message` is one sentence without matched text.
+    """
+
+    guard: str
+    rule: str
+    category: Category
+    severity: Risk
+    outcome: Outcome
+    path: str = ""
+    message: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patch:
+    """Replace the value at the JSON pointer `path` with `value`."""
+
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """Says that a guard ran, and what it makes of the call.
+
+    `outcome` is what the guard demands for what it saw; `missing` names evidence that it needed and
+    did not get, which is answered by the evidence policy and by nothing else. `reason` explains a
+    restrictive `outcome`; `risk` is the lowest tier the guard will call this.
+    """
+
+    guard: str
+    outcome: Outcome = Outcome.ALLOW
+    verdict: Verdict = Verdict.COMPLIANT
+    reason: Reason = Reason.NONE
+    risk: Risk = Risk.LOW
+    findings: tuple[Finding, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    missing: tuple[str, ...] = ()

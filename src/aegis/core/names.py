@@ -1,0 +1,108 @@
+"""Names that look the same are the same: normalisation and full-match selectors.
+
+A selector is `tool`, `server/tool`, or either with explicit `*`; it matches whole names, never
+prefixes. A selector without a server matches the tool on every server.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=4_096)
+def normalise_name(name: str) -> str:
+    """NFKC, case-folded, without invisible format characters (Unicode Cf) and outer blanks."""
+    if name.isascii():
+        return name.strip().lower()
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    visible = "".join(char for char in folded if unicodedata.category(char) != "Cf")
+    return unicodedata.normalize("NFKC", visible).strip()
+
+
+def glob_match(pattern: str, name: str) -> bool:
+    """Whether `pattern` (with `*` for any run of characters) matches all of `name`.
+
+    Time grows with the product of the lengths at worst; names are bounded by `MAX_NAME_CHARS`.
+    """
+    parts = pattern.split("*")
+    if len(parts) == 1:
+        return pattern == name
+    first, *middle, last = parts
+    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def split_selector(selector: str) -> tuple[str | None, str]:
+    """`server/tool` as its two halves; without a slash the server is `None`. The last slash divides."""
+    server, slash, tool = selector.rpartition("/")
+    return (server if slash else None), tool
+
+
+class Selector:
+    """One compiled selector."""
+
+    __slots__ = ("server", "text", "tool")
+
+    def __init__(self, text: str):
+        server, tool = split_selector(text)
+        self.text = text
+        self.server = None if server is None else normalise_name(server)
+        self.tool = normalise_name(tool)
+
+    def matches(self, server: str | None, tool: str) -> bool:
+        """Whether this selector covers the tool; a selector without server covers every server."""
+        if self.server is not None and (server is None or not glob_match(self.server, normalise_name(server))):
+            return False
+        return glob_match(self.tool, normalise_name(tool))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the selector names one tool without any `*`."""
+        return "*" not in self.text
+
+
+class SelectorMap(Generic[T]):
+    """Looks a tool up in a table keyed by selectors; the most specific selector wins.
+
+    Order: exact `server/tool`, exact `tool`, then patterns from the longest to the shortest. Exact
+    entries cost one dictionary look-up whatever the size of the table.
+    """
+
+    def __init__(self, entries: Mapping[str, T]):
+        self._exact: dict[tuple[str | None, str], T] = {}
+        patterns: list[tuple[Selector, T]] = []
+        for text, value in entries.items():
+            selector = Selector(text)
+            if selector.exact:
+                self._exact[(selector.server, selector.tool)] = value
+            else:
+                patterns.append((selector, value))
+        patterns.sort(key=lambda entry: (entry[0].server is None, -len(entry[0].text.replace("*", ""))))
+        self._patterns = tuple(patterns)
+
+    def find(self, server: str | None, tool: str) -> T | None:
+        """The value of the most specific selector that covers the tool, or `None`."""
+        name = normalise_name(tool)
+        if server is not None:
+            exact = self._exact.get((normalise_name(server), name))
+            if exact is not None:
+                return exact
+        exact = self._exact.get((None, name))
+        if exact is not None:
+            return exact
+        for selector, value in self._patterns:
+            if selector.matches(server, tool):
+                return value
+        return None

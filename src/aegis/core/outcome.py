@@ -1,0 +1,130 @@
+"""The closed sets that every decision is made of.
+
+`Outcome` and `Verdict` are ordered so that combining is `max`; the words are those of the wire.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Final, Literal
+
+
+class Outcome(IntEnum):
+    """What happens to a call, from least to most restrictive."""
+
+    ALLOW = 0
+    SANITIZE = 1
+    REQUIRE_APPROVAL = 2
+    BLOCK = 3
+
+    @property
+    def word(self) -> str:
+        return _OUTCOME_WORDS[self]
+
+
+_OUTCOME_WORDS: Final = ("allow", "sanitize", "require_approval", "block")
+
+
+class Verdict(IntEnum):
+    """The evidence axis: a call that could not be evaluated is never called compliant."""
+
+    COMPLIANT = 0
+    INSUFFICIENT_EVIDENCE = 1
+    VIOLATION = 2
+
+    @property
+    def word(self) -> str:
+        return _VERDICT_WORDS[self]
+
+
+_VERDICT_WORDS: Final = ("compliant", "insufficient_evidence", "violation")
+
+
+class Risk(IntEnum):
+    """Risk tier of a call, and severity of a finding."""
+
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+    CRITICAL = 3
+
+    @property
+    def word(self) -> str:
+        return _RISK_WORDS[self]
+
+
+_RISK_WORDS: Final = ("low", "medium", "high", "critical")
+
+
+class Reason(str, Enum):
+    """Why a call was not simply allowed; closed, and safe to show to an agent."""
+
+    NONE = "none"
+    POLICY_DENIED = "policy_denied"
+    UNREGISTERED_TOOL = "unregistered_tool"
+    RISK_CEILING = "risk_ceiling"
+    IRREVERSIBLE = "irreversible"
+    SCHEMA_INVALID = "schema_invalid"
+    ATTACK_DETECTED = "attack_detected"
+    SENSITIVE_DATA = "sensitive_data"
+    EXFILTRATION = "exfiltration"
+    SCOPE_VIOLATION = "scope_violation"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    RATE_LIMITED = "rate_limited"
+    REVOKED = "revoked"
+    INSUFFICIENT_EVIDENCE = "insufficient_evidence"
+    JUDGE_REJECTED = "judge_rejected"
+    JUDGE_FAILED = "judge_failed"
+    APPROVAL_REQUIRED = "approval_required"
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    APPROVAL_CANCELLED = "approval_cancelled"
+    CHAIN_BLOCKED = "chain_blocked"
+    PROOF_INVALID = "proof_invalid"
+    MISSION_INVALID = "mission_invalid"
+    TOOL_CHANGED = "tool_changed"
+    POSTCONDITION_FAILED = "postcondition_failed"
+    CONFLICT = "conflict"
+    ANOMALY = "anomaly"
+    UNAVAILABLE = "unavailable"
+
+
+EvidencePolicy = Literal["fail-closed", "require-approval", "fail-open-with-attestation"]
+
+Category = Literal[
+    "sql_injection", "path_traversal", "shell_injection", "prompt_injection", "sensitive_file",
+    "data_exfiltration", "pii", "secret", "ssrf", "destructive", "supply_chain", "code_injection",
+    "deserialization", "obfuscation", "resource_limit", "policy", "scope", "budget", "rate",
+    "anomaly", "dataflow",
+]  # fmt: skip
+
+Effect = Literal["read", "write", "network", "exec", "external_send"]
+EFFECTS: Final[tuple[Effect, ...]] = ("read", "write", "network", "exec", "external_send")
+
+Role = Literal["agent", "tool", "approver", "auditor", "issuer", "admin"]
+ROLES: Final[tuple[Role, ...]] = ("agent", "tool", "approver", "auditor", "issuer", "admin")
+
+_BY_WORD: Final = {outcome.word: outcome for outcome in Outcome}
+_RISK_BY_WORD: Final = {risk.word: risk for risk in Risk}
+_VERDICT_BY_WORD: Final = {verdict.word: verdict for verdict in Verdict}
+
+
+def outcome_of(word: str) -> Outcome:
+    """The outcome that a wire word names; raises `ValueError` for any other word."""
+    if word not in _BY_WORD:
+        raise ValueError(f"`{word}` is not an outcome")
+    return _BY_WORD[word]
+
+
+def risk_of(word: str) -> Risk:
+    """The tier that a wire word names; raises `ValueError` for any other word."""
+    if word not in _RISK_BY_WORD:
+        raise ValueError(f"`{word}` is not a risk tier")
+    return _RISK_BY_WORD[word]
+
+
+def verdict_of(word: str) -> Verdict:
+    """The verdict that a wire word names; raises `ValueError` for any other word."""
+    if word not in _VERDICT_BY_WORD:
+        raise ValueError(f"`{word}` is not a verdict")
+    return _VERDICT_BY_WORD[word]

@@ -1,0 +1,201 @@
+"""What the core needs from the outside, as protocols; implementations live in the layers above.
+
+A store holds bytes and rows and knows no meaning. Every write happens in one exclusive transaction
+that is durable when it returns, or that left nothing behind when it raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time in integer microseconds since the epoch, UTC."""
+
+    def __call__(self) -> int: ...
+
+
+class Signer(Protocol):
+    """Holds one private key of one purpose."""
+
+    @property
+    def kid(self) -> str: ...
+
+    def sign(self, message: bytes) -> bytes:
+        """The raw Ed25519 signature (64 bytes) of `message`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """The end of the log. `frontier` is the compact range of the tree; `epoch` counts control changes."""
+
+    size: int = 0
+    leaf: bytes = b""
+    frontier: bytes = b""
+    time: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One leaf as stored: its canonical bytes, and the columns by which it is found again."""
+
+    index: int
+    leaf_hash: bytes
+    body: bytes
+    receipt_id: str
+    time: int
+    kind: str
+    principal: str
+    agent: str = ""
+    session: str = ""
+    call_id: str = ""
+    tool: str = ""
+    decision: str = ""
+    reason: str = ""
+    parent: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Payload:
+    """The encrypted payload of one leaf, its wrapped key and its salt; all three go when it is erased."""
+
+    index: int
+    salt: bytes
+    key: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """The hash of a complete subtree of 2^level leaves, the `position`-th of its level."""
+
+    level: int
+    position: int
+    hash: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """One small mutable record. `version` counts its writes from 1; `state` is a word to list by."""
+
+    collection: str
+    key: str
+    version: int
+    body: bytes
+    state: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """Which entries to list, newest first; empty members do not restrict. Times are microseconds."""
+
+    kind: str = ""
+    principal: str = ""
+    agent: str = ""
+    session: str = ""
+    call_id: str = ""
+    tool: str = ""
+    decision: str = ""
+    reason: str = ""
+    parent: str = ""
+    since: int | None = None
+    until: int | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionRow:
+    """A session seen in the log: its name, principal and agent, and where it begins and ends."""
+
+    session: str
+    principal: str
+    agent: str
+    first: int
+    last: int
+    count: int
+
+
+class Reader(Protocol):
+    """A consistent view of the store."""
+
+    def head(self) -> Head: ...
+
+    def entry(self, index: int) -> Entry | None: ...
+
+    def entry_by_id(self, receipt_id: str) -> Entry | None: ...
+
+    def entries(self, start: int, stop: int) -> Iterator[Entry]:
+        """Entries with `start <= index < stop`, in order, streamed in bounded memory."""
+        ...
+
+    def search(self, search: Search) -> list[Entry]: ...
+
+    def sessions(self, *, before: int | None, limit: int) -> list[SessionRow]:
+        """Sessions by their last entry, newest first; `before` is the `last` of the previous page's end."""
+        ...
+
+    def latest_call(self, principal: str, session: str, call_id: str) -> int | None:
+        """Index of the newest entry of kind `decision` for this call, or `None`."""
+        ...
+
+    def leaf_hashes(self, start: int, stop: int) -> list[bytes]: ...
+
+    def node(self, level: int, position: int) -> bytes | None: ...
+
+    def payload(self, index: int) -> Payload | None: ...
+
+    def document(self, collection: str, key: str) -> Document | None: ...
+
+    def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
+        """Documents with key > `after`, ordered by key."""
+        ...
+
+
+class Transaction(Reader, Protocol):
+    """The exclusive writer; sees its own writes."""
+
+    def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        """Add leaves at the end and move the head; raises `StoreCorrupt` where an index is taken."""
+        ...
+
+    def put_document(self, document: Document) -> None:
+        """Write a document whose `version` is one more than the stored one (1 where there is none).
+
+        Raises `StoreConflict` otherwise.
+        """
+        ...
+
+    def delete_document(self, collection: str, key: str) -> None: ...
+
+    def erase_payload(self, index: int) -> bool:
+        """Delete payload, key and salt of a leaf for good; whether there was one."""
+        ...
+
+    def bump_epoch(self) -> int:
+        """Tell every process that control data (keys, agents, configuration) changed; the new epoch."""
+        ...
+
+
+class Store(Protocol):
+    """One durable home of a log. Raises `StoreUnavailable` from every method when it cannot serve."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """An exclusive write transaction: committed durably on exit, undone when the block raises."""
+        ...
+
+    def reader(self) -> AbstractContextManager[Reader]: ...
+
+    def epoch(self) -> int:
+        """The current control epoch; cheap enough to ask on every call, and sees other processes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Write = Callable[[Transaction], None]

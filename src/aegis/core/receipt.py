@@ -1,0 +1,59 @@
+"""The receipt: one leaf of the log, a closed set of members without floats and without free text.
+
+A draft is what the deciding side knows; the appender adds the position (`index`, `log`, `prev`,
+`time`) and the signature. Members are documented in `docs/reference/receipt.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+RECEIPT_VERSION: Final = 1
+
+Kind = Literal[
+    "decision", "result", "approval", "redemption", "judge", "session", "mission", "revocation", "key",
+    "config", "grant", "run", "access", "erasure", "alarm",
+]  # fmt: skip
+KINDS: Final[tuple[Kind, ...]] = (
+    "decision", "result", "approval", "redemption", "judge", "session", "mission", "revocation", "key",
+    "config", "grant", "run", "access", "erasure", "alarm",
+)  # fmt: skip
+
+# Members that a receipt of version 1 may have. Those that are absent carry no information: a
+# receipt never holds null.
+MEMBERS: Final[frozenset[str]] = frozenset({
+    "v", "index", "log", "time", "kind", "receipt_id", "prev", "parent", "agent", "principal", "session",
+    "call_id", "tool", "server", "call_commitment", "payload_commitment", "effects", "risk", "decision",
+    "verdict", "reason", "guards", "policy_digest", "settings", "approval_id", "approvers", "permit_id",
+    "mission_id", "budget", "provenance", "key", "action", "sig",
+})  # fmt: skip
+REQUIRED: Final[frozenset[str]] = frozenset(
+    {"v", "index", "log", "time", "kind", "receipt_id", "prev", "principal", "sig"}
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A receipt without its position and signature.
+
+    `members` holds everything but `v index log time prev sig` (and must hold `kind`, `receipt_id`
+    and `principal`); only strings, integers, booleans, lists and objects of them. `signer` names
+    the agent whose key signs; the empty name is the gateway itself. `payload` is stored beside the
+    log, encrypted; `salt` is erased with it.
+    """
+
+    members: dict[str, Any]
+    signer: str = ""
+    payload: bytes | None = None
+    salt: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """Where a draft ended up."""
+
+    receipt_id: str
+    index: int
+    leaf_hash: bytes
+    time: str

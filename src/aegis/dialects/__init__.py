@@ -1,0 +1,1 @@
+"""Pure translation between foreign JSON and core types; adapters and proxies share it."""

@@ -1,0 +1,99 @@
+"""Every exception that Aegis raises, in one tree.
+
+    AegisError
+    ├── InvalidCall            the caller misused the API (HTTP 4xx other than 409 and 429)
+    ├── ConfigError            a configuration that cannot be enforced; names file, line and pointer
+    ├── ToolCallBlocked        a call was refused where no refusal can be handed to the model
+    ├── UnhookedFramework      `auto()` could not cover an installed framework
+    ├── StoreError
+    │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
+    │   ├── StoreConflict      a compare-and-set lost: another writer was first
+    │   └── StoreCorrupt       the store answered something that it never stored
+    ├── KeyFileError           a key file is missing, readable by others, or not a key
+    └── LogInvalid             an export or log failed verification; carries a typed break
+
+Foreign exceptions are wrapped at the seam where they enter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aegis.core.decision import Decision
+
+
+class AegisError(Exception):
+    """Base of everything that Aegis raises on purpose."""
+
+
+class InvalidCall(AegisError):
+    """A call that can never be decided as it stands: malformed, or outside the caller's rights.
+
+    `code` is the stable word of the error shape, `status` the HTTP status that stands for it.
+    """
+
+    def __init__(self, message: str, *, code: str = "malformed", hint: str = "", status: int = 422):
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong in a configuration file, and where (lines count from 1; 0 is unknown)."""
+
+    message: str
+    file: str = ""
+    line: int = 0
+    pointer: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        where = f" (at `{self.pointer}`)" if self.pointer else ""
+        hint = f"\n    hint: {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{where}{hint}"
+
+
+class ConfigError(AegisError):
+    """A configuration that does not compile; nothing of it is in force."""
+
+    def __init__(self, problems: tuple[Problem, ...]):
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class ToolCallBlocked(AegisError):
+    """A call was refused and its framework has no way to hand the model a refusal."""
+
+    def __init__(self, decision: Decision):
+        super().__init__(decision.message)
+        self.decision = decision
+
+
+class UnhookedFramework(AegisError):
+    """`auto()` found a framework that it cannot cover; the message names the supported range."""
+
+
+class StoreError(AegisError):
+    """Base of what a store can answer instead of rows."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is gone, full, locked or slow; the transaction left nothing behind."""
+
+
+class StoreConflict(StoreError):
+    """A compare-and-set lost; the transaction left nothing behind."""
+
+
+class StoreCorrupt(StoreError):
+    """The store answered rows that no version of Aegis wrote; appending stops."""
+
+
+class KeyFileError(AegisError):
+    """A key file is missing, is readable by others, or does not hold a key of its purpose."""

@@ -1,0 +1,1 @@
+"""What a developer imports: `auto`, `session`, `protect`, `Gate`."""

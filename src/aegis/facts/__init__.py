@@ -1,0 +1,1 @@
+"""Facts: what a call is and would do, computed by us from the call alone."""

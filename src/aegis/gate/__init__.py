@@ -1,0 +1,1 @@
+"""The policy decision point: one call in, one recorded decision out."""

@@ -1,0 +1,1 @@
+"""Guards read a case (call, facts, session, principal) and hand in one report each."""

@@ -1,0 +1,1 @@
+"""Keys on disk, one purpose each: log, receipts, permits; and the API keys' hashes."""

@@ -1,0 +1,1 @@
+"""Detector rules as data, compiled once into one multi-pattern scanner."""

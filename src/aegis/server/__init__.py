@@ -1,0 +1,1 @@
+"""The gateway: HTTP API, as two lists (routes, middleware)."""

@@ -1,0 +1,1 @@
+"""Stores hold bytes and rows and know no meaning."""
