@@ -21,6 +21,7 @@ class Combined:
     patches: tuple[Patch, ...]
     missing: tuple[str, ...]
     reports: tuple[Report, ...]
+    retry_after: int | None = None
 
 
 _EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {
@@ -49,6 +50,7 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
     findings: list[Finding] = []
     patches: list[Patch] = []
     missing: list[str] = []
+    retry_after: int | None = None
     for report in in_order:
         demanded, because, judged = report.outcome, report.reason, report.verdict
         # (2) Missing evidence is answered by the policy, beside what the guard itself demands.
@@ -67,6 +69,8 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
             findings.extend(report.findings)
         if report.patches:
             patches.extend(report.patches)
+        if report.retry_after is not None:
+            retry_after = max(retry_after or 0, report.retry_after)
     return Combined(
         outcome=outcome,
         verdict=verdict,
@@ -76,6 +80,7 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
         patches=tuple(patches),
         missing=tuple(missing),
         reports=in_order,
+        retry_after=retry_after,
     )
 
 

@@ -1,0 +1,74 @@
+"""What goes into a policy and what comes out: one call, or one result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aegis.core.combine import Combined
+from aegis.core.decision import GuardTime
+from aegis.core.outcome import Effect, Risk
+from aegis.core.principal import Principal
+from aegis.guards.base import ToolEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incoming:
+    """One call to be evaluated.
+
+    `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
+    holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
+    """
+
+    tool: str
+    server: str | None
+    arguments: dict[str, Any]
+    principal: Principal
+    agent: str
+    session: str
+    call_id: str
+    now: int
+    task: str | None = None
+    unresolved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """What a policy makes of a call.
+
+    `arguments` are what would run: the submitted ones, or the patched ones, whose canonical bytes
+    are then `canonical` (`None` where nothing was patched). `times` follows the order of the guards
+    and adds up over rounds of re-analysis.
+    """
+
+    combined: Combined
+    arguments: dict[str, Any]
+    canonical: bytes | None
+    tier: Risk
+    irreversible: bool
+    effects: frozenset[Effect]
+    times: tuple[GuardTime, ...]
+    entry: ToolEntry | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncomingResult:
+    """One tool result to be evaluated; `result` is any JSON value, held by nobody else."""
+
+    tool: str
+    server: str | None
+    result: Any
+    principal: Principal
+    agent: str
+    session: str
+    now: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultEvaluation:
+    """What a policy makes of a result; `result` is what the model may see, patched where `canonical` is set."""
+
+    combined: Combined
+    result: Any
+    canonical: bytes | None
+    times: tuple[GuardTime, ...]
