@@ -18,6 +18,7 @@ class Incoming:
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
     holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
+    `charge` is false where a known call is looked at again: it consumes no rate and no budget.
     """
 
     tool: str
@@ -30,6 +31,7 @@ class Incoming:
     now: int
     task: str | None = None
     unresolved: tuple[str, ...] = ()
+    charge: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +40,8 @@ class Evaluation:
 
     `arguments` are what would run: the submitted ones, or the patched ones, whose canonical bytes
     are then `canonical` (`None` where nothing was patched). `times` follows the order of the guards
-    and adds up over rounds of re-analysis.
+    and adds up over rounds of re-analysis. `approval_timeout` is how many seconds an approval of this
+    call stays open.
     """
 
     combined: Combined
@@ -49,6 +52,7 @@ class Evaluation:
     effects: frozenset[Effect]
     times: tuple[GuardTime, ...]
     entry: ToolEntry | None
+    approval_timeout: int = 300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
