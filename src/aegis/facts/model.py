@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from aegis.core.finding import Finding
 from aegis.core.outcome import Effect, Risk
+from aegis.core.text import TextRole
 
-TextRole = Literal["command", "sql", "path", "url", "query_fragment", "code", "content", "identifier", "unknown"]
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """One string of a call: where it stands, whether it is a key, and what it is for.
 
-    `confidence` (0 to 100) says how sure the role is; `declared` roles have 100.
+    `confidence` (0 to 100) says how sure the role is; declared roles have 100. A tuple, because a
+    call can hold ten thousand of them and a frozen dataclass takes three times as long to make.
     """
 
     path: str
@@ -36,13 +35,37 @@ class Texts:
     unresolved: tuple[str, ...] = ()
 
 
+class View(NamedTuple):
+    """Another reading of a string: what a decoder, a shell or a reader would make of it.
+
+    `source` is the index of the text in `Texts.strings`; `kinds` names the transformations in order.
+    """
+
+    source: int
+    value: str
+    kinds: tuple[str, ...]
+
+
+class Signal(NamedTuple):
+    """Something that an analyser saw: a stable name (`sql.stacked`), where, and the piece that shows it.
+
+    Rules turn signals into findings; an analyser never decides.
+    """
+
+    fact: str
+    path: str
+    evidence: str
+    role: TextRole
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What a call would do. `findings` are what analysers saw on the way (destructive SQL, SSRF...).
+    """What a call would do.
 
-    `unparsed` names pointers of strings that would be executed and could not be read: missing
-    evidence. `tier` and `irreversible` follow from the facts alone; they never lower a registered
-    tier.
+    `signals` are what analysers saw (destructive SQL, a reverse shell), for rules to judge; `findings`
+    are notes that need no rule to be true (outcome `allow`). `unparsed` names pointers of strings that
+    would be executed and could not be read: missing evidence. `tier` and `irreversible` follow from
+    the facts alone; they never lower a registered tier.
     """
 
     texts: Texts
@@ -51,6 +74,8 @@ class Facts:
     tier: Risk = Risk.LOW
     findings: tuple[Finding, ...] = ()
     unparsed: tuple[str, ...] = ()
+    signals: tuple[Signal, ...] = ()
+    views: tuple[View, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,92 @@
+"""The bounded walk over keys and values: what goes over a bound is a finding and ends the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aegis.core.finding import Finding
+from aegis.core.outcome import Outcome, Risk
+from aegis.core.pointer import escape
+from aegis.facts.model import Limits, Text, Texts
+
+# Numbers of at least this size are read as text too: addresses, card and account numbers.
+SMALLEST_TEXT_NUMBER: Final = 100_000
+LARGEST_TEXT_NUMBER: Final = 10**40  # turning digits into text is quadratic
+
+Raw = tuple[str, str, bool]
+
+
+def extract(value: Any, limits: Limits, *, unresolved: Sequence[str] = ()) -> Texts:
+    """Every string of a JSON value, keys included, in document order.
+
+    Numbers of six digits and more count as text. Beyond `limits` the walk stops and
+    `Texts.limits` holds one finding of category `resource_limit` with outcome `block`.
+    """
+    raw, total, findings = walk(value, limits)
+    return Texts(
+        strings=tuple([Text(path, text, is_key) for path, text, is_key in raw]),
+        total_bytes=total,
+        limits=findings,
+        unresolved=tuple(unresolved),
+    )
+
+
+def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...]]:
+    """The strings of `extract` as plain tuples (pointer, text, is key), with their bytes and limit findings."""
+    out: list[Raw] = []
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    total = 0
+    max_strings, max_bytes, max_depth = limits.max_strings, limits.max_bytes, limits.max_depth
+    while stack:
+        path, item, depth = stack.pop()
+        kind = type(item)
+        if kind is str:
+            total += len(item) if item.isascii() else _size(item)
+            out.append((path, item, False))
+        elif kind is dict:
+            if depth >= max_depth:
+                return out, total, (_exceeded("depth", path),)
+            pending: list[tuple[str, Any, int]] = []
+            for key, inner in item.items():
+                at = f"{path}/{key}" if "/" not in key and "~" not in key else f"{path}/{escape(key)}"
+                total += len(key) if key.isascii() else _size(key)
+                out.append((at, key, True))
+                if total > max_bytes or len(out) > max_strings:
+                    break
+                pending.append((at, inner, depth + 1))
+            pending.reverse()
+            stack.extend(pending)
+        elif kind is list or kind is tuple:
+            if depth >= max_depth:
+                return out, total, (_exceeded("depth", path),)
+            if len(item) > max_strings:
+                return out, total, (_exceeded("strings", path),)
+            stack.extend([(f"{path}/{index}", inner, depth + 1) for index, inner in enumerate(item)][::-1])
+        elif kind is int and not -SMALLEST_TEXT_NUMBER < item < SMALLEST_TEXT_NUMBER:
+            if not -LARGEST_TEXT_NUMBER < item < LARGEST_TEXT_NUMBER:
+                return out, total, (_exceeded("bytes", path),)
+            digits = str(item)
+            total += len(digits)
+            out.append((path, digits, False))
+        if total > max_bytes:
+            return out, total, (_exceeded("bytes", path),)
+        if len(out) > max_strings or len(stack) > max_strings:
+            return out, total, (_exceeded("strings", path),)
+    return out, total, ()
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _exceeded(bound: str, path: str) -> Finding:
+    return Finding(
+        guard="limits",
+        rule=f"limit-{bound}",
+        category="resource_limit",
+        severity=Risk.HIGH,
+        outcome=Outcome.BLOCK,
+        path=path,
+        message=f"the value goes beyond the limit of {bound}, so the rest of it was not read",
+    )

@@ -1,0 +1,83 @@
+"""Compiled databases on disk, so that a start takes milliseconds.
+
+A database is machine state that the engine trusts blindly. It is therefore read only from a folder
+and a file that belong to this user and that nobody else can write, and only if its digest is right;
+everything else counts as absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import platform
+import stat
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+_MAGIC: Final = b"aegis-patterns-1\n"
+_DIGEST_BYTES: Final = 32
+_MAX_BYTES: Final = 268_435_456  # a larger file is none of ours
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def default_cache_folder() -> Path:
+    """The folder for compiled rules: under `XDG_CACHE_HOME`, or `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return root / "aegis" / "patterns"
+
+
+def load_cached(folder: Path, identity: Sequence[str]) -> bytes | None:
+    """The stored bytes for `identity`, or `None` where there are none that can be trusted."""
+    path = folder / _name(identity)
+    try:
+        if not _private(folder.stat()):
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or not _private(status) or status.st_size > _MAX_BYTES:
+            return None
+        data = file.read(_MAX_BYTES)
+    head = len(_MAGIC) + _DIGEST_BYTES
+    body = data[head:]
+    if data[: len(_MAGIC)] != _MAGIC or not hmac.compare_digest(data[len(_MAGIC) : head], _digest(identity, body)):
+        return None
+    return body
+
+
+def store_cached(folder: Path, identity: Sequence[str], body: bytes) -> None:
+    """Store `body` for `identity`, atomically; a folder that cannot be used is left alone."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _private(folder.stat()):
+            return
+        descriptor, name = tempfile.mkstemp(dir=folder)
+    except OSError:
+        return
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_MAGIC + _digest(identity, body) + body)
+        Path(name).replace(folder / _name(identity))
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+
+
+def _private(status: os.stat_result) -> bool:
+    return status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE
+
+
+def _digest(identity: Sequence[str], body: bytes) -> bytes:
+    return hashlib.sha256("\0".join(identity).encode() + b"\0" + body).digest()
+
+
+def _name(identity: Sequence[str]) -> str:
+    machine = f"{platform.machine()} {platform.node()}"
+    return hashlib.sha256("\0".join((machine, *identity)).encode()).hexdigest()[:32] + ".db"

@@ -1,0 +1,115 @@
+"""Two engines that answer one question: which patterns occur in these bytes, and where does one end.
+
+Hyperscan where it is installed; RE2 sets elsewhere. Both read the same subset of patterns, so a rule
+behaves the same on either; only the time differs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import re2
+
+from aegis.errors import ConfigError, Problem
+from aegis.rules.cache import load_cached, store_cached
+
+hyperscan: Any
+try:
+    hyperscan = importlib.import_module("hyperscan")
+except ImportError:  # no wheel for this platform: the RE2 sets below take over
+    hyperscan = None
+
+_SET_SIZE: Final = 40  # patterns in one RE2 set: a larger set outgrows its automaton's memory
+_SET_MEMORY: Final = 67_108_864  # bytes an RE2 set may take
+
+
+class Pattern(NamedTuple):
+    """One pattern and whether case matters."""
+
+    text: str
+    case_sensitive: bool
+
+
+class Engine(Protocol):
+    """Reports each pattern at most once, with the offset where an occurrence ends (-1: unknown)."""
+
+    def hits(self, data: bytes) -> list[tuple[int, int]]: ...
+
+
+def make_engine(patterns: Sequence[Pattern], *, cache: Path | None, prefer: str = "hyperscan") -> Engine:
+    """The fastest engine that is installed; raises `ConfigError` for a pattern that it cannot read."""
+    if not patterns:
+        return _Nothing()
+    if hyperscan is not None and prefer == "hyperscan":
+        return _Hyperscan(patterns, cache)
+    return _Sets(patterns)
+
+
+class _Nothing:
+    def hits(self, data: bytes) -> list[tuple[int, int]]:
+        return []
+
+
+class _Hyperscan:
+    def __init__(self, patterns: Sequence[Pattern], cache: Path | None):
+        self._database = _open(patterns, cache)
+        self._proto = hyperscan.Scratch(self._database)
+        self._local = threading.local()
+
+    def hits(self, data: bytes) -> list[tuple[int, int]]:
+        # Scratch space belongs to one thread; a forked child has its own copy of it.
+        try:
+            scratch = self._local.scratch
+        except AttributeError:
+            scratch = self._local.scratch = self._proto.clone()
+        found: list[tuple[int, int]] = []
+        self._database.scan(data, _collect, context=found, scratch=scratch)
+        return found
+
+
+def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None:
+    found.append((pattern, end))
+
+
+def _open(patterns: Sequence[Pattern], cache: Path | None) -> Any:
+    version = str(hyperscan.__version__)
+    identity = [version, *[f"{int(pattern.case_sensitive)}{pattern.text}" for pattern in patterns]]
+    blob = load_cached(cache, identity) if cache else None
+    if blob is not None:
+        try:
+            return hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
+        except hyperscan.error:
+            pass  # written by another build of the engine: compiled anew below
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    base = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
+    flags = [base if pattern.case_sensitive else base | hyperscan.HS_FLAG_CASELESS for pattern in patterns]
+    try:
+        database.compile(
+            expressions=[pattern.text.encode() for pattern in patterns], ids=list(range(len(patterns))), flags=flags
+        )
+    except hyperscan.error as error:
+        raise ConfigError((Problem(message=f"the patterns do not compile together: {error}"),)) from error
+    if cache:
+        store_cached(cache, identity, hyperscan.dumpb(database))
+    return database
+
+
+class _Sets:
+    def __init__(self, patterns: Sequence[Pattern]):
+        options = re2.Options()
+        options.max_mem = _SET_MEMORY
+        options.log_errors = False
+        self._sets: list[tuple[int, Any]] = []
+        for base in range(0, len(patterns), _SET_SIZE):
+            group = re2.Set.SearchSet(options)
+            for pattern in patterns[base : base + _SET_SIZE]:
+                group.Add(f"(?{'s' if pattern.case_sensitive else 'is'}:{pattern.text})")
+            group.Compile()
+            self._sets.append((base, group))
+
+    def hits(self, data: bytes) -> list[tuple[int, int]]:
+        return [(base + index, -1) for base, group in self._sets for index in group.Match(data) or ()]

@@ -1,0 +1,238 @@
+"""Rule files into a rule set: everything that is wrong is found here, with file and line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import orjson
+
+from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
+from aegis.core.text import SURFACES, Surface
+from aegis.errors import ConfigError, Problem
+from aegis.rules.document import parse
+from aegis.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
+from aegis.rules.patterns import check_pattern
+
+LEAST_EXAMPLES: Final = 2
+MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
+_MEMBERS: Final = frozenset({
+    "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns", "case_sensitive",
+    "facts", "references", "examples",
+})  # fmt: skip
+_REQUIRED: Final = ("id", "title", "category", "severity", "outcome", "roles", "message", "examples")
+_CATEGORIES: Final = frozenset(get_args(Category))
+_EXAMPLE_KINDS: Final[tuple[ExampleKind, ...]] = ("match", "evade", "pass")
+_ANYWHERE: Final = frozenset(SURFACES) - {"description"}
+
+
+def load(*folders: Path) -> RuleSet:
+    """Every rule of `folders` (`<family>/<id>.yaml`), validated.
+
+    Raises `ConfigError` with one problem for each thing that is wrong: unknown members or words, an
+    id that differs from the file name or occurs twice, a pattern that is not linear-time, fewer
+    than two `match` and two `pass` examples.
+    """
+    problems: list[Problem] = []
+    rules: dict[str, Rule] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            problems.append(Problem(message="the rule folder does not exist", file=str(folder)))
+            continue
+        for path in sorted(folder.glob("*/*.yaml")):
+            try:
+                rule = parse_rule(path.read_text(encoding="utf-8"), file=str(path), family=path.parent.name)
+            except ConfigError as error:
+                problems.extend(error.problems)
+                continue
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(Problem(message=f"the file cannot be read: {type(error).__name__}", file=str(path)))
+                continue
+            if rule.id != path.stem:
+                problems.append(
+                    Problem(message=f"the id `{rule.id}` differs from the file name", file=str(path), line=1)
+                )
+            if rule.id in rules:
+                message = f"the id `{rule.id}` is already taken by `{rules[rule.id].file}`"
+                problems.append(Problem(message=message, file=str(path), line=1))
+            rules[rule.id] = rule
+            if len(rules) > MAX_RULES:
+                raise ConfigError((Problem(message=f"there are more than {MAX_RULES} rules", file=str(folder)),))
+    if problems:
+        raise ConfigError(tuple(problems))
+    return rule_set(list(rules.values()))
+
+
+def rule_set(rules: Sequence[Rule]) -> RuleSet:
+    """A rule set in the order of ids, with its digest; raises `ConfigError` for a repeated id."""
+    ordered = tuple(sorted(rules, key=lambda rule: rule.id))
+    by_id = {rule.id: rule for rule in ordered}
+    if len(by_id) != len(ordered):
+        raise ConfigError((Problem(message="two rules have the same id"),))
+    return RuleSet(rules=ordered, digest=_digest(ordered), by_id=by_id)
+
+
+def parse_rule(text: str, *, file: str, family: str) -> Rule:
+    """One rule from the text of its file; raises `ConfigError` with everything that is wrong in it."""
+    value, lines = parse(text, file)
+    reader = _Reader(file, lines)
+    rule = reader.rule(value, family)
+    if rule is None or reader.problems:
+        raise ConfigError(tuple(reader.problems))
+    return rule
+
+
+def _digest(rules: Sequence[Rule]) -> str:
+    meaning = [
+        [
+            rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
+            rule.patterns, rule.case_sensitive, rule.facts,
+        ]
+        for rule in rules
+    ]  # fmt: skip
+    return "sha-256:" + hashlib.sha256(orjson.dumps(meaning)).hexdigest()
+
+
+class _Reader:
+    """Collects every problem of one file instead of stopping at the first."""
+
+    def __init__(self, file: str, lines: dict[str, int]):
+        self.file = file
+        self.lines = lines
+        self.problems: list[Problem] = []
+
+    def rule(self, value: Any, family: str) -> Rule | None:
+        if not isinstance(value, dict):
+            self.bad("a rule file holds one mapping", "")
+            return None
+        for key in value.keys() - _MEMBERS:
+            self.bad(f"`{key}` is not a member of a rule", f"/{key}", hint=f"members: {', '.join(sorted(_MEMBERS))}")
+        for key in _REQUIRED:
+            if key not in value:
+                self.bad(f"the member `{key}` is missing", "")
+        patterns, facts = self.words(value, "patterns"), self.words(value, "facts")
+        if bool(patterns) == bool(facts):
+            self.bad("a rule has either `patterns` or `facts`", "")
+        case_sensitive = value.get("case_sensitive", False)
+        if not isinstance(case_sensitive, bool):
+            self.bad("`case_sensitive` must be true or false", "/case_sensitive")
+        for at, pattern in enumerate(patterns):
+            wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
+            if wrong:
+                self.bad(wrong, f"/patterns/{at}")
+        category = self.one_of(value, "category", _CATEGORIES)
+        maturity: Maturity = "sandbox" if value.get("maturity") == "sandbox" else "stable"
+        if value.get("maturity", "stable") not in {"stable", "sandbox"}:
+            self.bad("`maturity` must be `stable` or `sandbox`", "/maturity")
+        severity, outcome = self.severity(value), self.outcome(value)
+        surfaces, first = self.surfaces(value)
+        examples = self.examples(value.get("examples"), first)
+        if self.problems:
+            return None
+        return Rule(
+            id=self.text(value, "id"),
+            family=family,
+            title=self.text(value, "title"),
+            category=category,
+            severity=severity,
+            outcome=outcome,
+            maturity=maturity,
+            surfaces=surfaces,
+            message=self.text(value, "message"),
+            patterns=patterns,
+            case_sensitive=bool(case_sensitive),
+            facts=facts,
+            references=self.words(value, "references"),
+            examples=examples,
+            file=self.file,
+            line=self.lines.get("", 0),
+        )
+
+    def bad(self, message: str, pointer: str, hint: str = "") -> None:
+        line = self.lines.get(pointer, self.lines.get("", 0))
+        self.problems.append(Problem(message=message, file=self.file, line=line, pointer=pointer, hint=hint))
+
+    def text(self, value: dict[str, Any], key: str) -> str:
+        word = value.get(key)
+        if not isinstance(word, str) or not word.strip():
+            self.bad(f"`{key}` must be text", f"/{key}")
+            return ""
+        return word
+
+    def words(self, value: dict[str, Any], key: str) -> tuple[str, ...]:
+        items = value.get(key, [])
+        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+            self.bad(f"`{key}` must be a list of texts", f"/{key}")
+            return ()
+        return tuple(items)
+
+    def one_of(self, value: dict[str, Any], key: str, allowed: frozenset[Any]) -> Any:
+        word = value.get(key)
+        if word not in allowed:
+            self.bad(f"`{word}` is not a {key}", f"/{key}", hint=f"one of {', '.join(sorted(allowed))}")
+        return word
+
+    def severity(self, value: dict[str, Any]) -> Risk:
+        try:
+            return risk_of(str(value.get("severity")))
+        except ValueError as error:
+            self.bad(str(error), "/severity")
+            return Risk.HIGH
+
+    def outcome(self, value: dict[str, Any]) -> Outcome:
+        try:
+            return outcome_of(str(value.get("outcome")))
+        except ValueError as error:
+            self.bad(str(error), "/outcome")
+            return Outcome.BLOCK
+
+    def surfaces(self, value: dict[str, Any]) -> tuple[frozenset[Surface], Surface]:
+        words = self.words(value, "roles")
+        if words == ("any",):
+            return _ANYWHERE, "unknown"
+        known = [surface for surface in SURFACES if surface in words]
+        for word in words:
+            if word not in SURFACES:
+                self.bad(f"`{word}` is not a role", "/roles", hint=f"any, or some of {', '.join(SURFACES)}")
+        if not known:
+            self.bad("`roles` names no role", "/roles")
+            return frozenset(), "unknown"
+        return frozenset(known), next(surface for surface in SURFACES if surface == words[0])
+
+    def examples(self, value: Any, first: Surface) -> tuple[Example, ...]:
+        if not isinstance(value, dict) or value.keys() - set(_EXAMPLE_KINDS):
+            self.bad("`examples` holds `match`, `evade` and `pass`", "/examples")
+            return ()
+        found: list[Example] = []
+        for kind in _EXAMPLE_KINDS:
+            items = value.get(kind, [])
+            if not isinstance(items, list):
+                self.bad(f"`{kind}` must be a list", f"/examples/{kind}")
+                continue
+            if kind != "evade" and len(items) < LEAST_EXAMPLES:
+                self.bad(f"a rule needs at least {LEAST_EXAMPLES} `{kind}` examples", f"/examples/{kind}")
+            for at, item in enumerate(items):
+                example = self.example(kind, item, first, f"/examples/{kind}/{at}")
+                if example is not None:
+                    found.append(example)
+        return tuple(found)
+
+    def example(self, kind: ExampleKind, item: Any, first: Surface, pointer: str) -> Example | None:
+        line = self.lines.get(pointer, 0)
+        if isinstance(item, str):
+            return Example(kind=kind, surface=first, text=item, line=line)
+        if (
+            isinstance(item, dict)
+            and isinstance(item.get("arguments"), dict)
+            and not item.keys() - {"tool", "arguments"}
+        ):
+            tool = str(item.get("tool", "example"))
+            return Example(kind=kind, surface="unknown", tool=tool, arguments=item["arguments"], line=line)
+        if isinstance(item, dict) and item.keys() == {"result"}:
+            return Example(kind=kind, surface="result", result=item["result"], line=line)
+        if isinstance(item, dict) and item.keys() == {"role", "text"} and item["role"] in SURFACES:
+            return Example(kind=kind, surface=item["role"], text=str(item["text"]), line=line)
+        self.bad("an example is a text, `{role, text}`, `{tool, arguments}` or `{result}`", pointer)
+        return None

@@ -1,0 +1,60 @@
+"""Detector rules as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aegis.core.outcome import Category, Outcome, Risk
+from aegis.core.text import Surface
+
+Maturity = Literal["stable", "sandbox"]
+ExampleKind = Literal["match", "evade", "pass"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """One example of a rule: a bare text on the rule's first surface, or a whole call, or a result."""
+
+    kind: ExampleKind
+    surface: Surface
+    text: str | None = None
+    tool: str = "example"
+    arguments: Mapping[str, Any] | None = None
+    result: Any = None
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """One detector rule: linear-time patterns, or the names of facts, on certain surfaces.
+
+    A rule of maturity `sandbox` is recorded and decides nothing.
+    """
+
+    id: str
+    family: str
+    title: str
+    category: Category
+    severity: Risk
+    outcome: Outcome
+    maturity: Maturity
+    surfaces: frozenset[Surface]
+    message: str
+    patterns: tuple[str, ...] = ()
+    case_sensitive: bool = False
+    facts: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleSet:
+    """Rules in the order of their ids; `digest` changes with anything that changes a verdict."""
+
+    rules: tuple[Rule, ...] = ()
+    digest: str = ""
+    by_id: Mapping[str, Rule] = field(default_factory=dict)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import Any
+
+from aegis.core.outcome import Outcome
+from aegis.facts import extract
+from aegis.facts.model import Limits
+
+
+def test_keys_values_and_large_numbers_are_texts_in_order() -> None:
+    texts = extract({"a": ["x", {"b/c": "y"}], "n": 4111111111111111, "small": 7, "none": None}, Limits())
+    assert [(text.path, text.value, text.is_key) for text in texts.strings] == [
+        ("/a", "a", True),
+        ("/n", "n", True),
+        ("/small", "small", True),
+        ("/none", "none", True),
+        ("/a/0", "x", False),
+        ("/a/1/b~1c", "b/c", True),
+        ("/a/1/b~1c", "y", False),
+        ("/n", "4111111111111111", False),
+    ]
+    assert texts.limits == ()
+
+
+def test_each_bound_ends_the_walk_with_a_blocking_finding() -> None:
+    deep: Any = "x"
+    for _ in range(40):
+        deep = [deep]
+    for value in ({"d": deep}, {"s": ["x"] * 20_000}, {"b": "x" * 2_000_000}, {"n": 10**100}):
+        limits = extract(value, Limits()).limits
+        assert [(finding.category, finding.outcome) for finding in limits] == [("resource_limit", Outcome.BLOCK)]
+
+
+def test_a_value_at_the_bounds_is_walked_whole() -> None:
+    deep: Any = "x"
+    for _ in range(31):
+        deep = [deep]
+    texts = extract({"d": deep}, Limits())
+    assert texts.limits == ()
+    assert texts.strings[-1].value == "x"
