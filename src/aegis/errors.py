@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from aegis.audit.breaks import Break
     from aegis.core.decision import Decision
 
 
@@ -97,3 +98,11 @@ class StoreCorrupt(StoreError):
 
 class KeyFileError(AegisError):
     """A key file is missing, is readable by others, or does not hold a key of its purpose."""
+
+
+class LogInvalid(AegisError):
+    """An export, a checkpoint, a proof or a receipt failed verification; `broken` says how and where."""
+
+    def __init__(self, broken: Break):
+        super().__init__(str(broken))
+        self.broken = broken
