@@ -1,0 +1,201 @@
+"""The gateway as a `Decider`: what it does not plainly allow, this side refuses."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from aegis.client import wire
+from aegis.client.async_transport import AsyncTransport
+from aegis.client.endpoint import endpoint
+from aegis.client.hold import Hold
+from aegis.client.http1 import Answer, check_header_value
+from aegis.client.sync_transport import SyncTransport, TransportError
+from aegis.client.wire import Asked
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.outcome import Outcome, Reason
+from aegis.errors import InvalidCall
+
+DEFAULT_TIMEOUT: Final = 30.0
+
+UNAVAILABLE: Final = "the gateway gave no valid answer, so the call was refused; it may be tried again later"
+RATE_LIMITED: Final = "too many calls at once, so the call was refused; it may be tried again later"
+CONFLICT: Final = "another call was already decided under this call id, so the call was refused"
+_UNREADABLE_RESULT: Final = "the gateway gave no valid answer about the result, so the result was withheld"
+
+_MAY_RUN: Final = frozenset({Outcome.ALLOW, Outcome.SANITIZE, Outcome.BLOCK})
+_HELD: Final = frozenset({Outcome.REQUIRE_APPROVAL})
+_REFUSED: Final = frozenset({Outcome.BLOCK})
+
+
+class Client:
+    """A `Decider` over HTTP that fails closed.
+
+    Every transport error, time-out, 409, 429, 5xx, redirect and every answer that the contract does
+    not allow for the very call is a block decision; any other 4xx raises `InvalidCall`. Safe to
+    share between threads, event loops and forked processes.
+
+    Args:
+        url: `http://HOST:PORT`, `https://HOST:PORT` or `unix:///path`.
+        api_key: the agent's key; sent as a bearer credential, and only to this gateway.
+        agent: the agent's name, for calls that name none.
+        uds: path of the gateway's Unix socket; used in place of TCP.
+        timeout: seconds that one exchange may take as a whole.
+        gateway_uid: the user that must hold the Unix socket; by default the user of this process.
+        ca: file of the certificates that may sign the gateway's; by default those of the system.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8787",
+        api_key: str = "",
+        *,
+        agent: str | None = None,
+        uds: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        gateway_uid: int | None = None,
+        ca: str | None = None,
+    ):
+        if not 0 < timeout < float("inf"):
+            raise InvalidCall("`timeout` must be a positive number of seconds")
+        try:
+            self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+            check_header_value(api_key or "-")
+        except ValueError as error:
+            raise InvalidCall("`api_key` holds something other than visible ASCII") from error
+        self._agent = agent
+        self._timeout = float(timeout)
+        self._endpoint = endpoint(url, uds=uds, uid=gateway_uid, ca=ca)
+        self._sync = SyncTransport(self._endpoint)
+        self._async = AsyncTransport(self._endpoint)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether every connection proves that its other end is the gateway (TLS, or the socket's owner)."""
+        return self._endpoint.authenticated
+
+    def decide(self, call: ToolCall) -> Decision:
+        """The gateway's decision; raises `InvalidCall` for misuse alone."""
+        asked = self._ask(call)
+        try:
+            answer = self._sync.request("POST", "/v1/decisions", self._headers, asked.body, self._timeout)
+        except TransportError:
+            return wire.blocked(asked, Reason.UNAVAILABLE, UNAVAILABLE)
+        return _decided(asked, answer)
+
+    async def adecide(self, call: ToolCall) -> Decision:
+        """The gateway's decision; raises `InvalidCall` for misuse alone."""
+        asked = self._ask(call)
+        try:
+            answer = await self._async.request("POST", "/v1/decisions", self._headers, asked.body, self._timeout)
+        except TransportError:
+            return wire.blocked(asked, Reason.UNAVAILABLE, UNAVAILABLE)
+        return _decided(asked, answer)
+
+    def observe(self, result: ToolResult) -> ResultDecision:
+        """The gateway's decision on a result; raises `InvalidCall` for misuse alone."""
+        body = wire.result_body(result)
+        try:
+            answer = self._sync.request("POST", "/v1/results", self._headers, body, self._timeout)
+        except TransportError:
+            return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+        return _observed(answer)
+
+    async def aobserve(self, result: ToolResult) -> ResultDecision:
+        """The gateway's decision on a result; raises `InvalidCall` for misuse alone."""
+        body = wire.result_body(result)
+        try:
+            answer = await self._async.request("POST", "/v1/results", self._headers, body, self._timeout)
+        except TransportError:
+            return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+        return _observed(answer)
+
+    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+        """The decision that a held call comes to, asked for again under the same call id.
+
+        Waits at most `timeout` seconds (without one: until the approval is resolved or the gateway
+        stays away) and gives back a decision that does not allow when they are over.
+        """
+        hold = Hold(call=call, decision=decision, timeout=timeout, exchange_timeout=self._timeout)
+        while (step := hold.next()) is not None:
+            if step.target is None:
+                hold.decided(self.decide(hold.call))
+                continue
+            step.pause()
+            try:
+                hold.answered(self._sync.request("GET", step.target, self._headers, None, step.timeout))
+            except TransportError:
+                hold.unanswered()
+        return hold.decision
+
+    async def await_decision(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Decision:
+        """The async twin of `wait`; cancelling it leaves the approval pending."""
+        hold = Hold(call=call, decision=decision, timeout=timeout, exchange_timeout=self._timeout)
+        while (step := hold.next()) is not None:
+            if step.target is None:
+                hold.decided(await self.adecide(hold.call))
+                continue
+            await step.apause()
+            try:
+                hold.answered(await self._async.request("GET", step.target, self._headers, None, step.timeout))
+            except TransportError:
+                hold.unanswered()
+        return hold.decision
+
+    def close(self) -> None:
+        """Close the idle connections; the client opens new ones if it is used again."""
+        self._sync.close()
+        self._async.close()
+
+    def _ask(self, call: ToolCall) -> Asked:
+        # The id exists before anything is sent: it is what makes a repetition harmless.
+        return wire.ask(call, call.call_id or secrets.token_hex(16), self._agent)
+
+
+def _decided(asked: Asked, answer: Answer) -> Decision:
+    """What an answer means for the call; anything unknown is a refusal."""
+    status = answer.status
+    try:
+        if status == 200:
+            return wire.read_decision(answer.body, asked, _MAY_RUN)
+        if status == 202:
+            return wire.read_decision(answer.body, asked, _HELD)
+    except wire.BadAnswer:
+        return wire.blocked(asked, Reason.UNAVAILABLE, UNAVAILABLE)
+    wait = wire.retry_after(answer.headers.get("retry-after"))
+    if status == 429:
+        return _refusal(asked, answer, Reason.RATE_LIMITED, RATE_LIMITED, wait)
+    if status == 409:
+        return _refusal(asked, answer, Reason.CONFLICT, CONFLICT, wait)
+    if 400 <= status < 500:
+        raise wire.read_error(answer.body, status)
+    return _refusal(asked, answer, Reason.UNAVAILABLE, UNAVAILABLE, wait)
+
+
+def _refusal(asked: Asked, answer: Answer, reason: Reason, message: str, wait: int | None) -> Decision:
+    """The block decision in the body where there is one, and otherwise one made here."""
+    try:
+        return wire.with_retry(wire.read_decision(answer.body, asked, _REFUSED), wait)
+    except wire.BadAnswer:
+        return wire.blocked(asked, reason, message, wait=wait)
+
+
+def _observed(answer: Answer) -> ResultDecision:
+    if answer.status == 200:
+        try:
+            return wire.read_result(answer.body)
+        except wire.BadAnswer:
+            return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+    if answer.status == 429:
+        return wire.withheld(Reason.RATE_LIMITED, _UNREADABLE_RESULT)
+    if answer.status == 409:
+        return wire.withheld(Reason.CONFLICT, _UNREADABLE_RESULT)
+    if 400 <= answer.status < 500:
+        raise wire.read_error(answer.body, answer.status)
+    return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)

@@ -1,0 +1,126 @@
+"""The waiting for an approval as a state machine; sync and async clients drive the same one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from aegis.client import wire
+from aegis.client.http1 import Answer
+from aegis.core.call import ToolCall
+from aegis.core.decision import Decision
+from aegis.core.outcome import Outcome, Reason
+
+LONG_POLL: Final = 30.0  # seconds that the gateway is asked to hold one request
+PAUSE: Final = 2.0  # seconds between requests where the gateway does not hold them
+PATIENCE: Final = 60.0  # seconds without any answer after which the gateway counts as gone
+GONE: Final = "the gateway went away while the call waited for an approval, so the call was refused"
+
+_PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.RATE_LIMITED})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """What to do next: ask `target` after `seconds`, or with no target ask for the decision again."""
+
+    target: str | None = None
+    seconds: float = 0.0
+    timeout: float = 0.0
+
+    def pause(self) -> None:
+        """Sleep this thread until the step is due."""
+        if self.seconds:
+            time.sleep(self.seconds)
+
+    async def apause(self) -> None:
+        """Sleep this task until the step is due."""
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+
+
+@dataclass(kw_only=True, slots=True)
+class Hold:
+    """One held call on its way to a decision.
+
+    Drive it: take `next()`, do what it says, report with `answered`, `unanswered` or `decided`, until
+    it gives `None`; then `decision` is the result. It never turns into a permission by itself: only
+    a decision that the gateway gave anew can allow.
+    """
+
+    call: ToolCall
+    decision: Decision
+    timeout: float | None
+    exchange_timeout: float
+    clock: Callable[[], float] = time.monotonic
+    _deadline: float | None = field(default=None, init=False)
+    _silent_since: float | None = field(default=None, init=False)
+    _asked_at: float = field(default=0.0, init=False)
+    _pause: float = field(default=0.0, init=False)
+    _resubmit: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        # The same call id, or the gateway would take the repetition for a new call.
+        self.call = replace(self.call, call_id=self.decision.call_id)
+        self._deadline = None if self.timeout is None else self.clock() + self.timeout
+
+    def next(self) -> Step | None:
+        """The next step, or `None` when `decision` is final."""
+        approval = self.decision.approval
+        if self.decision.outcome is not Outcome.REQUIRE_APPROVAL or approval is None:
+            return None
+        now = self.clock()
+        left = LONG_POLL + self._pause if self._deadline is None else self._deadline - now
+        if self._silent_since is not None and now - self._silent_since > PATIENCE:
+            self.decision = replace(
+                self.decision, outcome=Outcome.BLOCK, reason=Reason.UNAVAILABLE, message=GONE, approval=None
+            )
+            return None
+        if self._resubmit:
+            self._resubmit = False
+            return Step()
+        if left <= self._pause:
+            return None
+        held = min(LONG_POLL, left - self._pause)
+        self._asked_at = now + self._pause
+        target = f"/v1/approvals/{approval.id}?wait={int(held)}"
+        return Step(target=target, seconds=self._pause, timeout=held + self.exchange_timeout)
+
+    def answered(self, answer: Answer) -> None:
+        """Take the answer about the approval; raises `InvalidCall` where the gateway says it is not ours."""
+        status = answer.status
+        if status == 429 or status >= 500 or status < 200:
+            self.unanswered(wire.retry_after(answer.headers.get("retry-after")))
+            return
+        if 400 <= status < 500:
+            raise wire.read_error(answer.body, status)
+        try:
+            approval = self.decision.approval
+            state = wire.read_approval_state(answer.body, approval.id if approval is not None else "")
+        except wire.BadAnswer:
+            self.unanswered()
+            return
+        self._silent_since = None
+        if state != "pending":
+            self._resubmit = True
+            self._pause = PAUSE  # should the same approval be asked for again, it is not asked for in a loop
+            return
+        # A gateway that answers at once does not hold requests.
+        self._pause = PAUSE if self.clock() - self._asked_at < 1.0 else 0.0
+
+    def unanswered(self, wait: int | None = None) -> None:
+        """There was no answer, or none that can be read; `wait` are the seconds the gateway asks for."""
+        if self._silent_since is None:
+            self._silent_since = self.clock()
+        self._pause = max(PAUSE, float(wait or 0))
+
+    def decided(self, decision: Decision) -> None:
+        """Take the decision that the same call was given when it was asked for again."""
+        if decision.outcome is Outcome.BLOCK and decision.reason in _PASSING:
+            # The approval stands; only the answer is missing.
+            self.unanswered(decision.retry_after)
+            return
+        self._silent_since = None
+        self.decision = decision
