@@ -80,8 +80,8 @@ class RawServer:
             except OSError:
                 return
             self._open.append(connected)
-            self._start(self._serve, connected, self.connections)
             self.connections += 1
+            self._start(self._serve, connected, self.connections - 1)
 
     def _serve(self, connected: socket.socket, number: int) -> None:
         with connected, connected.makefile("rb") as stream:
@@ -102,7 +102,7 @@ def _read(stream: Any, number: int) -> Received | None:
         return None
     method, target, _ = first.decode("latin-1").split(" ")
     headers: dict[str, str] = {}
-    while (line := stream.readline().decode("latin-1").rstrip("\r\n")):
+    while line := stream.readline().decode("latin-1").rstrip("\r\n"):
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", "0")))
