@@ -1,1 +1,15 @@
-"""The command line."""
+"""The command line: thin commands over the same public functions that programs use.
+
+Exit codes: 0 done or allowed, 1 refused or not verified, 2 usage or configuration, 3 held for approval.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command that `sys.argv` names and leave with its exit code."""
+    from aegis.cli.run import run
+
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,39 @@
+"""The tree of commands. Modules of commands import what they need when they run, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from aegis._version import __version__
+from aegis.cli.commands import rules
+
+
+def build() -> Any:
+    """The command line as one callable; boxes and colours only where a person looks."""
+    app = typer.Typer(
+        name="aegis",
+        help="Decide whether an AI agent's tool call may run, before it runs, and prove it afterwards.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    )
+    app.callback()(_aegis)
+    app.add_typer(rules.app, name="rules")
+    return typer.main.get_command(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"aegis {__version__}")
+        raise typer.Exit
+
+
+def _aegis(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Decide whether an AI agent's tool call may run, before it runs, and prove it afterwards."""

@@ -1,0 +1,42 @@
+"""The options that several commands take, each spelled once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+DEFAULT_URL: Final = "http://127.0.0.1:8787"
+
+Home = Annotated[
+    Path | None,
+    typer.Option("--home", envvar="AEGIS_HOME", metavar="DIR", help="where keys and log live; default ~/.aegis"),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", envvar="AEGIS_CONFIG", metavar="FILE", help="the configuration; default: built in"),
+]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="AEGIS_URL", metavar="URL", help="a running gateway, in place of a home"),
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--api-key-file", metavar="FILE", help="a file with the API key; default: AEGIS_API_KEY"),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="how many at most")]
+
+
+def home_of(home: Path | None) -> Path:
+    """The home that a command works on: the given one, or `~/.aegis`."""
+    return (home or Path.home() / ".aegis").expanduser().absolute()
+
+
+def api_key_of(file: Path | None) -> str:
+    """The API key from `file`, or from `AEGIS_API_KEY`; empty where neither is given."""
+    if file is None:
+        return os.environ.get("AEGIS_API_KEY", "").strip()
+    return file.read_text(encoding="utf-8").strip()

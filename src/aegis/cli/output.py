@@ -1,0 +1,92 @@
+"""What commands print: a table on a terminal, tab-separated text in a pipe, JSON when asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aegis.cli.text import json_text, visible
+
+STYLES: Final = {
+    "allow": "green", "sanitize": "cyan", "require_approval": "yellow", "block": "red",
+    "active": "green", "revoked": "red", "pending": "yellow", "approved": "green", "denied": "red",
+    "ok": "green", "warn": "yellow", "fail": "red",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """One column of a list: its title, the member it shows, and how that member is written."""
+
+    title: str
+    member: str
+    write: Callable[[Any], str] | None = None
+
+
+def show_list(items: Sequence[dict[str, Any]], columns: Sequence[Column], *, as_json: bool, empty: str) -> None:
+    """Print `items`; a terminal gets a table or the sentence `empty`, a pipe gets one line an item."""
+    if as_json:
+        print_json({"items": list(items)})
+        return
+    rows = [[_cell(item.get(column.member), column) for column in columns] for item in items]
+    if not sys.stdout.isatty():
+        for row in rows:
+            print_line("\t".join(row))
+        return
+    if not rows:
+        print_line(empty)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        # The last column is prose and folds; names and ids before it stay in one piece.
+        table.add_column(column.title, overflow="fold", no_wrap=column is not columns[-1])
+    for row in rows:
+        table.add_row(*[Text(cell, style=STYLES.get(cell, "")) for cell in row])
+    Console(highlight=False).print(table)
+
+
+def show_members(item: dict[str, Any], *, as_json: bool) -> None:
+    """Print one object: its members a line each, or the object itself as JSON."""
+    if as_json:
+        print_json(item)
+        return
+    terminal = sys.stdout.isatty()
+    width = max((len(name) for name in item), default=0)
+    for name, value in item.items():
+        text = _cell(value, None)
+        print_line(f"{name:<{width}}  {text}" if terminal else f"{name}\t{text}")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value, indented on a terminal."""
+    print_line(json_text(value, pretty=sys.stdout.isatty()))
+
+
+def print_line(text: str = "") -> None:
+    """Print one line to standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """Tell a person something beside the result; standard output stays what a script reads."""
+    sys.stderr.write(visible(text) + "\n")
+
+
+def _cell(value: Any, column: Column | None) -> str:
+    if column is not None and column.write is not None:
+        return visible(column.write(value))
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return visible(value) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return visible(",".join(value)) or "-"
+    return json_text(value)

@@ -1,0 +1,63 @@
+"""One run of the command line: arguments in, exit code out; every failure is one line on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from aegis.cli import exits
+from aegis.cli.failure import say
+from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command and give back its exit code; a traceback is a defect of this project alone."""
+    from typer import Abort, TyperException
+
+    from aegis.cli.app import build
+
+    as_json = "--json" in argv
+    try:
+        code = build()(list(argv) or ["--help"], prog_name="aegis", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else exits.DONE
+    except TyperException as error:
+        say(_plain(error.format_message()), code="usage", hint=_usage_hint(error), as_json=as_json)
+        return exits.USAGE
+    except ConfigError as error:
+        for problem in error.problems:
+            place = f"{problem.file}:{problem.line}: " if problem.file and problem.line else ""
+            where = f" (at `{problem.pointer}`)" if problem.pointer else ""
+            say(f"{place}{problem.message}{where}", code="configuration", hint=problem.hint, as_json=as_json)
+        return exits.USAGE
+    except InvalidCall as error:
+        say(error.message, code=error.code, hint=error.hint, as_json=as_json)
+        return exits.USAGE
+    except StoreError as error:
+        say(str(error), code="store", hint="`aegis doctor` looks for the cause", as_json=as_json)
+        return exits.REFUSED
+    except AegisError as error:
+        say(str(error), code="refused", as_json=as_json)
+        return exits.USAGE
+    except BrokenPipeError:
+        # The reader went away: nothing more can be said, and the interpreter must not try at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.REFUSED
+    except OSError as error:
+        name = f" `{error.filename}`" if error.filename else ""
+        say(f"{(error.strerror or type(error).__name__).lower()}{name}", code="system", as_json=as_json)
+        return exits.USAGE
+    except (Abort, KeyboardInterrupt):
+        return exits.INTERRUPTED
+
+
+def _plain(message: str) -> str:
+    """The parser's sentence in the style of this project's messages."""
+    line = " ".join(message.split()).rstrip(".")
+    return line[:1].lower() + line[1:]
+
+
+def _usage_hint(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return f"`{context.command_path} --help` shows how" if context is not None else "`aegis --help` shows how"

@@ -1,0 +1,41 @@
+"""Text that is safe to print: what a terminal would obey, or a reader would not see, is spelled out.
+
+Names, arguments and messages can come from a model. An escape sequence in them would rewrite the
+screen of the person who decides, and a bidirectional control would reorder what that person reads.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, Final
+
+import orjson
+
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def visible(text: str) -> str:
+    """`text` with every control, format and unassigned character written as its escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(char) if unicodedata.category(char) in _HIDDEN else char for char in text)
+
+
+def json_text(value: Any, *, pretty: bool = False) -> str:
+    """`value` as JSON that is both valid and safe to print."""
+    options = orjson.OPT_INDENT_2 if pretty else 0
+    text = orjson.dumps(value, option=options, default=str).decode()
+    if text.isascii():
+        return text
+    # Outside strings JSON is ASCII, so every character that is escaped here stands inside a string.
+    return "".join(
+        _escape(char) if not char.isascii() and unicodedata.category(char) in _HIDDEN else char for char in text
+    )
+
+
+def _escape(char: str) -> str:
+    point = ord(char)
+    if point <= 0xFFFF:
+        return f"\\u{point:04x}"
+    point -= 0x10000
+    return f"\\u{0xD800 + (point >> 10):04x}\\u{0xDC00 + (point & 0x3FF):04x}"
