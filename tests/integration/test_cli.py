@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pty
 import subprocess
 from pathlib import Path
 
 import orjson
 import pytest
-from support.shell import AEGIS, aegis, environment, read_json
 
 from aegis.cli.text import json_text, visible
+from support.shell import AEGIS, aegis, environment, read_json
 
 
 def test_help_names_every_command_and_ends_well() -> None:
@@ -101,8 +102,6 @@ def test_ordinary_text_of_any_script_is_left_alone() -> None:
 
 
 def _drain(ours: int, theirs: int) -> str:
-    import os
-
     os.close(theirs)
     chunks = []
     while True:
