@@ -10,6 +10,7 @@ from aegis.errors import InvalidCall
 MAX_NAME_CHARS: Final = 256  # a name is matched against every selector: bounds that work
 MAX_TASK_CHARS: Final = 16_384  # a task is kept with the session: bounds what one caller can store
 MAX_UNRESOLVED: Final = 1_000  # pointers declared unresolved: bounds what one call can make us walk
+MAX_PROOF_CHARS: Final = 16_384  # a proof is parsed before it is believed: bounds that work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,22 +46,31 @@ class ToolResult:
 
 
 def check_call(call: ToolCall) -> None:
-    """Guarantee that names are non-empty, bounded strings; raises `InvalidCall` naming the member."""
+    """Guarantee that members have their types and bounds, and that texts can be encoded.
+
+    Raises `InvalidCall` naming the member; what `arguments` holds is checked where it is made canonical.
+    """
     _name("tool", call.tool)
     for member in ("server", "call_id", "agent", "session", "parent", "messages_digest"):
         value = getattr(call, member)
         if value is not None:
             _name(member, value)
-    if call.task is not None and (not isinstance(call.task, str) or len(call.task) > MAX_TASK_CHARS):
-        raise InvalidCall(f"`task` must be text of at most {MAX_TASK_CHARS} characters")
+    for member, limit in (("task", MAX_TASK_CHARS), ("proof", MAX_PROOF_CHARS)):
+        text = getattr(call, member)
+        if text is not None and (not isinstance(text, str) or len(text) > limit or not _encodable(text)):
+            raise InvalidCall(f"`{member}` must be text of at most {limit} characters")
+    if type(call.want_permit) is not bool:
+        raise InvalidCall("`want_permit` must be true or false")
     if call.turn is not None and (type(call.turn) is not int or not 0 <= call.turn < 2**53):
         raise InvalidCall("`turn` must be a whole number, zero or more")
     if not isinstance(call.arguments, dict):
         raise InvalidCall("`arguments` must be a JSON object")
+    if not isinstance(call.unresolved, tuple | list):
+        raise InvalidCall("`unresolved` must be a list of JSON pointers")
     if len(call.unresolved) > MAX_UNRESOLVED:
         raise InvalidCall(f"`unresolved` holds more than {MAX_UNRESOLVED} pointers")
     for pointer in call.unresolved:
-        if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
+        if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")) or not _encodable(pointer):
             raise InvalidCall("`unresolved` must hold JSON pointers, each empty or starting with `/`")
 
 
@@ -71,3 +81,16 @@ def _name(member: str, value: object) -> None:
         raise InvalidCall(f"`{member}` must not be empty")
     if len(value) > MAX_NAME_CHARS:
         raise InvalidCall(f"`{member}` must have at most {MAX_NAME_CHARS} characters")
+    if not _encodable(value):
+        raise InvalidCall(f"`{member}` must not hold lone surrogates")
+
+
+def _encodable(text: str) -> bool:
+    """Whether the text is Unicode that can be written: a lone surrogate has no bytes to digest."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

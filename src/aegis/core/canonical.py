@@ -17,7 +17,9 @@ import rfc8785
 from aegis.errors import InvalidCall
 
 MAX_NESTING: Final = 200  # deeper values are refused before they can exhaust a stack
+MAX_VALUES: Final = 4_000_000  # shared containers unfold to exponentially many values: bounds the unfolding
 MAX_DIGITS: Final = 4_000  # turning digits into a number is quadratic: bounds what one number costs
+_MAX_BITS: Final = 13_300  # no number of `MAX_DIGITS` digits has more, and Python still prints all of them
 _SAFE_INTEGER: Final = 2**53 - 1
 _SURROGATES: Final = "\ud800"
 
@@ -26,7 +28,8 @@ def canonical(value: Any) -> bytes:
     """The canonical bytes of a JSON value.
 
     Raises `InvalidCall` for anything that is not JSON: other types, keys that are not strings, NaN
-    and infinities, lone surrogates, nesting beyond `MAX_NESTING` (cycles included).
+    and infinities, lone surrogates, nesting beyond `MAX_NESTING` (cycles included), more than
+    `MAX_VALUES` values, integers of more than `MAX_DIGITS` digits.
     """
     try:
         if _is_simple(value):
@@ -34,7 +37,7 @@ def canonical(value: Any) -> bytes:
         out: list[bytes] = []
         _write(value, out, 0)
         return b"".join(out)
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidCall("a value is not valid JSON text (lone surrogate or unsupported type)") from error
 
 
@@ -49,11 +52,14 @@ def canonical_record(record: dict[str, Any]) -> bytes:
 def _is_simple(root: Any) -> bool:
     """Whether the fast serialiser equals RFC 8785 on this value; bounds nesting on the way."""
     level: list[Any] = [root]
-    depth = 0
+    depth = seen = 0
     while level:
         depth += 1
+        seen += len(level)
         if depth > MAX_NESTING:
-            raise InvalidCall(f"a value is nested deeper than {MAX_NESTING} levels", code="too_deep")
+            raise _too_deep()
+        if seen > MAX_VALUES:
+            raise _too_many()
         below: list[Any] = []
         for value in level:
             kind = type(value)
@@ -76,8 +82,10 @@ def _is_simple(root: Any) -> bool:
 
 
 def _write(value: Any, out: list[bytes], depth: int) -> None:
-    if depth > MAX_NESTING:
-        raise InvalidCall(f"a value is nested deeper than {MAX_NESTING} levels", code="too_deep")
+    if depth >= MAX_NESTING:
+        raise _too_deep()
+    if len(out) > 4 * MAX_VALUES:  # a value takes at most four pieces: comma, key, colon, itself
+        raise _too_many()
     kind = type(value)
     if kind is str:
         out.append(orjson.dumps(value))
@@ -118,6 +126,15 @@ def _write_object(value: dict[Any, Any], out: list[bytes], depth: int) -> None:
 
 
 def _digits(value: int) -> bytes:
-    if value.bit_length() > MAX_DIGITS * 3:
+    digits = "" if value.bit_length() > _MAX_BITS else str(value)
+    if not digits or len(digits.lstrip("-")) > MAX_DIGITS:
         raise InvalidCall(f"an integer has more than {MAX_DIGITS} digits", code="too_large")
-    return str(value).encode()
+    return digits.encode()
+
+
+def _too_deep() -> InvalidCall:
+    return InvalidCall(f"a value is nested deeper than {MAX_NESTING} levels", code="too_deep")
+
+
+def _too_many() -> InvalidCall:
+    return InvalidCall(f"a value holds more than {MAX_VALUES} values", code="too_large")

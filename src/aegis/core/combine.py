@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,16 +35,17 @@ _EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {
 def combine(reports: Sequence[Report], expected: Sequence[str], evidence: EvidencePolicy) -> Combined:
     """Combine the reports of the guards that were expected into what happens.
 
-    Guarantees: the outcome is at least every report's outcome; a guard of `expected` that did not
-    report, reported twice, or was not expected refuses; no expected guard at all refuses; the
-    evidence policy answers for missing evidence alone and never lowers anything else; patches keep
-    the order of `expected`. The result does not depend on the order of `reports`.
+    Guarantees: the outcome is at least every report's outcome; a guard that was expected and did not
+    report, that reported twice or that was not expected refuses; no expected guard at all, or the
+    same one twice, refuses; the evidence policy answers for missing evidence alone and never lowers
+    anything else; patches keep the order of `expected`. The result does not depend on the order of
+    `reports`.
     """
     # (1) One report for each expected guard, and no other.
     by_guard = {report.guard: report for report in reports}
-    if not expected or len(by_guard) != len(reports) or by_guard.keys() != set(expected):
-        ordered = [by_guard.get(name) or silent(name) for name in expected]
-        return _refused(tuple(ordered) or tuple(reports))
+    names = set(expected)
+    if not names or len(names) != len(expected) or len(by_guard) != len(reports) or by_guard.keys() != names:
+        return _refused(reports, expected)
     in_order = tuple(by_guard[name] for name in expected)
 
     outcome, verdict, reason, risk = Outcome.ALLOW, Verdict.COMPLIANT, Reason.NONE, Risk.LOW
@@ -95,14 +97,22 @@ def silent(guard: str) -> Report:
     )
 
 
-def _refused(reports: tuple[Report, ...]) -> Combined:
+def _refused(reports: Sequence[Report], expected: Sequence[str]) -> Combined:
+    """The refusal of reports that are not one for each expected guard.
+
+    A guard that reported twice counts as silent: neither report is better than the other. What was
+    handed in raises verdict and risk all the same, whoever handed it in.
+    """
+    count = Counter(report.guard for report in reports)
+    once = {report.guard: report for report in reports if count[report.guard] == 1}
+    in_order = tuple(once.get(name) or silent(name) for name in dict.fromkeys(expected))
     return Combined(
         outcome=Outcome.BLOCK,
         verdict=max((Verdict.INSUFFICIENT_EVIDENCE, *(report.verdict for report in reports))),
         reason=Reason.UNAVAILABLE,
         risk=max((Risk.HIGH, *(report.risk for report in reports))),
-        findings=tuple(finding for report in reports for finding in report.findings),
+        findings=tuple(finding for report in in_order for finding in report.findings),
         patches=(),
-        missing=tuple(name for report in reports for name in report.missing),
-        reports=reports,
+        missing=tuple(name for report in in_order for name in report.missing),
+        reports=in_order,
     )

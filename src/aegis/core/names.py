@@ -9,18 +9,29 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+# What is drawn as nothing and is not of category Cf: the rest of Unicode's Default_Ignorable_Code_Point
+# (DerivedCoreProperties.txt), so that one of them inside a name does not make another name.
+_IGNORED: Final = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x3164, 0x3164),
+        (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF),
+    )
+    for code in range(first, last + 1)
+)  # fmt: skip
 
 
 @lru_cache(maxsize=4_096)
 def normalise_name(name: str) -> str:
-    """NFKC, case-folded, without invisible format characters (Unicode Cf) and outer blanks."""
+    """NFKC, case-folded, without characters that are drawn as nothing and without outer blanks."""
     if name.isascii():
         return name.strip().lower()
     folded = unicodedata.normalize("NFKC", name).casefold()
-    visible = "".join(char for char in folded if unicodedata.category(char) != "Cf")
+    visible = "".join(char for char in folded if char not in _IGNORED and unicodedata.category(char) != "Cf")
     return unicodedata.normalize("NFKC", visible).strip()
 
 
@@ -51,15 +62,17 @@ def split_selector(selector: str) -> tuple[str | None, str]:
 
 
 class Selector:
-    """One compiled selector."""
+    """One compiled selector; `exact` says that it names one tool, without any `*`."""
 
-    __slots__ = ("server", "text", "tool")
+    __slots__ = ("exact", "server", "text", "tool")
 
     def __init__(self, text: str):
         server, tool = split_selector(text)
         self.text = text
         self.server = None if server is None else normalise_name(server)
         self.tool = normalise_name(tool)
+        # Of the normalised text: a full-width asterisk is an asterisk too.
+        self.exact = "*" not in self.tool and "*" not in (self.server or "")
 
     def matches(self, server: str | None, tool: str) -> bool:
         """Whether this selector covers the tool; a selector without server covers every server."""
@@ -67,17 +80,13 @@ class Selector:
             return False
         return glob_match(self.tool, normalise_name(tool))
 
-    @property
-    def exact(self) -> bool:
-        """Whether the selector names one tool without any `*`."""
-        return "*" not in self.text
-
 
 class SelectorMap(Generic[T]):
     """Looks a tool up in a table keyed by selectors; the most specific selector wins.
 
-    Order: exact `server/tool`, exact `tool`, then patterns from the longest to the shortest. Exact
-    entries cost one dictionary look-up whatever the size of the table.
+    Order: exact `server/tool`, exact `tool`, patterns that name a server, other patterns; among
+    patterns the one with more literal characters first. Exact entries cost one dictionary look-up
+    whatever the size of the table.
     """
 
     def __init__(self, entries: Mapping[str, T]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from aegis.core.finding import Patch
+
+MAX_INDEX_DIGITS: Final = 9  # no array has more items, and turning digits into a number is quadratic
 
 
 def escape(token: str) -> str:
@@ -23,7 +25,7 @@ def tokens(pointer: str) -> tuple[str, ...]:
 
 
 def resolve(root: Any, pointer: str) -> Any:
-    """The value at `pointer`; raises `LookupError` where there is none."""
+    """The value at `pointer`; raises `LookupError` where there is none, `ValueError` for no pointer."""
     value = root
     for token in tokens(pointer):
         value = _step(value, token)
@@ -33,26 +35,44 @@ def resolve(root: Any, pointer: str) -> Any:
 def apply_patches(root: Any, patches: Sequence[Patch]) -> Any:
     """A copy of `root` with `patches` applied in order; containers off the patched paths are shared.
 
-    Raises `LookupError` for a patch whose place does not exist.
+    Every container is copied at most once, so that ten thousand patches in one list stay linear.
+    Raises `LookupError` for a patch whose place does not exist, `ValueError` for no pointer.
     """
+    copies: dict[int, Any] = {}  # by identity; holding them keeps an identity from being given anew
     for patch in patches:
-        root = _replace(root, tokens(patch.path), patch.value)
+        path = tokens(patch.path)
+        if not path:
+            root = patch.value
+            continue
+        value = root = _own(root, copies)
+        for token in path[:-1]:
+            inner = _own(_step(value, token), copies)
+            value[_place(value, token)] = inner
+            value = inner
+        _step(value, path[-1])
+        value[_place(value, path[-1])] = patch.value
     return root
 
 
-def _replace(value: Any, path: tuple[str, ...], new: Any) -> Any:
-    if not path:
-        return new
-    head, rest = path[0], path[1:]
-    inner = _replace(_step(value, head), rest, new)
-    if isinstance(value, dict):
-        return {**value, head: inner}
-    return [inner if index == int(head) else item for index, item in enumerate(value)]
+def _own(value: Any, copies: dict[int, Any]) -> Any:
+    """`value` where it is a copy of ours already, else a new copy of it; leaves stay what they are."""
+    if id(value) in copies or not isinstance(value, dict | list):
+        return value
+    copy = value.copy()
+    copies[id(copy)] = copy
+    return copy
 
 
 def _step(value: Any, token: str) -> Any:
+    if isinstance(value, dict | list):
+        return value[_place(value, token)]
+    raise LookupError("the pointer leads nowhere")
+
+
+def _place(value: Any, key: str) -> Any:
+    """What to index `value` with. RFC 6901, 4: an array index is digits without leading zeros."""
     if isinstance(value, dict):
-        return value[token]
-    if isinstance(value, list) and token.isascii() and token.isdigit():
-        return value[int(token)]
+        return key
+    if key.isascii() and key.isdigit() and len(key) <= MAX_INDEX_DIGITS and (key == "0" or key[0] != "0"):
+        return int(key)
     raise LookupError("the pointer leads nowhere")
