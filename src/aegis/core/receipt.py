@@ -33,18 +33,35 @@ REQUIRED: Final[frozenset[str]] = frozenset(
 )
 
 
+GATEWAY_SIGNER: Final = "gateway"
+LOG_SIGNER: Final = "log"
+_AGENT_SIGNER: Final = "agent:"
+
+
+def agent_signer(agent: str) -> str:
+    """The signer name of an agent's own receipt key."""
+    return _AGENT_SIGNER + agent
+
+
+def agent_of_signer(signer: str) -> str:
+    """The agent whose key a signer name means; raises `ValueError` for the gateway's and the log's."""
+    if not signer.startswith(_AGENT_SIGNER):
+        raise ValueError("the signer is not an agent")
+    return signer[len(_AGENT_SIGNER) :]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
     """A receipt without its position and signature.
 
     `members` holds everything but `v index log time prev sig` (and must hold `kind`, `receipt_id`
-    and `principal`); only strings, integers, booleans, lists and objects of them. `signer` names
-    the agent whose key signs; the empty name is the gateway itself. `payload` is stored beside the
+    and `principal`); only strings, integers, booleans, lists and objects of them. `signer` says whose
+    key signs: `GATEWAY_SIGNER`, `LOG_SIGNER`, or `agent_signer(name)`. `payload` is stored beside the
     log, encrypted; `salt` is erased with it.
     """
 
     members: dict[str, Any]
-    signer: str = ""
+    signer: str = GATEWAY_SIGNER
     payload: bytes | None = None
     salt: bytes = b""
 

@@ -1,0 +1,118 @@
+"""The keys of one deployment, each pinned to its one purpose.
+
+log       signs checkpoints and endorses every other key in the log
+receipt   signs receipts: one for the gateway itself, one for each agent
+permit    signs permits
+payload   wraps the key of each stored payload
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import threading
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, agent_of_signer
+from aegis.keys.files import Purpose, create, load_or_create
+from aegis.keys.payload import PayloadBox
+
+_KID_DIGITS: Final = 32
+
+
+class Ed25519Signer:
+    """One Ed25519 private key; `kid` and `public` are derived from its public half."""
+
+    __slots__ = ("_key", "agent", "kid", "public", "purpose")
+
+    def __init__(self, secret: bytes, purpose: Purpose, agent: str = ""):
+        self._key = Ed25519PrivateKey.from_private_bytes(secret)
+        self.public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self.kid = kid_of(self.public)
+        self.purpose = purpose
+        self.agent = agent
+
+    def sign(self, message: bytes) -> bytes:
+        """The raw signature (64 bytes) of `message`."""
+        return self._key.sign(message)
+
+    def describe(self) -> dict[str, str]:
+        """The public half, as key receipts and `keys.json` carry it."""
+        described = {
+            "kid": self.kid,
+            "purpose": self.purpose,
+            "public": base64.b64encode(self.public).decode(),
+        }
+        if self.agent:
+            described["agent"] = self.agent
+        return described
+
+
+def kid_of(public: bytes) -> str:
+    """The identifier of a public key: the first 128 bits of its SHA-256, in hex."""
+    return hashlib.sha256(public).hexdigest()[:_KID_DIGITS]
+
+
+class Keyring:
+    """Loads and makes keys under one folder; safe for threads and for several processes."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._signers: dict[tuple[Purpose, str], Ed25519Signer] = {}
+        self._box: PayloadBox | None = None
+
+    def log_signer(self) -> Ed25519Signer:
+        """The key of checkpoints and of key receipts."""
+        return self._signer("log", "")
+
+    def permit_signer(self) -> Ed25519Signer:
+        """The key of permits."""
+        return self._signer("permit", "")
+
+    def receipt_signer(self, agent: str = "") -> Ed25519Signer:
+        """The key that signs the receipts of `agent`; without one, those of the gateway."""
+        return self._signer("receipt", agent)
+
+    def signer_for(self, name: str) -> Ed25519Signer:
+        """The key that a draft's `signer` names."""
+        if name == LOG_SIGNER:
+            return self.log_signer()
+        return self.receipt_signer("" if name == GATEWAY_SIGNER else agent_of_signer(name))
+
+    def rotate(self, purpose: Purpose, agent: str = "") -> Ed25519Signer:
+        """Replace the current key of a purpose by a new one; the caller records the change."""
+        create(self._folder, purpose, agent, replace=True)
+        with self._lock:
+            self._signers.pop((purpose, agent), None)
+        return self._signer(purpose, agent)
+
+    def seal(self, payload: bytes) -> tuple[bytes, bytes]:
+        """The wrapped key and the sealed body of one payload."""
+        return self._payload_box().seal(payload)
+
+    def open_payload(self, key: bytes, body: bytes) -> bytes:
+        """The payload that `seal` sealed; raises `StoreCorrupt` where it was changed."""
+        return self._payload_box().open(key, body)
+
+    def forget(self) -> None:
+        """Read the files again at the next use: another process may have rotated a key."""
+        with self._lock:
+            self._signers.clear()
+
+    def _signer(self, purpose: Purpose, agent: str) -> Ed25519Signer:
+        found = self._signers.get((purpose, agent))
+        if found is not None:
+            return found
+        with self._lock:
+            secret = load_or_create(self._folder, purpose, agent).secret
+            return self._signers.setdefault((purpose, agent), Ed25519Signer(secret, purpose, agent))
+
+    def _payload_box(self) -> PayloadBox:
+        if self._box is None:
+            self._box = PayloadBox(load_or_create(self._folder, "payload").secret)
+        return self._box
