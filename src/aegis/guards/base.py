@@ -13,7 +13,11 @@ from aegis.facts.model import Facts, Texts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolEntry:
-    """One tool of the registry, compiled. `effects` is `None` where nothing was declared."""
+    """What the registry says about one tool, compiled. `effects` is `None` where nothing was declared.
+
+    `registered` is false where the tool is known from another server only: what restricts it counts
+    (restrictions match every server), and nothing that loosens does. `always_ask` holds every call.
+    """
 
     name: str
     risk: Risk = Risk.MEDIUM
@@ -21,6 +25,8 @@ class ToolEntry:
     effects: frozenset[Effect] | None = None
     category: str = ""
     skip_judge: bool = False
+    always_ask: bool = False
+    registered: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.guards.base import ToolEntry
+
+DEFAULT_TIMEOUT: Final = 300  # seconds: a held call never waits for ever
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +43,8 @@ class Evaluation:
 
     `arguments` are what would run: the submitted ones, or the patched ones, whose canonical bytes
     are then `canonical` (`None` where nothing was patched). `times` follows the order of the guards
-    and adds up over rounds of re-analysis. `approval_timeout` is how many seconds an approval of this
-    call stays open.
+    and adds up over rounds of re-analysis. `approval` says who releases the call where it is held;
+    it is `None` where no policy was asked.
     """
 
     combined: Combined
@@ -52,7 +55,12 @@ class Evaluation:
     effects: frozenset[Effect]
     times: tuple[GuardTime, ...]
     entry: ToolEntry | None
-    approval_timeout: int = 300
+    approval: ApprovalPolicy | None = None
+
+    @property
+    def approval_timeout(self) -> int:
+        """How many seconds an approval of this call stays open."""
+        return DEFAULT_TIMEOUT if self.approval is None else self.approval.timeout_seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,114 @@
+"""The rate guard: an exact sliding window per authenticated agent.
+
+The window lives in this process; several gateways each count their own calls. Calls that the guard
+refuses are not counted, so that a caller that waits gets through.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from aegis.core.finding import Finding, Report
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.guards.base import Case
+
+MAX_LIMIT: Final = 100_000  # times kept for one agent: bounds what one configuration can make us store
+MAX_AGENTS: Final = 10_000  # agents counted at once: a flood of names cannot grow memory without end
+PERIODS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
+_MICROS: Final = 1_000_000
+
+_QUIET: Final = Report(guard="rate")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """At most `limit` calls in any `seconds` seconds."""
+
+    limit: int
+    seconds: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.limit <= MAX_LIMIT:
+            raise ValueError(f"a rate is between 1 and {MAX_LIMIT} calls")
+
+
+class Windows:
+    """The times of the counted calls, by agent; kept when a configuration is replaced by another."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, deque[int]] = OrderedDict()
+        self._lock = Lock()
+        self._process = os.getpid()
+
+    def charge(self, agent: str, now: int, rate: Rate) -> int:
+        """Count a call at `now` (microseconds) and answer 0, or answer the microseconds until it would fit."""
+        if os.getpid() != self._process:
+            # Another thread may have held the lock at the fork; the child has one thread and a new lock.
+            self._lock, self._process = Lock(), os.getpid()
+        span = rate.seconds * _MICROS
+        with self._lock:
+            times = self._times.get(agent)
+            if times is None:
+                if len(self._times) >= MAX_AGENTS and (wait := self._make_room(now, span)):
+                    return wait
+                times = self._times[agent] = deque()
+            # (1) Time never runs backwards here: a clock that is set back frees no place.
+            elif times and times[-1] > now:
+                now = times[-1]
+            # (2) Forget what left the window.
+            start = now - span
+            while times and times[0] <= start:
+                times.popleft()
+            # (3) A full window answers when its oldest call leaves it.
+            if len(times) >= rate.limit:
+                return times[len(times) - rate.limit] + span - now
+            times.append(now)
+            self._times.move_to_end(agent)
+            return 0
+
+    def _make_room(self, now: int, span: int) -> int:
+        """Drop the agent that was counted longest ago; the wait where even that one is inside the window."""
+        oldest, times = next(iter(self._times.items()))
+        if times and times[-1] > now - span:
+            return times[-1] + span - now
+        del self._times[oldest]
+        return 0
+
+
+class RateGuard:
+    """Refuses the calls of an agent beyond its rate, and says when the next one fits."""
+
+    name = "rate"
+
+    def __init__(self, rate: Rate | None, windows: Windows | None = None):
+        self._rate = rate
+        self._windows = windows or Windows()
+
+    def check(self, case: Case) -> Report:
+        """One charge a check: run once a call, however often the call is analysed."""
+        if self._rate is None:
+            return _QUIET
+        wait = self._windows.charge(case.principal.agent or case.principal.id, case.now, self._rate)
+        if wait <= 0:
+            return _QUIET
+        return Report(
+            guard=self.name,
+            outcome=Outcome.BLOCK,
+            verdict=Verdict.VIOLATION,
+            reason=Reason.RATE_LIMITED,
+            findings=(
+                Finding(
+                    guard=self.name,
+                    rule="rate-limit",
+                    category="rate",
+                    severity=Risk.LOW,
+                    outcome=Outcome.BLOCK,
+                    message="the agent made more calls than its rate allows",
+                ),
+            ),
+            retry_after=-(-wait // _MICROS),
+        )

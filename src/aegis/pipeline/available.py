@@ -1,0 +1,39 @@
+"""What this version can enforce; naming anything else is an error, never silently ignored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CALL_GUARDS: Final = ("rate", "registry", "schema", "content", "cedar")
+RESULT_GUARDS: Final = ("content",)
+NOTIFIERS: Final[tuple[str, ...]] = ()
+STORES: Final = ("sqlite:", "memory:")
+
+# Named in the documentation, and refused with a clear word until they exist.
+PLANNED_GUARDS: Final = frozenset({"mission", "budget", "judge", "dataflow", "anomaly", "postconditions", "stream"})
+PLANNED_STORES: Final = ("postgresql:", "postgres:")
+
+
+def check_guard(name: str, known: tuple[str, ...]) -> str:
+    """`name`, where this version has that guard at this place; raises `ValueError` otherwise."""
+    if name in known:
+        return name
+    if name in PLANNED_GUARDS:
+        raise ValueError(f"the guard `{name}` is not available in this version")
+    raise ValueError(f"there is no guard `{name}` here; guards are {', '.join(f'`{one}`' for one in known)}")
+
+
+def check_store(url: str) -> str:
+    """`url`, where this version has a store for it; raises `ValueError` otherwise."""
+    if url.startswith(STORES):
+        return url
+    if url.startswith(PLANNED_STORES):
+        raise ValueError("the store `postgresql` is not available in this version")
+    raise ValueError("a store is `sqlite:///FILE` or `memory:`")
+
+
+def check_notifier(kind: str) -> str:
+    """`kind`, where this version can send that way; raises `ValueError` otherwise."""
+    if kind not in NOTIFIERS:
+        raise ValueError(f"the notifier `{kind}` is not available in this version")
+    return kind

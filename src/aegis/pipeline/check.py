@@ -1,0 +1,164 @@
+"""What is wrong with settings that are each well-formed: contradictions, and things never enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from aegis.core.names import Selector, glob_match
+from aegis.errors import Problem
+from aegis.pipeline.available import CALL_GUARDS, RESULT_GUARDS, check_guard
+from aegis.pipeline.problems import nearest
+from aegis.pipeline.settings import ApprovalSettings, PolicySettings, Settings, ToolApprovalSettings
+
+Place = Callable[[tuple[str | int, ...], str, str], Problem]
+
+TIERS = ("low", "medium", "high", "critical")
+
+
+def check(settings: Settings, place: Place) -> list[Problem]:
+    """Every problem of settings whose members are each well-formed; none where they can be enforced."""
+    return [
+        *_judges(settings, place),
+        *_pipeline(settings, place),
+        *_registry(settings, place),
+        *_tools(settings, place),
+        *_policies(settings, place),
+        *_approvers(settings.approvals, settings.approvals, ("approvals",), place),
+    ]
+
+
+def _judges(settings: Settings, place: Place) -> Iterator[Problem]:
+    if settings.judges:
+        yield place(("judges",), "judges are not available in this version", "remove the section")
+
+
+def _pipeline(settings: Settings, place: Place) -> Iterator[Problem]:
+    stages = (("call", settings.pipeline.call, CALL_GUARDS), ("result", settings.pipeline.result, RESULT_GUARDS))
+    for stage, names, known in stages:
+        for position, name in enumerate(names):
+            where = ("pipeline", stage, position)
+            try:
+                check_guard(name, known)
+            except ValueError as error:
+                yield place(where, str(error), nearest(name, known))
+                continue
+            if name in names[:position]:
+                yield place(where, f"the guard `{name}` is there twice", "")
+        known_names = [name for name in names if name in known]
+        if known_names and all(settings.guards.mode(name) == "off" for name in known_names):
+            hint = "to let calls pass and record what the guards say, use `mode: observe`"
+            yield place(("pipeline", stage), f"every guard of `pipeline.{stage}` is off", hint)
+    # A check that was written down and that no guard would ever make.
+    wanted = {
+        "schema": any(tool.schema_ is not None for tool in settings.tools.values())
+        or any(policy.cedar is None for policy in settings.policies),
+        "cedar": any(policy.cedar is not None for policy in settings.policies),
+    }
+    for guard, needed in wanted.items():
+        if needed and guard not in settings.pipeline.call and settings.guards.mode(guard) != "off":
+            hint = f"add `{guard}` to `pipeline.call`, or set its mode to `off`"
+            yield place(
+                ("pipeline", "call"), f"checks are written for the guard `{guard}`, which would never run", hint
+            )
+
+
+def _registry(settings: Settings, place: Place) -> Iterator[Problem]:
+    registry = settings.registry
+    if registry.allow_critical and registry.max_allowed_tier != "critical":
+        message = f"`allow_critical` has no effect below `max_allowed_tier: {registry.max_allowed_tier}`"
+        yield place(("registry", "allow_critical"), message, "set `max_allowed_tier: critical` as well")
+
+
+def _tools(settings: Settings, place: Place) -> Iterator[Problem]:
+    seen: dict[tuple[str | None, str], str] = {}
+    for name, tool in settings.tools.items():
+        selector = Selector(name)
+        where = ("tools", name)
+        if not selector.tool or selector.server == "":
+            yield place(where, f"the selector `{name}` names no tool", "write `tool`, `server/tool` or `server/*`")
+        identity = (_collapsed(selector.server), _collapsed(selector.tool) or "")
+        if identity in seen:
+            message = f"the selector `{name}` is never reached: `{seen[identity]}` covers the same tools"
+            yield place(where, message, "names are compared without regard to case and look")
+        seen[identity] = name
+        if tool.effects is not None and "none" in tool.effects and len(tool.effects) > 1:
+            yield place((*where, "effects"), "`none` stands beside other effects", "")
+        if tool.effects == ["none"] and tool.irreversible:
+            yield place((*where, "irreversible"), "a tool without effects cannot be irreversible", "")
+        if tool.approvals is not None:
+            yield from _approvers(tool.approvals, settings.approvals, (*where, "approvals"), place)
+
+
+def _policies(settings: Settings, place: Place) -> Iterator[Problem]:
+    names: set[str] = set()
+    for position, policy in enumerate(settings.policies):
+        where = ("policies", position)
+        if policy.name in names:
+            yield place((*where, "name"), f"the policy `{policy.name}` is there twice", "")
+        names.add(policy.name)
+        forms = [policy.schema_ is not None, policy.deny is not None, policy.cedar is not None]
+        if sum(forms) != 1:
+            yield place(where, f"the policy `{policy.name}` needs exactly one of `schema`, `deny` and `cedar`", "")
+            continue
+        if policy.cedar is not None:
+            if policy.select is not None:
+                yield place((*where, "select"), "a Cedar policy selects by its own scope", "remove `select`")
+            if policy.outcome != "block":
+                yield place((*where, "outcome"), "a Cedar policy permits or forbids, and cannot ask", "")
+        else:
+            yield from _select(policy, settings, where, place)
+
+
+def _select(
+    policy: PolicySettings, settings: Settings, where: tuple[str | int, ...], place: Place
+) -> Iterator[Problem]:
+    select = policy.select
+    if select is None or (select.tool is None and select.category is None and select.effect is None):
+        message = f"the policy `{policy.name}` selects nothing"
+        yield place(where, message, 'for every tool, write `select: {tool: "*"}`')
+        return
+    categories = {tool.category for tool in settings.tools.values() if tool.category}
+    if select.category is not None and select.category not in categories:
+        message = f"no tool is of the category `{select.category}`"
+        yield place((*where, "select", "category"), message, nearest(select.category, categories))
+    if settings.registry.allow_unregistered == "block":
+        for text in select.tool or ():
+            if not any(_may_meet(text, name) for name in settings.tools):
+                message = f"the selector `{text}` is never reached: no registered tool matches"
+                yield place((*where, "select", "tool"), message, nearest(text, settings.tools))
+
+
+def _approvers(
+    own: ApprovalSettings | ToolApprovalSettings,
+    default: ApprovalSettings,
+    where: tuple[str | int, ...],
+    place: Place,
+) -> Iterator[Problem]:
+    approvers = default.approvers if own.approvers is None else own.approvers
+    quorum = default.quorum if own.quorum is None else own.quorum
+    on_timeout = default.on_timeout if own.on_timeout is None else own.on_timeout
+    if len(set(approvers)) != len(approvers):
+        yield place((*where, "approvers"), "an approver is there twice", "")
+    if all(name.startswith("user:") for name in approvers) and quorum > len(set(approvers)):
+        message = f"a quorum of {quorum} cannot be reached by {len(set(approvers))} approvers"
+        yield place((*where, "quorum"), message, "")
+    if on_timeout == "next" and len(approvers) < 2:
+        yield place((*where, "on_timeout"), "`next` needs a second approver", "")
+
+
+def _collapsed(pattern: str | None) -> str | None:
+    """The pattern with runs of `*` as one: they match the same names."""
+    if pattern is None:
+        return None
+    while "**" in pattern:
+        pattern = pattern.replace("**", "*")
+    return pattern
+
+
+def _may_meet(select: str, registered: str) -> bool:
+    """Whether a policy's selector can cover a tool that a registry entry covers (may say yes too often)."""
+    one, other = Selector(select), Selector(registered)
+    if "*" in other.tool or (other.server is not None and "*" in other.server):
+        return True
+    servers = one.server is None or (other.server is not None and glob_match(one.server, other.server))
+    return glob_match(one.tool, other.tool) and servers

@@ -1,0 +1,113 @@
+"""From a checked configuration to a policy: everything that can fail, fails here, with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from aegis.core.outcome import risk_of
+from aegis.errors import ConfigError, Problem
+from aegis.facts.model import Limits
+from aegis.guards.base import Guard, ResultGuard
+from aegis.guards.content import ContentGuard
+from aegis.guards.rate import RateGuard, Windows
+from aegis.guards.registry import RegistryGuard, RegistryRules
+from aegis.guards.result import ResultContentGuard
+from aegis.pipeline.compile_schemas import compile_schema_guard
+from aegis.pipeline.compile_tools import compile_routes
+from aegis.pipeline.config import Config
+from aegis.pipeline.digest import policy_digest
+from aegis.pipeline.problems import nearest
+from aegis.pipeline.run import Policy
+from aegis.pipeline.settings import Settings
+from aegis.rules import RuleSet, Scanner, builtin_folder, load
+
+__all__ = ["Policy", "compile_policy"]
+
+
+def compile_policy(
+    config: Config,
+    *,
+    scanner_folders: Sequence[Path] = (),
+    previous: Policy | None = None,
+    cache: Path | None = None,
+) -> Policy:
+    """The policy that `config` describes, ready to evaluate.
+
+    `scanner_folders` hold the detector rules (the built-in ones where empty). What `previous`
+    counted goes on counting, so that a reload frees nobody's limit, and its compiled rules are used
+    again where they are the same. `cache` is a private folder for compiled rules. Raises
+    `ConfigError` with every problem found.
+    """
+    settings = config.settings
+    problems: list[Problem] = []
+    # (1) Everything that users write in languages of their own.
+    schema_guard = compile_schema_guard(config, problems)
+    rules = load(*(scanner_folders or (builtin_folder(),)))
+    _check_rule_names(config, rules, problems)
+    for position, policy in enumerate(settings.policies):
+        if policy.cedar is not None:
+            message = "Cedar policies are not available in this version"
+            problems.append(config.problem(("policies", position, "cedar"), message))
+    if problems:
+        raise ConfigError(tuple(sorted(problems, key=lambda one: (one.file, one.line))))
+
+    # (2) The guards by name.
+    windows = Windows() if previous is None else previous.windows
+    same = previous is not None and previous.scanner.rules == rules
+    scanner = previous.scanner if previous is not None and same else Scanner(rules, cache=cache)
+    options = settings.guards.content.compiled()
+    guards: dict[str, Guard] = {
+        "rate": RateGuard(settings.limits.rate, windows),
+        "registry": RegistryGuard(_registry(settings), names=settings.tools),
+        "schema": schema_guard,
+        "content": ContentGuard(scanner, options),
+    }
+    result_guards: dict[str, ResultGuard] = {"content": ResultContentGuard(scanner, options)}
+
+    # (3) In the configured order, those that are on.
+    call = [(guards[name], observed) for name, observed in _on(settings, settings.pipeline.call) if name in guards]
+    result = [(result_guards[name], observed) for name, observed in _on(settings, settings.pipeline.result)]
+    return Policy(
+        digest=policy_digest(settings, rules=rules.digest),
+        guards=call,
+        result_guards=result,
+        routes=compile_routes(settings),
+        limits=Limits(
+            max_depth=settings.limits.max_depth,
+            max_strings=settings.limits.max_strings,
+            max_bytes=settings.limits.max_bytes,
+        ),
+        evidence=settings.insufficient_evidence,
+        mode="observe" if all(observed for _, observed in call) else "enforce",
+        scanner=scanner,
+        windows=windows,
+    )
+
+
+def _on(settings: Settings, names: Sequence[str]) -> list[tuple[str, bool]]:
+    """The names of guards that run, and whether each is only observed."""
+    modes = [(name, settings.guards.mode(name)) for name in names]
+    return [(name, mode == "observe") for name, mode in modes if mode != "off"]
+
+
+def _registry(settings: Settings) -> RegistryRules:
+    registry = settings.registry
+    return RegistryRules(
+        unregistered=registry.allow_unregistered,
+        max_allowed_tier=risk_of(registry.max_allowed_tier),
+        allow_critical=registry.allow_critical,
+        escalation_threshold=risk_of(registry.escalation_threshold),
+    )
+
+
+def _check_rule_names(config: Config, rules: RuleSet, problems: list[Problem]) -> None:
+    """An exception for a rule that does not exist would never be one."""
+    content = config.settings.guards.content
+    for section, items in (("exceptions", content.exceptions), ("overrides", content.overrides)):
+        for position, item in enumerate(items):
+            if "*" not in item.rule and item.rule not in rules.by_id:
+                where = ("guards", "content", section, position, "rule")
+                problems.append(
+                    config.problem(where, f"there is no rule `{item.rule}`", nearest(item.rule, rules.by_id))
+                )

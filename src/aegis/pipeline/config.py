@@ -1,0 +1,110 @@
+"""From the text of `aegis.yaml` to settings that are complete, typed and know their places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from aegis.errors import ConfigError, Problem
+from aegis.pipeline.check import check
+from aegis.pipeline.document import MAX_BYTES, Node, Origin, origins, overlay, plain, read
+from aegis.pipeline.problems import from_model, nearest, problem
+from aegis.pipeline.profiles import profile
+from aegis.pipeline.settings import PROFILES, Settings
+
+DEFAULT_PROFILE = "standard"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """A configuration that was read and checked; `compile_policy` turns it into a policy.
+
+    `file` is empty where the packaged profile alone is in force. `node` is the resolved document:
+    the file laid over its profile, every value with its origin.
+    """
+
+    settings: Settings
+    file: str
+    node: Node
+    origins: Mapping[str, Origin] = field(repr=False)
+
+    def problem(self, location: tuple[str | int, ...], message: str, hint: str = "") -> Problem:
+        """A problem at a place of this configuration, given as keys and positions."""
+        return problem(self.origins, location, message, hint)
+
+
+def load_config(path: Path | None = None) -> Config:
+    """The configuration in `path`; without a path, the packaged profile `standard`.
+
+    Raises `ConfigError` with every problem found: file, line, JSON pointer and a hint.
+    """
+    if path is None:
+        return _resolve(profile(DEFAULT_PROFILE), file="")
+    return parse_config(read_text(path), file=str(path))
+
+
+def parse_config(text: str, *, file: str = "aegis.yaml") -> Config:
+    """The configuration that `text` spells; `file` is how problems name it.
+
+    Raises `ConfigError` as `load_config` does.
+    """
+    node = read(text, file=file)
+    if node.value is None:
+        # An emptied file must not loosen a policy to the defaults.
+        hint = "the smallest configuration is `version: 1`"
+        raise ConfigError((Problem(message="the file is empty", file=file, line=1, hint=hint),))
+    if not isinstance(node.value, dict):
+        raise ConfigError((Problem(message="the file must hold a mapping", file=file, line=node.origin.line),))
+    return _resolve(overlay(_base(node), node), file=file)
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file, bounded; raises `ConfigError` where it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+        return data.decode("utf-8")
+    except OSError as error:
+        message = f"the configuration cannot be read: {os.strerror(error.errno or 0).lower()}"
+        raise ConfigError((Problem(message=message, file=str(path)),)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError((Problem(message="the configuration is not UTF-8 text", file=str(path)),)) from error
+
+
+def _base(node: Node) -> Node:
+    named: Node | None = node.value.get("profile")
+    if named is None:
+        return profile(DEFAULT_PROFILE)
+    if named.value not in PROFILES:
+        word = named.value if isinstance(named.value, str) else ""
+        raise ConfigError(
+            (
+                Problem(
+                    message=f"there is no profile `{word[:60]}`" if word else "`profile` must name a profile",
+                    file=named.origin.file,
+                    line=named.origin.line,
+                    pointer="/profile",
+                    hint=nearest(word, PROFILES),
+                ),
+            )
+        )
+    return profile(named.value)
+
+
+def _resolve(node: Node, *, file: str) -> Config:
+    places = dict(origins(node))
+    value: Any = plain(node)
+    try:
+        settings = Settings.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(from_model(error.errors(include_url=False), places, Settings)) from error
+    config = Config(settings=settings, file=file, node=node, origins=places)
+    problems = check(config.settings, config.problem)
+    if problems:
+        raise ConfigError(tuple(sorted(problems, key=lambda one: (one.file, one.line))))
+    return config

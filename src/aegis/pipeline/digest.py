@@ -1,0 +1,29 @@
+"""The digest of a policy: same meaning, same digest."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aegis._version import __version__
+from aegis.core.canonical import canonical
+from aegis.core.digest import sha256
+from aegis.pipeline.settings import Settings
+
+# Where things are stored, and where the settings came from, change no decision.
+_WITHOUT_MEANING: Final = {"version", "profile", "store", "durability"}
+
+
+def policy_digest(settings: Settings, *, rules: str) -> str:
+    """`sha-256:...` over the resolved settings, the digest of the rules and this package's version.
+
+    Order of keys, comments, the profile that a value came from, spellings of durations and sizes,
+    and descriptions make no difference.
+    """
+    meaning: dict[str, Any] = settings.model_dump(mode="json", by_alias=True, exclude=_WITHOUT_MEANING)
+    for tool in meaning["tools"].values():
+        del tool["description"]
+        if tool["effects"] is not None:
+            tool["effects"] = sorted(tool["effects"])
+    for policy in meaning["policies"]:
+        del policy["description"]
+    return sha256(canonical({"settings": meaning, "rules": rules, "package": __version__}))

@@ -1,0 +1,180 @@
+"""YAML read strictly, with the place of every value.
+
+One document of plain mappings, lists and scalars (the core schema of YAML 1.2, so `off` and `no` are
+words). Refused: duplicate keys, keys that are not text, anchors and aliases, tags, several documents,
+nesting beyond `MAX_DEPTH` and text beyond `MAX_BYTES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import re2
+import yaml
+
+from aegis.core.pointer import escape
+from aegis.errors import ConfigError, Problem
+
+MAX_BYTES: Final = 1_048_576  # a configuration is written by people: bounds parsing
+MAX_DEPTH: Final = 64  # deeper nesting could exhaust the stack of the builder
+
+_PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WORDS: Final[dict[str, bool | None]] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_INTEGER: Final = re2.compile(r"[-+]?[0-9]{1,30}")
+_FLOAT: Final = re2.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where a value was written; line 0 is unknown."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A value and its place: a scalar, a list of nodes, or a mapping of nodes."""
+
+    value: Any
+    origin: Origin
+
+
+def read(text: str, *, file: str) -> Node:
+    """The one document that `text` holds.
+
+    Raises `ConfigError` with every problem found, each with its line.
+    """
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError((Problem(message="the configuration is not Unicode text", file=file),)) from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError((Problem(message=f"the file is larger than {MAX_BYTES} bytes", file=file),))
+    builder = _Builder(file)
+    try:
+        node = builder.document(iter(yaml.parse(text, Loader=_PARSER)))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or "a character that YAML does not allow"
+        raise ConfigError(
+            (Problem(message=f"not YAML: {what}", file=file, line=mark.line + 1 if mark else 0),)
+        ) from error
+    if builder.problems:
+        raise ConfigError(tuple(builder.problems))
+    return node
+
+
+def plain(node: Node) -> Any:
+    """The value of a node without its places."""
+    if isinstance(node.value, dict):
+        return {key: plain(item) for key, item in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    return node.value
+
+
+def origins(node: Node, pointer: str = "") -> Iterator[tuple[str, Origin]]:
+    """Every JSON pointer below `node`, with the place of its value."""
+    yield pointer, node.origin
+    if isinstance(node.value, dict):
+        for key, item in node.value.items():
+            yield from origins(item, f"{pointer}/{escape(key)}")
+    elif isinstance(node.value, list):
+        for position, item in enumerate(node.value):
+            yield from origins(item, f"{pointer}/{position}")
+
+
+def overlay(base: Node, over: Node) -> Node:
+    """`over` laid on `base`: mappings merge key by key, everything else replaces."""
+    if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
+        return over
+    merged = dict(base.value)
+    for key, item in over.value.items():
+        merged[key] = overlay(merged[key], item) if key in merged else item
+    return Node(value=merged, origin=over.origin)
+
+
+class _Builder:
+    """Turns parser events into nodes and collects what is wrong on the way."""
+
+    def __init__(self, file: str):
+        self.file = file
+        self.problems: list[Problem] = []
+
+    def document(self, events: Iterator[Any]) -> Node:
+        node: Node | None = None
+        for event in events:
+            if isinstance(event, yaml.StreamStartEvent | yaml.StreamEndEvent):
+                continue
+            if isinstance(event, yaml.DocumentStartEvent):
+                if node is not None:
+                    self._refuse(event, "the file holds more than one document")
+                    break
+            elif not isinstance(event, yaml.DocumentEndEvent):
+                node = self._node(event, events, "", 0)
+        return node or Node(value=None, origin=Origin(file=self.file, line=1))
+
+    def _node(self, event: Any, events: Iterator[Any], pointer: str, depth: int, line: int = 0) -> Node:
+        origin = Origin(file=self.file, line=line or event.start_mark.line + 1)
+        if depth > MAX_DEPTH:
+            raise ConfigError(
+                (Problem(message=f"nested deeper than {MAX_DEPTH} levels", file=self.file, line=origin.line),)
+            )
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse(event, f"the alias `*{event.anchor}` is not allowed", pointer, "write the value out")
+            return Node(value=None, origin=origin)
+        if event.anchor is not None:
+            self._refuse(event, f"the anchor `&{event.anchor}` is not allowed", pointer, "write the value out")
+        if event.tag is not None:
+            self._refuse(event, f"the tag `{event.tag}` is not allowed", pointer)
+        if isinstance(event, yaml.ScalarEvent):
+            return Node(value=_scalar(event), origin=origin)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Node] = []
+            while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+                items.append(self._node(inner, events, f"{pointer}/{len(items)}", depth + 1))
+            return Node(value=items, origin=origin)
+        return Node(value=self._mapping(events, pointer, depth), origin=origin)
+
+    def _mapping(self, events: Iterator[Any], pointer: str, depth: int) -> dict[str, Node]:
+        members: dict[str, Node] = {}
+        while not isinstance(key := next(events), yaml.MappingEndEvent):
+            # A key's own event is read like a value, so that a complex key is consumed whole.
+            name = self._node(key, events, pointer, depth + 1).value
+            # Keys that look like numbers or truth values (a property called `1` or `true`) stay text.
+            if isinstance(key, yaml.ScalarEvent):
+                name = key.value
+            else:
+                self._refuse(key, "a key must be text", pointer)
+                name = ""
+            below = f"{pointer}/{escape(name)}"
+            if name in members:
+                self._refuse(
+                    key, f"the key `{name}` is there twice", below, f"first on line {members[name].origin.line}"
+                )
+            members[name] = self._node(next(events), events, below, depth + 1, key.start_mark.line + 1)
+        return members
+
+    def _refuse(self, event: Any, message: str, pointer: str = "", hint: str = "") -> None:
+        line = event.start_mark.line + 1
+        self.problems.append(Problem(message=message, file=self.file, line=line, pointer=pointer, hint=hint))
+
+
+def _scalar(event: Any) -> Any:
+    """The value of a scalar by the core schema of YAML 1.2 (section 10.3)."""
+    text: str = event.value
+    if not event.implicit[0]:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text

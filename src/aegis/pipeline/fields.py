@@ -1,0 +1,91 @@
+"""The kinds of values that the sections of `aegis.yaml` are made of."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.outcome import ROLES
+from aegis.guards.rate import Rate
+from aegis.pipeline import units
+
+MAX_TIMEOUT: Final = 7 * 86_400  # a held call keeps arguments and a waiter: bounds how long
+MAX_WALK: Final = 16 * 1_048_576  # bytes of one call that are ever walked: bounds time and memory
+MAX_LEVELS: Final = 128  # canonical JSON refuses values that are nested deeper than 200 levels
+MAX_TEXT: Final = 4_000  # characters of one description or reason
+
+Tier = Literal["low", "medium", "high", "critical"]
+Mode = Literal["enforce", "observe", "off"]
+DeclaredEffect = Literal["read", "write", "network", "exec", "external_send", "none"]
+
+
+class Section(BaseModel):
+    """Base of every section: exact types, no unknown keys, never changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=False)
+
+
+def _name(value: str) -> str:
+    if not value.strip() or len(value) > MAX_NAME_CHARS or not value.isprintable():
+        raise ValueError(f"a name has 1 to {MAX_NAME_CHARS} visible characters")
+    return value
+
+
+def _approver(value: str) -> str:
+    kind, colon, name = value.partition(":")
+    if not colon or kind not in ("role", "group", "user") or not name.strip():
+        raise ValueError("an approver is `role:NAME`, `group:NAME` or `user:NAME`")
+    if kind == "role" and name not in ROLES:
+        raise ValueError(f"there is no role `{name}`; roles are {', '.join(f'`{role}`' for role in ROLES)}")
+    if kind == "role" and name in ("agent", "tool"):
+        raise ValueError(f"the role `{name}` cannot approve")
+    return value
+
+
+def _timeout(value: object) -> int:
+    number = units.seconds(value)
+    if not 1 <= number <= MAX_TIMEOUT:
+        raise ValueError("a timeout is between one second and seven days")
+    return number
+
+
+def _bytes(value: object) -> int:
+    number = units.size(value)
+    if not 1 <= number <= MAX_WALK:
+        raise ValueError("`max_bytes` is between 1 and 16MiB")
+    return number
+
+
+def _rate_text(value: Rate | None) -> str:
+    return "unlimited" if value is None else f"{value.limit} in {value.seconds} s"
+
+
+def _words(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _moment(value: object) -> int:
+    """Microseconds since the epoch at which an ISO date (or date and time with offset) begins, UTC."""
+    if not isinstance(value, str):
+        raise ValueError("a date is written `2027-01-31`")  # noqa: TRY004 - a wrong value of a file
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError("a date is written `2027-01-31`") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1_000_000)
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Description = Annotated[str, Field(max_length=MAX_TEXT)]
+Names = Annotated[list[Name], BeforeValidator(_words), Field(min_length=1)]
+Approver = Annotated[str, AfterValidator(_approver)]
+Timeout = Annotated[int, BeforeValidator(_timeout)]
+Size = Annotated[int, BeforeValidator(_bytes)]
+RateField = Annotated[Rate | None, BeforeValidator(units.rate), PlainSerializer(_rate_text)]
+JsonSchema = dict[str, Any]
+Moment = Annotated[int, BeforeValidator(_moment)]

@@ -1,0 +1,185 @@
+"""The policy in force, and replacing it: atomically, recorded first, and only by one that compiles.
+
+On any error the old configuration stays in force, and the error says so. The sections `store` and
+`durability` take effect at the next start.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+from aegis.errors import ConfigError, Problem
+from aegis.pipeline.compile import Policy, compile_policy
+from aegis.pipeline.config import Config, parse_config
+from aegis.pipeline.document import MAX_BYTES
+
+Trigger = Literal["file", "signal", "api"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A configuration that is about to replace another; `by` is the principal, or empty for the file."""
+
+    trigger: Trigger
+    by: str
+    before: str
+    after: str
+
+
+Record = Callable[[Change], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InForce:
+    """A configuration and the policy that it compiled to; replaced as one."""
+
+    config: Config
+    policy: Policy
+
+
+class PolicyHolder:
+    """Holds the policy in force. `current` is one attribute read, so that a call sees one policy whole.
+
+    `record` is called with every accepted change before it is in force; where it raises, nothing
+    changes. `path` is the file that `reload` reads and `replace` writes; without one, changes live
+    as long as the process.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        path: Path | None = None,
+        record: Record | None = None,
+        scanner_folders: Sequence[Path] = (),
+        cache: Path | None = None,
+    ):
+        self._folders = tuple(scanner_folders)
+        self._cache = cache
+        self._path = path
+        self._record = record
+        self._lock = Lock()
+        self._in_force = InForce(
+            config=config, policy=compile_policy(config, scanner_folders=self._folders, cache=cache)
+        )
+
+    @property
+    def current(self) -> Policy:
+        """The policy in force."""
+        return self._in_force.policy
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._in_force.config
+
+    @property
+    def path(self) -> Path | None:
+        """The file that the configuration came from, if it came from one."""
+        return self._path
+
+    def on_change(self, record: Record) -> None:
+        """Have every later change recorded by `record` before it is in force."""
+        self._record = record
+
+    def check(self, text: str) -> InForce:
+        """What `text` would put in force, compiled; raises `ConfigError` where it would not."""
+        config = parse_config(text, file=self._name)
+        policy = compile_policy(
+            config, scanner_folders=self._folders, previous=self._in_force.policy, cache=self._cache
+        )
+        return InForce(config=config, policy=policy)
+
+    def replace(self, text: str, *, by: str) -> Change:
+        """Put `text` in force for the principal `by`, and into the file where there is one.
+
+        Raises `ConfigError`, `OSError`, or what `record` raises; the old configuration is then in force.
+        """
+        with self._lock:
+            candidate = self.check(text)
+            if self._path is None:
+                return self._accept(candidate, "api", by)
+            written = _write_beside(self._path, text)
+            try:
+                change = self._accept(candidate, "api", by, publish=lambda: written.replace(self._path or written))
+            finally:
+                written.unlink(missing_ok=True)
+            return change
+
+    def reload(self, trigger: Trigger) -> Change | None:
+        """Read the file anew and put it in force; `None` where its meaning is the same.
+
+        Raises `ConfigError`, or what `record` raises; the old configuration is then in force.
+        """
+        if self._path is None:
+            return None
+        with self._lock:
+            candidate = self.check(read_trusted(self._path))
+            if candidate.policy.digest == self._in_force.policy.digest:
+                return None
+            return self._accept(candidate, trigger, "")
+
+    @property
+    def _name(self) -> str:
+        return "aegis.yaml" if self._path is None else str(self._path)
+
+    def _accept(
+        self, candidate: InForce, trigger: Trigger, by: str, publish: Callable[[], object] | None = None
+    ) -> Change:
+        change = Change(trigger=trigger, by=by, before=self._in_force.policy.digest, after=candidate.policy.digest)
+        # (1) On the record, (2) in the file, (3) in force.
+        if self._record is not None:
+            self._record(change)
+        if publish is not None:
+            publish()
+        self._in_force = candidate
+        return change
+
+
+def read_trusted(path: Path) -> str:
+    """The text of a configuration file that nobody but its owner can write.
+
+    Raises `ConfigError` where others can write the file or put another in its place, where it is
+    owned by somebody else, or where it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            data = stream.read(MAX_BYTES + 1)
+        folder = path.resolve().parent.stat()
+        text = data.decode()
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else type(error).__name__
+        raise _refused(path, f"the configuration cannot be read: {reason}") from error
+    except UnicodeDecodeError as error:
+        raise _refused(path, "the configuration is not UTF-8 text") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(path, "the configuration is not a regular file")
+    if status.st_uid not in (0, os.geteuid()):
+        raise _refused(path, "the configuration belongs to another user")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise _refused(path, "others can write the configuration", f"chmod go-w {path}")
+    if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX:
+        raise _refused(path, "others can replace the configuration", f"chmod go-w {path.parent}")
+    return text
+
+
+def _refused(path: Path, message: str, hint: str = "") -> ConfigError:
+    return ConfigError((Problem(message=message, file=str(path), hint=hint),))
+
+
+def _write_beside(path: Path, text: str) -> Path:
+    """`text` in a new file of the same folder, durable, readable by its owner alone."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return Path(name)

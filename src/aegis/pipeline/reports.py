@@ -1,0 +1,69 @@
+"""Reports that the pipeline writes itself: for a guard that failed, is only observed, or ran in several rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from aegis.core.combine import Combined, combine, silent
+from aegis.core.finding import Finding, Report
+from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
+
+PIPELINE: Final = "pipeline"
+
+
+def failed(guard: str, error: BaseException | None = None) -> Report:
+    """The refusing report of a guard that failed; names the type of the failure and no value."""
+    what = type(error).__name__ if error is not None else "a report that is not its own"
+    return replace(
+        silent(guard), findings=(_note(guard, "guard-failed", Outcome.BLOCK, f"the guard failed: `{what}`"),)
+    )
+
+
+def observed(report: Report) -> Report:
+    """What an observed guard saw, demanding nothing; a note says what it would have demanded."""
+    if report.outcome is Outcome.ALLOW and not report.findings and not report.missing:
+        return Report(guard=report.guard)
+    findings = [replace(finding, outcome=Outcome.ALLOW) for finding in report.findings]
+    if report.outcome is not Outcome.ALLOW:
+        message = f"would have been `{report.outcome.word}` with reason `{report.reason.value}`"
+        findings.append(_note(report.guard, "observed", Outcome.ALLOW, message))
+    elif report.missing:
+        findings.append(_note(report.guard, "observed", Outcome.ALLOW, "evidence was missing"))
+    return Report(guard=report.guard, findings=tuple(findings))
+
+
+def merged(rounds: Sequence[Combined], expected: Sequence[str], evidence: EvidencePolicy) -> Combined:
+    """Several rounds of analysis as one: nothing that any round demanded or saw is lost."""
+    reports = [_merge([found.reports[position] for found in rounds]) for position in range(len(expected))]
+    return combine(reports, expected, evidence)
+
+
+def unsettled(combined: Combined, rule: str, message: str) -> Combined:
+    """`combined`, made to block because its patches cannot be carried out."""
+    finding = _note(PIPELINE, rule, Outcome.BLOCK, message)
+    return replace(
+        combined,
+        outcome=Outcome.BLOCK,
+        verdict=max(combined.verdict, Verdict.INSUFFICIENT_EVIDENCE),
+        reason=combined.reason if combined.outcome is Outcome.BLOCK else Reason.POLICY_DENIED,
+        findings=(*combined.findings, finding),
+        patches=(),
+    )
+
+
+def _merge(reports: Sequence[Report]) -> Report:
+    strictest = max(reports, key=lambda report: report.outcome)
+    return replace(
+        strictest,
+        verdict=max(report.verdict for report in reports),
+        risk=max(report.risk for report in reports),
+        findings=tuple(dict.fromkeys(finding for report in reports for finding in report.findings)),
+        patches=tuple(patch for report in reports for patch in report.patches),
+        missing=tuple(dict.fromkeys(name for report in reports for name in report.missing)),
+    )
+
+
+def _note(guard: str, rule: str, outcome: Outcome, message: str) -> Finding:
+    return Finding(guard=guard, rule=rule, category="policy", severity=Risk.MEDIUM, outcome=outcome, message=message)

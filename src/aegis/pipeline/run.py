@@ -1,0 +1,260 @@
+"""Running a policy: facts, guards in order, one decision; synchronous, and bounded by the input caps.
+
+What runs was looked at as it runs: a patched call or result is analysed again until no patch is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_
+from time import perf_counter_ns
+from typing import Any, Final, Literal, TypeVar
+
+from aegis.core.approval import ApprovalPolicy
+from aegis.core.combine import Combined, combine
+from aegis.core.decision import GuardTime
+from aegis.core.finding import Report
+from aegis.core.outcome import EvidencePolicy, Outcome
+from aegis.facts import extract, gather
+from aegis.facts.model import Facts, Limits, Subject, Texts
+from aegis.guards.base import Case, Guard, ResultCase, ResultGuard
+from aegis.guards.rate import Windows
+from aegis.pipeline.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
+from aegis.pipeline.reports import failed, observed
+from aegis.pipeline.routes import Route, Routes
+from aegis.pipeline.settle import settle
+from aegis.rules import Scanner
+
+C = TypeVar("C", Case, ResultCase)
+Check = tuple[str, Callable[[C], Report], bool]  # a guard's name, its check, and whether it is only observed
+
+# Guards that count: asked once a call, however often the call is analysed.
+COUNTING: Final = frozenset({"rate"})
+_USUAL_US: Final = 128  # microseconds a guard usually takes at most: answers up to it are made once
+_STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+class Policy:
+    """A compiled configuration. `evaluate` and `evaluate_result` never raise on any input.
+
+    `digest` names the meaning of the policy; `settings` are the members of the same name in a receipt.
+    """
+
+    def __init__(
+        self,
+        *,
+        digest: str,
+        guards: Sequence[tuple[Guard, bool]],
+        result_guards: Sequence[tuple[ResultGuard, bool]],
+        routes: Routes,
+        limits: Limits,
+        evidence: EvidencePolicy,
+        mode: Literal["enforce", "observe"],
+        scanner: Scanner,
+        windows: Windows,
+    ):
+        self.digest = digest
+        self.evidence = evidence
+        self.limits = limits
+        self.scanner = scanner
+        self.windows = windows
+        self.settings = {"mode": mode, "insufficient_evidence": evidence}
+        self._checks: tuple[Check[Case], ...] = tuple((guard.name, guard.check, seen) for guard, seen in guards)
+        self._result_checks: tuple[Check[ResultCase], ...] = tuple(
+            (guard.name, guard.check_result, seen) for guard, seen in result_guards
+        )
+        self._expected = tuple(name for name, _, _ in self._checks)
+        self._result_expected = tuple(name for name, _, _ in self._result_checks)
+        self._uncharged = {name: Report(guard=name) for name in self._expected if name in COUNTING}
+        self._routes = routes
+        self._quiet: tuple[tuple[Report, ...], Combined] = ((), combine((), self._expected, evidence))
+        self._usual_times = {
+            name: [GuardTime(guard=name, outcome=Outcome.ALLOW, us=us) for us in range(_USUAL_US)]
+            for name in {*self._expected, *self._result_expected}
+        }
+
+    def approval_for(self, server: str | None, tool: str) -> ApprovalPolicy:
+        """Who releases a held call of this tool, and how long it waits."""
+        return self._routes.find(server, tool).approval
+
+    def evaluate(self, incoming: Incoming) -> Evaluation:
+        """What this policy makes of a call; `incoming.arguments` must be held by nobody else."""
+        route = self._routes.find(incoming.server, incoming.tool)
+        times = [0] * len(self._checks)
+        kept = None if incoming.charge else self._uncharged
+        case, reports = self._analyse(incoming, route, incoming.arguments, kept, times)
+        combined = self._combine(reports)
+        arguments, data = incoming.arguments, None
+        if combined.patches:
+            counted = {report.guard: report for report in reports if report.guard in COUNTING}
+
+            def again(patched: Any) -> Combined:
+                nonlocal case
+                case, reports = self._analyse(incoming, route, patched, counted, times)
+                return combine(reports, self._expected, self.evidence)
+
+            combined, arguments, data = settle(arguments, combined, again, self._expected, self.evidence)
+        return Evaluation(
+            combined=combined,
+            arguments=arguments,
+            canonical=data,
+            tier=case.tier,
+            irreversible=case.irreversible,
+            effects=case.effects,
+            times=self._times(combined.reports, times),
+            entry=route.entry,
+            approval=route.approval,
+        )
+
+    def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
+        """What this policy makes of a tool's result; `incoming.result` must be held by nobody else."""
+        route = self._routes.find(incoming.server, incoming.tool)
+        times = [0] * len(self._result_checks)
+
+        def analyse(result: Any) -> Combined:
+            reports = self._analyse_result(incoming, route, result, times)
+            return combine(reports, self._result_expected, self.evidence)
+
+        result, data = incoming.result, None
+        combined = analyse(result)
+        if combined.patches:
+            combined, result, data = settle(result, combined, analyse, self._result_expected, self.evidence)
+        return ResultEvaluation(
+            combined=combined, result=result, canonical=data, times=self._times(combined.reports, times)
+        )
+
+    def _combine(self, reports: list[Report]) -> Combined:
+        """`combine` over the call's guards; remembers what the same quiet reports came to."""
+        last, combined = self._quiet
+        if len(last) == len(reports) and all(map(is_, last, reports)):
+            return combined
+        combined = combine(reports, self._expected, self.evidence)
+        if combined.outcome is Outcome.ALLOW and not combined.findings and not combined.missing:
+            self._quiet = (combined.reports, combined)
+        return combined
+
+    def _times(self, reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
+        """What each guard demanded and how long it took; the usual values are made once."""
+        made: list[GuardTime] = []
+        for report, spent in zip(reports, times, strict=True):
+            us, outcome = spent // 1_000, report.outcome
+            usual = self._usual_times.get(report.guard) if outcome is Outcome.ALLOW and us < _USUAL_US else None
+            made.append(usual[us] if usual else GuardTime(guard=report.guard, outcome=outcome, us=us))
+        return tuple(made)
+
+    def _analyse(
+        self,
+        incoming: Incoming,
+        route: Route,
+        arguments: dict[str, Any],
+        kept: Mapping[str, Report] | None,
+        times: list[int],
+    ) -> tuple[Case, list[Report]]:
+        """One round over a call: its facts, and one report of every guard."""
+        broken: BaseException | None = None
+        try:
+            facts = gather(
+                Subject(
+                    tool=incoming.tool,
+                    server=incoming.server,
+                    arguments=arguments,
+                    limits=self.limits,
+                    schema=route.schema,
+                    roles=route.roles,
+                    unresolved=incoming.unresolved,
+                )
+            )
+        except BaseException as error:
+            if isinstance(error, _STOPS):
+                raise
+            broken, facts = error, _NO_FACTS
+        tier, irreversible, effects, entry = facts.tier, facts.irreversible, facts.effects, route.entry
+        if entry is not None:
+            tier = max(tier, entry.risk)
+            irreversible = irreversible or entry.irreversible
+            if entry.effects:
+                effects = effects | entry.effects
+        case = Case(
+            tool=incoming.tool,
+            server=incoming.server,
+            arguments=arguments,
+            principal=incoming.principal,
+            agent=incoming.agent,
+            session=incoming.session,
+            call_id=incoming.call_id,
+            entry=entry,
+            facts=facts,
+            tier=tier,
+            irreversible=irreversible,
+            effects=effects,
+            now=incoming.now,
+            task=incoming.task,
+        )
+        return case, _ask(self._checks, case, kept, times, broken)
+
+    def _analyse_result(self, incoming: IncomingResult, route: Route, result: Any, times: list[int]) -> list[Report]:
+        """One round over a result."""
+        broken: BaseException | None = None
+        try:
+            texts = extract(result, self.limits)
+        except BaseException as error:
+            if isinstance(error, _STOPS):
+                raise
+            broken, texts = error, _NO_FACTS.texts
+        case = ResultCase(
+            tool=incoming.tool,
+            server=incoming.server,
+            result=result,
+            texts=texts,
+            principal=incoming.principal,
+            agent=incoming.agent,
+            session=incoming.session,
+            entry=route.entry,
+            now=incoming.now,
+        )
+        return _ask(self._result_checks, case, None, times, broken)
+
+
+def _ask(
+    checks: Sequence[Check[C]],
+    case: C,
+    kept: Mapping[str, Report] | None,
+    times: list[int],
+    broken: BaseException | None,
+) -> list[Report]:
+    """One report of each guard. Without facts, or where it fails, a guard refuses; an observed one notes it."""
+    reports: list[Report] = []
+    before = perf_counter_ns()
+    for position, (name, check, only_observed) in enumerate(checks):
+        if kept is not None and name in kept:
+            reports.append(kept[name])
+            continue
+        if broken is None:
+            try:
+                report = check(case)
+                if report.guard != name or _is_contradictory(report):
+                    report = failed(name)
+            except BaseException as error:
+                # Extensions written in Rust panic outside the tree of `Exception`.
+                if isinstance(error, _STOPS):
+                    raise
+                report = failed(name, error)
+        else:
+            report = failed(name, broken)
+        if only_observed:
+            report = observed(report)
+        reports.append(report)
+        after = perf_counter_ns()
+        times[position] += after - before
+        before = after
+    return reports
+
+
+def _is_contradictory(report: Report) -> bool:
+    """Whether a report sanitises without a patch, or patches what it would allow."""
+    if report.patches:
+        return report.outcome is Outcome.ALLOW
+    return report.outcome is Outcome.SANITIZE
+
+
+_NO_FACTS: Final = Facts(texts=Texts())

@@ -1,0 +1,63 @@
+"""Noticing that the configuration file changed, by asking for its status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+DEFAULT_SECONDS: Final = 1.0
+
+_Print = tuple[int, int, int, int] | None
+
+
+class FileWatch:
+    """Calls `changed` once the file was changed and has then stayed the same for one interval.
+
+    A file that is gone is not a change: the configuration in force stays. `changed` runs in the
+    thread of the watch and must not raise.
+    """
+
+    def __init__(self, path: Path, changed: Callable[[], None], *, seconds: float = DEFAULT_SECONDS):
+        self._path = path
+        self._changed = changed
+        self._seconds = seconds
+        self._seen = _print(path)
+        self._pending: _Print = self._seen
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="aegis-config-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End watching; returns when `changed` is no longer running."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def look(self) -> bool:
+        """One look at the file; whether `changed` was called."""
+        now = _print(self._path)
+        settled = now == self._pending
+        self._pending = now
+        # A file that is still being written is read when it has come to rest.
+        if now is None or now == self._seen or not settled:
+            return False
+        self._seen = now
+        self._changed()
+        return True
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self.look()
+
+
+def _print(path: Path) -> _Print:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
+from aegis.guards import rate
+from aegis.guards.rate import MAX_LIMIT, Rate, RateGuard, Windows
+from cases import make_case
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+
+
+def test_the_window_slides_exactly() -> None:
+    guard = RateGuard(Rate(limit=3, seconds=60))
+    for now in (0, 10 * SECOND, 20 * SECOND):
+        assert guard.check(make_case(now=now)).outcome is Outcome.ALLOW
+    refused = guard.check(make_case(now=MINUTE - 1))
+    assert (refused.outcome, refused.reason, refused.retry_after) == (Outcome.BLOCK, Reason.RATE_LIMITED, 1)
+    assert guard.check(make_case(now=MINUTE)).outcome is Outcome.ALLOW
+    refused = guard.check(make_case(now=MINUTE))
+    assert refused.retry_after == 10
+
+
+def test_the_call_passes_after_the_time_that_the_refusal_names() -> None:
+    guard = RateGuard(Rate(limit=1, seconds=7))
+    guard.check(make_case(now=123_456))
+    refused = guard.check(make_case(now=123_457))
+    assert refused.retry_after == 7
+    assert guard.check(make_case(now=123_457 + 7 * SECOND)).outcome is Outcome.ALLOW
+
+
+def test_refused_calls_are_not_counted() -> None:
+    guard = RateGuard(Rate(limit=1, seconds=60))
+    for now in range(0, MINUTE, SECOND):
+        guard.check(make_case(now=now))
+    assert guard.check(make_case(now=MINUTE)).outcome is Outcome.ALLOW
+
+
+def test_agents_are_counted_apart_and_by_their_credential() -> None:
+    guard = RateGuard(Rate(limit=1, seconds=60))
+    one = Principal(id="k1", roles=frozenset({"agent"}), agent="one")
+    two = Principal(id="k2", roles=frozenset({"agent"}), agent="two")
+    assert guard.check(make_case(principal=one, agent="x")).outcome is Outcome.ALLOW
+    assert guard.check(make_case(principal=two, agent="x")).outcome is Outcome.ALLOW
+    assert guard.check(make_case(principal=one, agent="y")).outcome is Outcome.BLOCK
+
+
+def test_a_clock_that_runs_backwards_frees_no_place() -> None:
+    guard = RateGuard(Rate(limit=2, seconds=60))
+    guard.check(make_case(now=MINUTE))
+    guard.check(make_case(now=0))
+    assert guard.check(make_case(now=MINUTE + 1)).outcome is Outcome.BLOCK
+    assert guard.check(make_case(now=0)).outcome is Outcome.BLOCK
+
+
+def test_unlimited_counts_nothing() -> None:
+    guard = RateGuard(None)
+    assert all(guard.check(make_case()).outcome is Outcome.ALLOW for _ in range(1_000))
+
+
+def test_another_guard_over_the_same_windows_goes_on_counting() -> None:
+    windows = Windows()
+    RateGuard(Rate(limit=2, seconds=60), windows).check(make_case(now=0))
+    RateGuard(Rate(limit=2, seconds=60), windows).check(make_case(now=0))
+    lower = RateGuard(Rate(limit=1, seconds=60), windows).check(make_case(now=30 * SECOND))
+    assert (lower.outcome, lower.retry_after) == (Outcome.BLOCK, 30)
+
+
+def test_agents_beyond_the_bound_wait_until_an_idle_one_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate, "MAX_AGENTS", 2)
+    windows = Windows()
+    limit = Rate(limit=5, seconds=60)
+    assert windows.charge("a", 0, limit) == 0
+    assert windows.charge("b", SECOND, limit) == 0
+    assert windows.charge("c", 2 * SECOND, limit) == 58 * SECOND
+    assert windows.charge("a", 59 * SECOND, limit) == 0
+    assert windows.charge("c", 61 * SECOND, limit) == 0
+    assert windows.charge("a", 61 * SECOND, limit) == 0
+
+
+def test_threads_never_pass_more_than_the_limit() -> None:
+    guard = RateGuard(Rate(limit=100, seconds=60))
+    passed: list[bool] = []
+
+    def call() -> None:
+        passed.extend(guard.check(make_case(now=1)).outcome is Outcome.ALLOW for _ in range(50))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(passed) == 100
+
+
+@pytest.mark.parametrize("limit", [0, -1, MAX_LIMIT + 1])
+def test_a_rate_without_bounds_is_refused(limit: int) -> None:
+    with pytest.raises(ValueError, match="between 1 and"):
+        Rate(limit=limit, seconds=60)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aegis.errors import ConfigError, Problem
+from aegis.pipeline.compile import compile_policy
+from aegis.pipeline.config import load_config, parse_config
+
+
+def only(text: str) -> Problem:
+    with pytest.raises(ConfigError) as caught:
+        compile_policy(parse_config(text))
+    assert len(caught.value.problems) == 1, caught.value.problems
+    return caught.value.problems[0]
+
+
+def digest(text: str) -> str:
+    return compile_policy(parse_config(text)).digest
+
+
+def test_the_same_meaning_has_the_same_digest() -> None:
+    plain = compile_policy(load_config()).digest
+    assert digest("version: 1") == plain
+    assert digest("# a comment\nlimits: {max_bytes: 1048576, rate: 100/minute}\nversion: 1") == plain
+    assert digest("approvals: {timeout: 300s}") == plain
+    assert digest("store: 'sqlite:///other.db'\ndurability: os") == plain
+
+
+def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
+    strict = digest("profile: strict")
+    copied = digest(
+        "registry: {allow_unregistered: block, escalation_threshold: medium}\n"
+        "guards: {content: {egress: hold, inside: mask}}"
+    )
+    assert copied == strict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "limits: {rate: 101/minute}",
+        "guards: {content: {mode: observe}}",
+        "insufficient_evidence: require-approval",
+        "tools: {a: {}}",
+        "pipeline: {call: [registry, rate, schema, content, cedar]}",
+        "policies: [{name: a, select: {tool: x}, schema: {type: object}}]",
+        "approvals: {quorum: 2}",
+    ],
+)
+def test_another_meaning_has_another_digest(text: str) -> None:
+    assert digest(text) != digest("version: 1")
+
+
+def test_order_and_descriptions_have_no_meaning() -> None:
+    assert digest("tools: {a: {effects: [write, read], description: x}, b: {}}") == digest(
+        "tools: {b: {}, a: {effects: [read, write]}}"
+    )
+
+
+def test_other_rules_are_another_policy(tmp_path: Path) -> None:
+    config = load_config()
+    (tmp_path / "none").mkdir()
+    assert compile_policy(config, scanner_folders=[tmp_path]).digest != compile_policy(config).digest
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "pointer", "part", "hint"),
+    [
+        (
+            "tools:\n  a:\n    schema:\n      properties:\n        x: {type: strin}",
+            5,
+            "/tools/a/schema/properties/x/type",
+            "not a valid JSON Schema",
+            "",
+        ),
+        (
+            "policies:\n- name: p\n  select: {tool: x}\n  deny:\n    pattern: '(?=x)'",
+            5,
+            "/policies/0/deny/pattern",
+            "the pattern does not compile",
+            "patterns have no look-around and no back-references",
+        ),
+        (
+            "policies:\n- name: p\n  select: {tool: x}\n  schema:\n    properties: {a: {maxLenght: 3}}",
+            5,
+            "/policies/0/schema/properties/a/maxLenght",
+            "`maxLenght` is no keyword",
+            "did you mean `maxLength`?",
+        ),
+        (
+            "guards:\n  content:\n    exceptions:\n    - {rule: sql-tautologi, reason: x}",
+            4,
+            "/guards/content/exceptions/0/rule",
+            "there is no rule `sql-tautologi`",
+            "did you mean `sql-tautology`?",
+        ),
+    ],
+)
+def test_what_does_not_compile_is_named_with_file_line_and_hint(
+    text: str, line: int, pointer: str, part: str, hint: str
+) -> None:
+    problem = only(text)
+    assert part in problem.message
+    assert (problem.file, problem.line, problem.pointer, problem.hint) == ("aegis.yaml", line, pointer, hint)
+
+
+def test_a_property_may_be_called_like_a_misspelt_keyword() -> None:
+    text = "policies: [{name: p, select: {tool: x}, schema: {properties: {typ: {enum: [{formt: 1}]}}}}]"
+    compile_policy(parse_config(text))
+
+
+def test_formats_that_nobody_knows_are_allowed_in_schemas_of_tools_alone() -> None:
+    compile_policy(parse_config("tools: {a: {schema: {properties: {n: {type: integer, format: int32}}}}}"))
+    text = "policies: [{name: p, select: {tool: x}, schema: {properties: {n: {format: int32}}}}]"
+    assert "Unknown format" in only(text).message
+
+
+def test_a_guard_that_is_off_is_not_asked() -> None:
+    policy = compile_policy(parse_config("guards: {rate: {mode: off}, content: {mode: observe}}"))
+    assert policy.settings == {"mode": "enforce", "insufficient_evidence": "fail-closed"}
