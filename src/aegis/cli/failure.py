@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from aegis.cli.text import json_text, visible
+from aegis.errors import Problem
 
 
 def say(message: str, *, code: str, hint: str = "", as_json: bool = False) -> None:
@@ -16,3 +18,19 @@ def say(message: str, *, code: str, hint: str = "", as_json: bool = False) -> No
     sys.stderr.write(f"aegis: {visible(message)}\n")
     if hint:
         sys.stderr.write(f"  hint: {visible(hint)}\n")
+
+
+def say_problems(problems: Sequence[Problem], *, as_json: bool = False) -> None:
+    """Write everything that is wrong with a configuration, each with its file and line."""
+    if as_json:
+        listed = [
+            {"message": one.message, "file": one.file, "line": one.line, "pointer": one.pointer, "hint": one.hint}
+            for one in problems
+        ]
+        error = {"code": "configuration", "message": problems[0].message, "problems": listed}
+        sys.stderr.write(json_text({"error": error}) + "\n")
+        return
+    for one in problems:
+        place = f"{one.file}:{one.line}: " if one.file and one.line else f"{one.file}: " if one.file else ""
+        where = f" (at `{one.pointer}`)" if one.pointer else ""
+        say(f"{place}{one.message}{where}", code="configuration", hint=one.hint)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from aegis.cli import exits
-from aegis.cli.failure import say
+from aegis.cli.failure import say, say_problems
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
 
 
@@ -26,10 +26,7 @@ def run(argv: Sequence[str]) -> int:
         say(_plain(error.format_message()), code="usage", hint=_usage_hint(error), as_json=as_json)
         return exits.USAGE
     except ConfigError as error:
-        for problem in error.problems:
-            place = f"{problem.file}:{problem.line}: " if problem.file and problem.line else ""
-            where = f" (at `{problem.pointer}`)" if problem.pointer else ""
-            say(f"{place}{problem.message}{where}", code="configuration", hint=problem.hint, as_json=as_json)
+        say_problems(error.problems, as_json=as_json)
         return exits.USAGE
     except InvalidCall as error:
         say(error.message, code=error.code, hint=error.hint, as_json=as_json)

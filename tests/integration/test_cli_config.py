@@ -1,0 +1,72 @@
+"""`aegis config`: problems have file and line, and what is shown is what is in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from support.shell import aegis, read_json
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "aegis.yaml"
+    file.write_text("version: 1\nprofile: strict\ntools:\n  read_file: {risk: low, effects: [read]}\n")
+    file.chmod(0o600)
+    tmp_path.chmod(0o700)
+    return file
+
+
+def test_a_good_configuration_is_compiled_and_named_by_its_digest(config: Path) -> None:
+    checked = read_json(aegis("config", "check", config, "--json"))
+    assert checked["profile"] == "strict"
+    assert checked["policy_digest"].startswith("sha-256:")
+    assert read_json(aegis("config", "check", "--config", config, "--json")) == checked
+    assert read_json(aegis("config", "check", "--json"))["policy_digest"] != checked["policy_digest"]
+
+
+def test_every_problem_is_named_with_its_line(config: Path) -> None:
+    config.write_text("version: 1\nprofil: strict\ntools:\n  a: {risk: hgh}\n")
+    finished = aegis("config", "check", config)
+    assert finished.returncode == 2
+    assert f"{config}:2: " in finished.stderr
+    assert f"{config}:4: " in finished.stderr
+    assert "did you mean `high`" in finished.stderr
+    problems = orjson.loads(aegis("config", "check", config, "--json").stderr)["error"]["problems"]
+    assert [problem["line"] for problem in problems] == [2, 4]
+
+
+def test_a_configuration_that_others_can_write_is_refused(config: Path) -> None:
+    config.chmod(0o666)
+    finished = aegis("config", "check", config)
+    assert finished.returncode == 2
+    assert "others can write" in finished.stderr
+    assert "hint: chmod go-w" in finished.stderr
+
+
+def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
+    finished = aegis("config", "check", tmp_path / "none.yaml")
+    assert finished.returncode == 2
+    assert "none.yaml" in finished.stderr
+
+
+def test_the_resolved_configuration_can_be_used_as_one(config: Path, tmp_path: Path) -> None:
+    shown = aegis("config", "show", config).stdout
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(shown)
+    resolved.chmod(0o600)
+    digest = "policy_digest"
+    assert (
+        read_json(aegis("config", "check", resolved, "--json"))[digest]
+        == (read_json(aegis("config", "check", config, "--json"))[digest])
+    )
+    assert read_json(aegis("config", "show", config, "--json")) == yaml.safe_load(shown)
+
+
+def test_every_value_knows_where_it_was_written(config: Path) -> None:
+    items = read_json(aegis("config", "show", config, "--origins", "--json"))["items"]
+    by_pointer = {item["pointer"]: item for item in items}
+    assert by_pointer["/tools/read_file/risk"]["from"] == f"{config}:4"
+    assert by_pointer["/registry/allow_unregistered"]["from"].startswith("profile strict:")
