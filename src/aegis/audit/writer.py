@@ -1,0 +1,205 @@
+"""The one way into the log: group commit over a store.
+
+Callers bring units; whoever holds the commit lock writes every unit that waits, in one durable
+transaction. A unit is recorded whole or not at all, and one that loses a compare-and-set does not
+disturb the others of its group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aegis.audit.append import Seal, SignerFor, build
+from aegis.core.ports import Clock, Store, Transaction
+from aegis.core.receipt import Draft, Recorded
+from aegis.errors import StoreConflict, StoreUnavailable
+
+MAX_GROUP: Final = 64  # bounds how long the last caller of a group waits for the first
+MAX_WAITING: Final = 10_000  # bounds what a slow disk can make us hold in memory
+LEADER_WAIT_S: Final = 5.0  # how long a caller waits for its turn before the store counts as gone
+
+Apply = Callable[[Transaction], Sequence[Draft]]
+
+
+class ControlMoved(StoreConflict):
+    """Keys, agents or configuration changed since the unit was made: decide again."""
+
+
+class CallMoved(StoreConflict):
+    """The same call was recorded meanwhile: answer with its state."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallKey:
+    """The idempotency key of a call, and the index of its newest decision that the caller knows."""
+
+    principal: str
+    session: str
+    call_id: str
+    known: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """What is recorded together.
+
+    `apply` runs inside the transaction and may give further drafts; it raises before its first
+    write or not at all. `epoch` refuses the unit when control data moved since.
+    """
+
+    drafts: tuple[Draft, ...] = ()
+    apply: Apply | None = None
+    epoch: int | None = None
+    call: CallKey | None = None
+
+
+Answer = tuple[Recorded, ...] | StoreConflict
+
+
+class _Ticket:
+    __slots__ = ("answer", "failure", "unit")
+
+    def __init__(self, unit: Unit):
+        self.unit = unit
+        self.answer: Answer | None = None
+        self.failure: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.answer is not None or self.failure is not None
+
+    def result(self) -> tuple[Recorded, ...]:
+        if self.failure is not None:
+            raise self.failure
+        if isinstance(self.answer, StoreConflict):
+            raise self.answer
+        if self.answer is None:
+            raise StoreUnavailable("the commit ended without an answer")
+        return self.answer
+
+
+class Ledger:
+    """Appends units to the log of one store; safe for threads, and for several processes on one store."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        log: str,
+        signer_for: SignerFor,
+        seal: Seal,
+        clock: Clock,
+        on_clock_behind: Callable[[int], None] | None = None,
+    ):
+        self._store = store
+        self._log = log
+        self._signer_for = signer_for
+        self._seal = seal
+        self._clock = clock
+        self._on_clock_behind = on_clock_behind
+        self._waiting: deque[_Ticket] = deque()
+        self._leader = threading.Lock()
+
+    @property
+    def depth(self) -> int:
+        """How many units wait for a commit."""
+        return len(self._waiting)
+
+    def append(self, unit: Unit) -> tuple[Recorded, ...]:
+        """Record `unit` durably and return where its drafts ended up.
+
+        Raises `ControlMoved`, `CallMoved` or the `StoreConflict` of its `apply` when it lost, and
+        `StoreUnavailable` when nothing can be recorded now.
+        """
+        if len(self._waiting) >= MAX_WAITING:
+            raise StoreUnavailable("too many calls wait for the log")
+        ticket = _Ticket(unit)
+        self._waiting.append(ticket)
+        while not ticket.done:
+            if not self._leader.acquire(timeout=LEADER_WAIT_S):
+                self._withdraw(ticket)
+                raise StoreUnavailable("the log did not take the record in time")
+            try:
+                if not ticket.done:
+                    self._lead()
+            finally:
+                self._leader.release()
+        return ticket.result()
+
+    def commit(self, units: Sequence[Unit]) -> list[Answer]:
+        """Record all `units` in one transaction; a lost unit answers with its conflict."""
+        answers: list[Answer] = []
+        with self._store.transaction() as transaction:
+            head = transaction.head()
+            drafts: list[Draft] = []
+            spans: list[tuple[int, int] | StoreConflict] = []
+            fresh: set[tuple[str, str, str]] = set()
+            applied = False
+            for unit in units:
+                try:
+                    self._check(unit, transaction, head.epoch, fresh)
+                    more = unit.apply(transaction) if unit.apply is not None else ()
+                except StoreConflict as conflict:
+                    spans.append(conflict)
+                    continue
+                applied = applied or unit.apply is not None
+                start = len(drafts)
+                drafts.extend(unit.drafts)
+                drafts.extend(more)
+                spans.append((start, len(drafts)))
+            recorded: tuple[Recorded, ...] = ()
+            if drafts:
+                if applied:  # an applied unit may have moved the control epoch, which the head carries
+                    head = transaction.head()
+                batch = build(
+                    head=head,
+                    drafts=drafts,
+                    now=self._clock(),
+                    log=self._log,
+                    signer_for=self._signer_for,
+                    seal=self._seal,
+                )
+                transaction.append(batch.entries, batch.payloads, batch.nodes, batch.head)
+                recorded = batch.recorded
+                if batch.behind and self._on_clock_behind is not None:
+                    self._on_clock_behind(batch.behind)
+            answers.extend(span if isinstance(span, StoreConflict) else recorded[span[0] : span[1]] for span in spans)
+        return answers
+
+    def _lead(self) -> None:
+        tickets: list[_Ticket] = []
+        while self._waiting and len(tickets) < MAX_GROUP:
+            tickets.append(self._waiting.popleft())
+        if not tickets:
+            return
+        try:
+            answers = self.commit([ticket.unit for ticket in tickets])
+        except BaseException as failure:
+            for ticket in tickets:
+                ticket.failure = failure
+            if not isinstance(failure, Exception):
+                raise
+            return
+        for ticket, answer in zip(tickets, answers, strict=True):
+            ticket.answer = answer
+
+    def _withdraw(self, ticket: _Ticket) -> None:
+        try:
+            self._waiting.remove(ticket)
+        except ValueError:
+            ticket.failure = StoreUnavailable("the commit is still under way")
+
+    @staticmethod
+    def _check(unit: Unit, transaction: Transaction, epoch: int, fresh: set[tuple[str, str, str]]) -> None:
+        if unit.epoch is not None and unit.epoch != epoch:
+            raise ControlMoved("control data changed")
+        call = unit.call
+        if call is not None:
+            key = (call.principal, call.session, call.call_id)
+            if key in fresh or transaction.latest_call(*key) != call.known:
+                raise CallMoved("the call was recorded meanwhile")
+            fresh.add(key)

@@ -1,0 +1,74 @@
+"""Introducing keys to the log: nobody signs before the log key has endorsed the key.
+
+Every public key enters the log as a `key` receipt signed by the log key, and stands in the store as
+a document so that each process asks only once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import orjson
+
+from aegis.audit.writer import Ledger, Unit
+from aegis.core.ports import Document, Store, Transaction
+from aegis.core.receipt import LOG_SIGNER, Draft
+from aegis.gate.ids import new_id
+from aegis.keys.keyring import Ed25519Signer, Keyring
+
+COLLECTION: Final = "keys"
+
+
+class Introductions:
+    """Makes sure that the log knows a key before anything is signed with it."""
+
+    def __init__(self, *, store: Store, ledger: Ledger, keyring: Keyring):
+        self._store = store
+        self._ledger = ledger
+        self._keyring = keyring
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+
+    def agent(self, name: str) -> None:
+        """Introduce the receipt key of the agent `name`; raises `StoreUnavailable` where that cannot be recorded."""
+        if name in self._known:
+            return
+        self.key(self._keyring.receipt_signer(name))
+        self._known.add(name)
+
+    def key(self, signer: Ed25519Signer) -> None:
+        """Introduce one key; does nothing where the log knows it."""
+        with self._lock:
+            with self._store.reader() as reader:
+                if reader.document(COLLECTION, signer.kid) is not None:
+                    return
+            self._ledger.append(endorse(signer, "add"))
+
+    def rotate(self, purpose: Literal["receipt", "permit"], agent: str = "") -> Ed25519Signer:
+        """Replace a key by a new one, endorsed as its successor before it signs anything."""
+        signer = self._keyring.rotate(purpose, agent)
+        self._ledger.append(endorse(signer, "rotate"))
+        return signer
+
+
+def endorse(signer: Ed25519Signer, action: Literal["add", "rotate"]) -> Unit:
+    """The unit that brings a public key into the log; it adds nothing where the key is there already."""
+    described: dict[str, Any] = dict(signer.describe())
+    document = Document(collection=COLLECTION, key=signer.kid, version=1, state="current", body=orjson.dumps(described))
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        if transaction.document(COLLECTION, signer.kid) is not None:
+            return ()
+        transaction.put_document(document)
+        members: dict[str, Any] = {
+            "kind": "key",
+            "receipt_id": new_id(),
+            "principal": "gate",
+            "action": action,
+            "key": described,
+        }
+        return (Draft(members=members, signer=LOG_SIGNER),)
+
+    return Unit(apply=apply)

@@ -1,0 +1,175 @@
+"""Driving steps: who waits for a commit, a thread or an event loop.
+
+A thread commits by itself, together with whoever waits beside it. An event loop collects what its
+handlers bring in one tick and hands that to one writer thread, so that a tick costs one durable
+commit and the loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import weakref
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
+from aegis.core.receipt import Recorded
+from aegis.errors import StoreUnavailable
+
+R = TypeVar("R")
+Steps = Generator[Unit, tuple[Recorded, ...], R]
+COMMIT_WAIT_S: Final = 10.0  # how long a caller waits for a commit before the store counts as gone
+
+_Waiter = tuple[Unit, "asyncio.Future[tuple[Recorded, ...]]"]
+
+
+class Commits:
+    """Runs steps against one ledger."""
+
+    def __init__(self, ledger: Ledger):
+        self._ledger = ledger
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopWriter] = weakref.WeakKeyDictionary()
+
+    def run(self, steps: Steps[R]) -> R:
+        """Drive `steps` in this thread."""
+        try:
+            unit = next(steps)
+            while True:
+                try:
+                    recorded = self._ledger.append(unit)
+                except Exception as error:
+                    unit = steps.throw(error)
+                else:
+                    unit = steps.send(recorded)
+        except StopIteration as stop:
+            value: R = stop.value
+            return value
+
+    async def arun(self, steps: Steps[R]) -> R:
+        """Drive `steps` on the running loop."""
+        writer = self._writer()
+        try:
+            unit = next(steps)
+            while True:
+                try:
+                    recorded = await writer.submit(unit)
+                except Exception as error:
+                    unit = steps.throw(error)
+                else:
+                    unit = steps.send(recorded)
+        except StopIteration as stop:
+            value: R = stop.value
+            return value
+
+    async def append(self, unit: Unit) -> tuple[Recorded, ...]:
+        """Record one unit from an event loop."""
+        return await self._writer().submit(unit)
+
+    def append_sync(self, unit: Unit) -> tuple[Recorded, ...]:
+        """Record one unit from a thread."""
+        return self._ledger.append(unit)
+
+    @property
+    def depth(self) -> int:
+        """How many units wait for a commit."""
+        return self._ledger.depth + sum(writer.depth for writer in self._loops.values())
+
+    def close(self) -> None:
+        """End the writer threads; what was handed in before is still recorded."""
+        for writer in list(self._loops.values()):
+            writer.close()
+
+    def _writer(self) -> _LoopWriter:
+        loop = asyncio.get_running_loop()
+        writer = self._loops.get(loop)
+        if writer is None:
+            writer = self._loops[loop] = _LoopWriter(self._ledger, loop)
+        return writer
+
+
+class _LoopWriter:
+    """The writer thread of one event loop."""
+
+    def __init__(self, ledger: Ledger, loop: asyncio.AbstractEventLoop):
+        self._ledger = ledger
+        self._loop = weakref.ref(loop)
+        self._tick: list[_Waiter] = []
+        self._handed: queue.SimpleQueue[list[_Waiter] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def depth(self) -> int:
+        return self._waiting
+
+    async def submit(self, unit: Unit) -> tuple[Recorded, ...]:
+        if self._waiting >= MAX_WAITING:
+            raise StoreUnavailable("too many calls wait for the log")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[tuple[Recorded, ...]] = loop.create_future()
+        if not self._tick:
+            loop.call_soon(self._flush)
+        self._tick.append((unit, future))
+        self._waiting += 1
+        handle = loop.call_later(COMMIT_WAIT_S, _too_late, future)
+        try:
+            return await future
+        finally:
+            handle.cancel()
+            self._waiting -= 1
+
+    def close(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            self._handed.put(None)
+            self._thread.join(COMMIT_WAIT_S)
+
+    def _flush(self) -> None:
+        if self._thread is None or not self._thread.is_alive():  # first use, or this is a forked child
+            self._handed = queue.SimpleQueue()
+            self._thread = threading.Thread(target=self._work, name="aegis-commit", daemon=True)
+            self._thread.start()
+        batch, self._tick = self._tick, []
+        self._handed.put(batch)
+
+    def _work(self) -> None:
+        handed = self._handed
+        while (batch := handed.get()) is not None:
+            last = False
+            while not handed.empty():  # what came while the last commit ran joins this one
+                more = handed.get()
+                if more is None:
+                    last = True
+                    break
+                batch.extend(more)
+            for start in range(0, len(batch), MAX_GROUP):
+                self._commit(batch[start : start + MAX_GROUP])
+            if last:
+                return
+
+    def _commit(self, group: list[_Waiter]) -> None:
+        answers: list[Answer | Exception]
+        try:
+            answers = list(self._ledger.commit([unit for unit, _ in group]))
+        except Exception as error:
+            answers = [error] * len(group)
+        loop = self._loop()
+        if loop is not None and not loop.is_closed():
+            waiters = [future for _, future in group]
+            loop.call_soon_threadsafe(_settle, waiters, answers)
+
+
+def _settle(waiters: list[asyncio.Future[Any]], answers: list[Answer | Exception]) -> None:
+    for waiter, answer in zip(waiters, answers, strict=True):
+        if waiter.done():  # its caller went away or was told that the store is slow
+            continue
+        if isinstance(answer, Exception):
+            waiter.set_exception(answer)
+        else:
+            waiter.set_result(answer)
+
+
+def _too_late(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(StoreUnavailable("the log did not take the record in time"))

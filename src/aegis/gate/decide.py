@@ -1,0 +1,280 @@
+"""Deciding one call, as steps: every `yield` is a unit to record, answered with where it ended up.
+
+    (1) the caller's right and the shape of the call
+    (2) a repeat of a known call answers with that call's current state
+    (3) control state: a stopped agent is refused
+    (4) the policy evaluates; an outcome of `require_approval` opens an approval
+    (5) the decision is recorded under the control epoch and the call's idempotency key
+    (6) only then it is released
+
+The same steps serve the synchronous and the asynchronous gate: they differ in who waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Generator
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import Final
+
+from aegis.approvals.model import Approval
+from aegis.approvals.queue import opened
+from aegis.audit.writer import CallKey, Unit
+from aegis.core.call import ToolCall, check_call
+from aegis.core.canonical import canonical
+from aegis.core.combine import combine
+from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
+from aegis.core.digest import call_digest
+from aegis.core.finding import Report
+from aegis.core.messages import message_for
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.principal import Principal
+from aegis.core.receipt import Recorded
+from aegis.core.strict_json import parse
+from aegis.core.times import MICROS
+from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.gate.control import Control, ControlState
+from aegis.gate.events import Event, notify
+from aegis.gate.held import resume
+from aegis.gate.ids import new_id
+from aegis.gate.parts import Parts
+from aegis.gate.record import Made, Subject, make
+from aegis.gate.repeat import Known, look_up
+from aegis.pipeline.model import Evaluation, Incoming
+from aegis.pipeline.run import Policy
+
+ATTEMPTS: Final = 4  # how often a call is decided anew because something moved under it
+MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
+
+Steps = Generator[Unit, tuple[Recorded, ...], Decision]
+
+
+class Decisions:
+    """Decides calls over the parts of one deployment."""
+
+    def __init__(self, parts: Parts, control: Control):
+        self._parts = parts
+        self._control = control
+        self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def steps(self, principal: Principal, call: ToolCall) -> Steps:
+        """The steps of one decision; raises `InvalidCall` for misuse and `StoreUnavailable` for a lost log."""
+        # (1)
+        subject = prepare(principal, call)
+        key = (principal.id, subject.session, subject.call_id)
+        known: Known | None = None
+        look = not subject.generated and key in self._seen
+        for _ in range(ATTEMPTS):
+            state = self._control.current()
+            # (2)
+            if look:
+                known = look_up(self._parts, key)
+            try:
+                if known is not None:
+                    answer = yield from self._repeat(subject, state, known)
+                    if answer is not None:
+                        return answer
+                return (yield from self._decide(subject, state, known))
+            except StoreConflict:  # something moved under this call: look again and decide anew
+                look = not subject.generated
+            finally:
+                self._remember(key, subject.generated)
+        raise StoreUnavailable("the call could not be decided under a stable configuration")
+
+    def _repeat(
+        self, subject: Subject, state: ControlState, known: Known
+    ) -> Generator[Unit, tuple[Recorded, ...], Decision | None]:
+        """The state of a known call, or `None` where it has to be decided anew."""
+        if known.decision is None or known.decision.request_digest != subject.request_digest:
+            return (yield from self._conflict(subject, state, known))
+        if known.decision.outcome is Outcome.REQUIRE_APPROVAL:
+            policy = self._parts.policy.current
+            evaluation = self._evaluate(policy, subject, state, charge=False)
+            return (yield from resume(self._parts, subject, state, known, evaluation, policy.digest))
+        if known.epoch != state.epoch or known.decision.policy_digest != self._parts.policy.current.digest:
+            return None
+        return known.decision
+
+    def _decide(self, subject: Subject, state: ControlState, known: Known | None) -> Steps:
+        started = perf_counter_ns()
+        parts = self._parts
+        policy = parts.policy.current
+        evaluation = self._evaluate(policy, subject, state, charge=True)  # (3), (4)
+        parts.introduce(subject.agent)
+        approval: Approval | None = None
+        reference: ApprovalRef | None = None
+        if evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
+            now = parts.clock()
+            timeout = evaluation.approval_timeout * MICROS
+            reference = ApprovalRef(id=new_id(), expires_at="")
+            approval = _approval(subject, reference.id, policy.digest, now=now, expires_at=now + timeout)
+            reference = replace(reference, expires_at=approval.expires)
+        made = make(
+            subject,
+            evaluation,
+            policy_digest=policy.digest,
+            settings=policy.settings,
+            epoch=state.epoch,
+            parent=None if known is None else known.receipt_id,
+            approval=reference,
+        )
+        apply = None
+        if approval is not None:
+            bound = replace(approval, call_digest=made.decision.call_digest, decision_id=made.decision.decision_id)
+            apply = opened(bound)
+        unit = Unit(
+            drafts=(made.draft,),
+            apply=apply,
+            epoch=state.epoch,
+            call=None
+            if subject.generated
+            else CallKey(
+                principal=subject.principal.id,
+                session=subject.session,
+                call_id=subject.call_id,
+                known=None if known is None else known.index,
+            ),
+        )
+        return self._release(made, (yield unit), started)
+
+    def _evaluate(self, policy: Policy, subject: Subject, state: ControlState, *, charge: bool) -> Evaluation:
+        call, principal = subject.call, subject.principal
+        if subject.agent in state.revoked:
+            return refuse("revocation", Reason.REVOKED)
+        if not principal.may_call(call.server, call.tool):
+            return refuse("credential", Reason.POLICY_DENIED)
+        return policy.evaluate(
+            Incoming(
+                tool=call.tool,
+                server=call.server,
+                arguments=parse(subject.canonical),
+                principal=principal,
+                agent=subject.agent,
+                session=subject.session,
+                call_id=subject.call_id,
+                now=self._parts.clock(),
+                task=call.task,
+                unresolved=call.unresolved,
+                charge=charge,
+            )
+        )
+
+    def _conflict(self, subject: Subject, state: ControlState, known: Known) -> Steps:
+        started = perf_counter_ns()
+        policy = self._parts.policy.current
+        self._parts.introduce(subject.agent)
+        made = make(
+            subject,
+            refuse("idempotency", Reason.CONFLICT),
+            policy_digest=policy.digest,
+            settings=policy.settings,
+            epoch=state.epoch,
+            parent=known.receipt_id,
+            approval=None,
+        )
+        recorded = yield Unit(drafts=(made.draft,), epoch=state.epoch)
+        return self._release(made, recorded, started)
+
+    def _release(self, made: Made, recorded: tuple[Recorded, ...], started: int) -> Decision:
+        """(6): the decision with the place where the log keeps it; listeners hear of it."""
+        first = recorded[0]
+        receipt = ReceiptRef(id=first.receipt_id, index=first.index, leaf_hash=first.leaf_hash.hex())
+        decision = replace(made.decision, receipt=receipt)
+        seconds = (perf_counter_ns() - started) / 1e9
+        notify(
+            self._parts.listeners,
+            Event(
+                kind="decision",
+                members=made.draft.members,
+                recorded=first,
+                decision=decision,
+                seconds=seconds,
+            ),
+        )
+        return decision
+
+    def _remember(self, key: tuple[str, str, str], generated: bool) -> None:
+        if not generated:
+            self._seen[key] = None
+            if len(self._seen) > MAX_REMEMBERED:
+                self._seen.popitem(last=False)
+
+
+def prepare(principal: Principal, call: ToolCall) -> Subject:
+    """Step (1): a call that may be decided for this principal; raises `InvalidCall` otherwise."""
+    check_call(call)
+    if "agent" not in principal.roles:
+        raise InvalidCall("this credential may not ask for decisions", code="forbidden", status=403)
+    agent = principal.agent or principal.id
+    if call.agent is not None and call.agent != agent:
+        raise InvalidCall(
+            "`agent` is not the agent of this credential",
+            code="forbidden",
+            status=403,
+            hint="leave `agent` out, or use that agent's own key",
+        )
+    arguments = canonical(call.arguments)
+    return Subject(
+        call=call,
+        call_id=call.call_id or new_id(),
+        principal=principal,
+        agent=agent,
+        session=call.session or "",
+        canonical=arguments,
+        request_digest=call_digest(server=call.server, tool=call.tool, arguments=arguments),
+        generated=call.call_id is None,
+    )
+
+
+def refuse(guard: str, reason: Reason) -> Evaluation:
+    """The evaluation that blocks before any guard of the policy is asked."""
+    report = Report(guard=guard, outcome=Outcome.BLOCK, verdict=Verdict.VIOLATION, reason=reason, risk=Risk.HIGH)
+    return Evaluation(
+        combined=combine((report,), (guard,), "fail-closed"),
+        arguments={},
+        canonical=None,
+        tier=Risk.HIGH,
+        irreversible=False,
+        effects=frozenset(),
+        times=(),
+        entry=None,
+    )
+
+
+def unavailable(call: ToolCall, reason: Reason = Reason.UNAVAILABLE, policy_digest: str = "") -> Decision:
+    """The block that stands where nothing could be recorded."""
+    digest = call_digest(server=call.server, tool=call.tool, arguments=canonical(call.arguments))
+    return Decision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        risk=Risk.HIGH,
+        reason=reason,
+        message=message_for(Outcome.BLOCK, reason),
+        decision_id=new_id(),
+        call_id=call.call_id or new_id(),
+        request_digest=digest,
+        call_digest=digest,
+        policy_digest=policy_digest,
+        salt=os.urandom(32).hex(),
+    )
+
+
+def _approval(subject: Subject, approval_id: str, policy_digest: str, *, now: int, expires_at: int) -> Approval:
+    return Approval(
+        id=approval_id,
+        state="pending",
+        tool=subject.call.tool,
+        server=subject.call.server,
+        agent=subject.agent,
+        principal=subject.principal.id,
+        session=subject.session,
+        call_id=subject.call_id,
+        request_digest=subject.request_digest,
+        call_digest=subject.request_digest,
+        policy_digest=policy_digest,
+        created_at=now,
+        expires_at=expires_at,
+        decision_id="",
+    )

@@ -1,0 +1,120 @@
+"""The gate: the `Decider` of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Final
+
+from aegis.audit.writer import Unit
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
+from aegis.core.receipt import Recorded
+from aegis.errors import StoreError
+from aegis.gate.commits import Commits
+from aegis.gate.control import Control
+from aegis.gate.decide import Decisions, unavailable
+from aegis.gate.observe import Results, withheld
+from aegis.gate.parts import Parts
+
+POLL_S: Final = 0.25  # how often a waiting caller looks at its approval
+
+
+class Gate:
+    """Decides calls and judges results, each recorded durably before it is answered.
+
+    `principal` is whom this process acts as; a gateway passes the credential's principal instead.
+    Safe for threads and for event loops. Where the log cannot be written the answer is a block with
+    reason `unavailable`, never an exception and never an allow.
+    """
+
+    def __init__(self, parts: Parts, principal: Principal):
+        self.parts = parts
+        self.principal = principal
+        self.control = Control(parts.store)
+        self._decisions = Decisions(parts, self.control)
+        self._results = Results(parts)
+        self._commits = Commits(parts.ledger)
+
+    def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
+        """The decision on `call`, recorded. Raises `InvalidCall` for a call that can never be decided."""
+        steps = self._decisions.steps(principal or self.principal, call)
+        try:
+            return self._commits.run(steps)
+        except StoreError:
+            return self._unavailable(call)
+
+    async def adecide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
+        """`decide` for event loops: calls of one tick share one durable commit."""
+        steps = self._decisions.steps(principal or self.principal, call)
+        try:
+            return await self._commits.arun(steps)
+        except StoreError:
+            return self._unavailable(call)
+
+    def observe(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
+        """What may be made of a tool's result. Raises `InvalidCall` for a result that nobody asked for."""
+        try:
+            return self._commits.run(self._results.steps(principal or self.principal, result))
+        except StoreError:
+            return withheld()
+
+    async def aobserve(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
+        """`observe` for event loops."""
+        try:
+            return await self._commits.arun(self._results.steps(principal or self.principal, result))
+        except StoreError:
+            return withheld()
+
+    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+        """The decision that a held call comes to; on time-out the held decision itself, never an allow."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while decision.outcome is Outcome.REQUIRE_APPROVAL:
+            if deadline is not None and time.monotonic() >= deadline:
+                return decision
+            time.sleep(POLL_S)
+            decision = self.decide(_again(call, decision))
+        return decision
+
+    async def await_decision(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Decision:
+        """`wait` for event loops."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while decision.outcome is Outcome.REQUIRE_APPROVAL:
+            if deadline is not None and time.monotonic() >= deadline:
+                return decision
+            await asyncio.sleep(POLL_S)
+            decision = await self.adecide(_again(call, decision))
+        return decision
+
+    def record(self, unit: Unit) -> tuple[Recorded, ...]:
+        """Record a control unit (an agent stopped, a configuration changed); raises `StoreError`."""
+        return self._commits.append_sync(unit)
+
+    async def arecord(self, unit: Unit) -> tuple[Recorded, ...]:
+        """`record` for event loops."""
+        return await self._commits.append(unit)
+
+    @property
+    def depth(self) -> int:
+        """How many units wait for the log."""
+        return self._commits.depth
+
+    def close(self) -> None:
+        """Finish what is under way and release the store."""
+        self._commits.close()
+        self.parts.close()
+
+    def _unavailable(self, call: ToolCall) -> Decision:
+        return unavailable(call, Reason.UNAVAILABLE, self.parts.policy.current.digest)
+
+
+def _again(call: ToolCall, decision: Decision) -> ToolCall:
+    return replace(call, call_id=decision.call_id)

@@ -1,0 +1,210 @@
+"""Judging what a tool gave back, as steps like those of a decision.
+
+(1) the result belongs to a call that this principal was allowed to make
+(2) the same result again gets the same answer; another one is refused
+(3) the result guards evaluate
+(4) a receipt chained to the call is recorded; only then the answer is released
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from aegis.approvals.queue import find
+from aegis.audit.writer import Unit
+from aegis.core.call import ToolResult
+from aegis.core.canonical import canonical
+from aegis.core.decision import ReceiptRef, ResultDecision
+from aegis.core.digest import SALT_BYTES, payload_commitment, sha256
+from aegis.core.outcome import Outcome, Reason, Verdict, outcome_of, verdict_of
+from aegis.core.ports import Document, Entry, Transaction
+from aegis.core.principal import Principal
+from aegis.core.receipt import Draft, Recorded, agent_signer
+from aegis.core.strict_json import parse
+from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.gate.events import Event, notify
+from aegis.gate.ids import new_id
+from aegis.gate.parts import Parts
+from aegis.gate.record import finding_record, findings_of
+from aegis.gate.repeat import load_payload
+from aegis.pipeline.model import IncomingResult, ResultEvaluation
+
+COLLECTION: Final = "results"
+ATTEMPTS: Final = 3
+
+Steps = Generator[Unit, tuple[Recorded, ...], ResultDecision]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    entry: Entry
+    tool: str
+    server: str | None
+    session: str
+
+
+class Results:
+    """Judges tool results over the parts of one deployment."""
+
+    def __init__(self, parts: Parts):
+        self._parts = parts
+
+    def steps(self, principal: Principal, result: ToolResult) -> Steps:
+        """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
+        data = canonical(result.result)
+        for _ in range(ATTEMPTS):
+            call = self._call(principal, result.decision_id)  # (1)
+            earlier = self._earlier(result.decision_id, sha256(data))  # (2)
+            if earlier is not None:
+                return earlier
+            try:
+                return (yield from self._judge(principal, call, data))
+            except StoreConflict:
+                continue
+        raise StoreUnavailable("the result could not be recorded")
+
+    def _call(self, principal: Principal, decision_id: str) -> _Made:
+        with self._parts.store.reader() as reader:
+            entry = reader.entry_by_id(decision_id)
+            if entry is None or entry.kind != "decision" or entry.principal != principal.id:
+                raise InvalidCall("`decision_id` names no decision of this principal", code="not_found", status=404)
+            body = orjson.loads(entry.body)
+            allowed = outcome_of(body["decision"]) <= Outcome.SANITIZE
+            if not allowed and "approval_id" in body:
+                approval = find(reader, body["approval_id"])
+                allowed = approval is not None and approval.state == "redeemed"
+        if not allowed:
+            raise InvalidCall("the call of this result was not allowed to run", code="not_allowed", status=409)
+        return _Made(entry=entry, tool=body["tool"], server=body.get("server"), session=body.get("session", ""))
+
+    def _earlier(self, decision_id: str, digest: str) -> ResultDecision | None:
+        with self._parts.store.reader() as reader:
+            document = reader.document(COLLECTION, decision_id)
+            if document is None:
+                return None
+            entry = reader.entry_by_id(document.body.decode())
+            if entry is None:
+                raise StoreUnavailable("a recorded result is not readable")
+            payload, _ = load_payload(self._parts, reader, entry.index)
+        if payload is None or payload["digest"] != digest:
+            raise InvalidCall("another result was already given for this call", code="conflict", status=409)
+        body = orjson.loads(entry.body)
+        outcome, reason = outcome_of(body["decision"]), Reason(body["reason"])
+        return ResultDecision(
+            outcome=outcome,
+            verdict=verdict_of(body["verdict"]),
+            reason=reason,
+            message=result_message(outcome, reason),
+            result=payload.get("patched"),
+            receipt=ReceiptRef(id=entry.receipt_id, index=entry.index, leaf_hash=entry.leaf_hash.hex()),
+            findings=findings_of(payload),
+        )
+
+    def _judge(self, principal: Principal, call: _Made, data: bytes) -> Steps:
+        parts = self._parts
+        policy = parts.policy.current
+        # (3)
+        evaluation = policy.evaluate_result(
+            IncomingResult(
+                tool=call.tool,
+                server=call.server,
+                result=parse(data),
+                principal=principal,
+                agent=call.entry.agent,
+                session=call.session,
+                now=parts.clock(),
+            )
+        )
+        # (4)
+        draft = self._draft(principal, call, data, evaluation, policy.digest, policy.settings)
+        receipt_id = draft.members["receipt_id"]
+        document = Document(collection=COLLECTION, key=call.entry.receipt_id, version=1, body=receipt_id.encode())
+
+        def apply(transaction: Transaction) -> Sequence[Draft]:
+            transaction.put_document(document)
+            return ()
+
+        recorded = (yield Unit(drafts=(draft,), apply=apply))[0]
+        notify(parts.listeners, Event(kind="result", members=draft.members, recorded=recorded))
+        combined = evaluation.combined
+        return ResultDecision(
+            outcome=combined.outcome,
+            verdict=combined.verdict,
+            reason=combined.reason,
+            message=result_message(combined.outcome, combined.reason),
+            result=evaluation.result if combined.outcome is Outcome.SANITIZE else None,
+            receipt=ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex()),
+            findings=combined.findings,
+        )
+
+    @staticmethod
+    def _draft(
+        principal: Principal,
+        call: _Made,
+        data: bytes,
+        evaluation: ResultEvaluation,
+        policy_digest: str,
+        settings: Mapping[str, str],
+    ) -> Draft:
+        combined = evaluation.combined
+        salt = os.urandom(SALT_BYTES)
+        value: dict[str, Any] = {"digest": sha256(data), "result": orjson.Fragment(data)}
+        if combined.outcome is Outcome.SANITIZE:
+            value["patched"] = orjson.Fragment(canonical(evaluation.result))
+        if combined.findings:
+            value["findings"] = [finding_record(finding) for finding in combined.findings]
+        payload = orjson.dumps(value)
+        members: dict[str, Any] = {
+            "kind": "result",
+            "receipt_id": new_id(),
+            "parent": call.entry.receipt_id,
+            "agent": call.entry.agent,
+            "principal": principal.id,
+            "call_id": orjson.loads(call.entry.body)["call_id"],
+            "tool": call.tool,
+            "payload_commitment": payload_commitment(salt, payload),
+            "decision": combined.outcome.word,
+            "verdict": combined.verdict.word,
+            "reason": combined.reason.value,
+            "guards": [
+                {"guard": r.guard, "outcome": r.outcome.word, "rules": sorted({f.rule for f in r.findings})}
+                for r in combined.reports
+            ],
+            "policy_digest": policy_digest,
+            "settings": settings,
+        }
+        if call.session:
+            members["session"] = call.session
+        if call.server is not None:
+            members["server"] = call.server
+        return Draft(members=members, signer=agent_signer(call.entry.agent), payload=payload, salt=salt)
+
+
+def result_message(outcome: Outcome, reason: Reason) -> str:
+    """The sentence that stands for a result which the model may not see as it is."""
+    if outcome is Outcome.ALLOW:
+        return "the result may be used"
+    if outcome is Outcome.SANITIZE:
+        return "the result may be used as changed"
+    return _WITHHELD.get(reason, "the result of this call was withheld")
+
+
+_WITHHELD: Final = {
+    Reason.ATTACK_DETECTED: "the result of this call looks like an attack on you and was withheld",
+    Reason.UNAVAILABLE: "the result of this call could not be checked, so it was withheld",
+}
+
+
+def withheld() -> ResultDecision:
+    """The block that stands where a result could not be judged or recorded."""
+    return ResultDecision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        reason=Reason.UNAVAILABLE,
+        message=result_message(Outcome.BLOCK, Reason.UNAVAILABLE),
+    )

@@ -1,0 +1,35 @@
+"""What a gate is made of; `bootstrap` puts it together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from aegis.audit.writer import Ledger
+from aegis.core.ports import Clock, Signer, Store
+from aegis.gate.events import Listener
+from aegis.pipeline.reload import PolicyHolder
+
+
+class Keys(Protocol):
+    """The keys that a gate needs: it opens payloads, mints permits and introduces agents' keys."""
+
+    def permit_signer(self) -> Signer: ...
+
+    def open_payload(self, key: bytes, body: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """One deployment: its store, log, keys and policy. `introduce` makes sure an agent's key is in the log."""
+
+    store: Store
+    ledger: Ledger
+    keys: Keys
+    policy: PolicyHolder
+    clock: Clock
+    introduce: Callable[[str], None]
+    listeners: list[Listener] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    close: Callable[[], None]

@@ -1,0 +1,201 @@
+"""Between an evaluation and the log: the receipt's members, the payload beside it, and the way back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from aegis.core.call import ToolCall
+from aegis.core.decision import ApprovalRef, Decision, GuardTime, ReceiptRef
+from aegis.core.digest import SALT_BYTES, call_commitment, call_digest, payload_commitment
+from aegis.core.finding import Finding
+from aegis.core.messages import message_for
+from aegis.core.outcome import Outcome, Reason, outcome_of, risk_of, verdict_of
+from aegis.core.ports import Entry
+from aegis.core.principal import Principal
+from aegis.core.receipt import Draft, agent_signer
+from aegis.gate.ids import new_id
+from aegis.pipeline.model import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """One call on its way: who asks, and its arguments as canonical bytes."""
+
+    call: ToolCall
+    call_id: str
+    principal: Principal
+    agent: str
+    session: str
+    canonical: bytes
+    request_digest: str
+    generated: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A decision that is ready to be recorded: its draft, and the decision but for its receipt."""
+
+    draft: Draft
+    decision: Decision
+
+
+def make(
+    subject: Subject,
+    evaluation: Evaluation,
+    *,
+    policy_digest: str,
+    settings: Mapping[str, str],
+    epoch: int,
+    parent: str | None,
+    approval: ApprovalRef | None,
+) -> Made:
+    """Draft the decision of `evaluation` for `subject`; nothing is recorded yet."""
+    combined, call = evaluation.combined, subject.call
+    salt = os.urandom(SALT_BYTES)
+    final = evaluation.canonical if evaluation.canonical is not None else subject.canonical
+    digest = subject.request_digest
+    if evaluation.canonical is not None:
+        digest = call_digest(server=call.server, tool=call.tool, arguments=final)
+    decision = Decision(
+        outcome=combined.outcome,
+        verdict=combined.verdict,
+        risk=max(combined.risk, evaluation.tier),
+        reason=combined.reason,
+        message=message_for(combined.outcome, combined.reason),
+        decision_id=new_id(),
+        call_id=subject.call_id,
+        request_digest=subject.request_digest,
+        call_digest=digest,
+        policy_digest=policy_digest,
+        salt=salt.hex(),
+        arguments=evaluation.arguments if combined.outcome is Outcome.SANITIZE else None,
+        approval=approval,
+        findings=combined.findings,
+        guards=evaluation.times,
+        retry_after=combined.retry_after,
+    )
+    payload = _payload(subject, decision, final if evaluation.canonical is not None else None, epoch)
+    members: dict[str, Any] = {
+        "kind": "decision",
+        "receipt_id": decision.decision_id,
+        "agent": subject.agent,
+        "principal": subject.principal.id,
+        "call_id": subject.call_id,
+        "tool": call.tool,
+        "call_commitment": call_commitment(salt, subject.request_digest, digest),
+        "payload_commitment": payload_commitment(salt, payload),
+        "effects": sorted(evaluation.effects),
+        "risk": decision.risk.word,
+        "decision": combined.outcome.word,
+        "verdict": combined.verdict.word,
+        "reason": combined.reason.value,
+        "guards": [
+            {"guard": r.guard, "outcome": r.outcome.word, "rules": sorted({f.rule for f in r.findings})}
+            for r in combined.reports
+        ],
+        "policy_digest": policy_digest,
+        "settings": settings,
+    }
+    if subject.session:
+        members["session"] = subject.session
+    if call.server is not None:
+        members["server"] = call.server
+    if parent is not None:
+        members["parent"] = parent
+    if approval is not None:
+        members["approval_id"] = approval.id
+    return Made(
+        draft=Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt), decision=decision
+    )
+
+
+def _payload(subject: Subject, decision: Decision, patched: bytes | None, epoch: int) -> bytes:
+    call = subject.call
+    value: dict[str, Any] = {
+        "tool": call.tool,
+        "server": call.server,
+        "arguments": orjson.Fragment(subject.canonical),
+        "request_digest": decision.request_digest,
+        "call_digest": decision.call_digest,
+        "epoch": epoch,
+    }
+    if patched is not None:
+        value["patched"] = orjson.Fragment(patched)
+    if decision.findings:
+        value["findings"] = [finding_record(finding) for finding in decision.findings]
+    if decision.guards:
+        value["guards"] = [[time.guard, time.outcome.word, time.us] for time in decision.guards]
+    approval = decision.approval
+    if approval is not None:
+        value["approval"] = [approval.id, approval.expires_at]
+    claimed = {
+        name: getattr(call, name)
+        for name in ("parent", "turn", "task", "messages_digest")
+        if getattr(call, name) is not None
+    }
+    if claimed:
+        value["claimed"] = claimed
+    return orjson.dumps(value)
+
+
+def finding_record(finding: Finding) -> dict[str, Any]:
+    """A finding as the encrypted payload keeps it, evidence unmasked."""
+    return {
+        "guard": finding.guard,
+        "rule": finding.rule,
+        "category": finding.category,
+        "severity": finding.severity.word,
+        "outcome": finding.outcome.word,
+        "path": finding.path,
+        "message": finding.message,
+        "evidence": finding.evidence,
+    }
+
+
+def findings_of(payload: dict[str, Any]) -> tuple[Finding, ...]:
+    """The findings that a stored payload holds."""
+    return tuple(
+        Finding(
+            guard=row["guard"],
+            rule=row["rule"],
+            category=row["category"],
+            severity=risk_of(row["severity"]),
+            outcome=outcome_of(row["outcome"]),
+            path=row["path"],
+            message=row["message"],
+            evidence=row["evidence"],
+        )
+        for row in payload.get("findings", ())
+    )
+
+
+def recall(entry: Entry, payload: dict[str, Any], salt: bytes) -> Decision:
+    """The decision that a recorded entry and its payload stand for, as it was released."""
+    body = orjson.loads(entry.body)
+    outcome, reason = outcome_of(body["decision"]), Reason(body["reason"])
+    approval = payload.get("approval")
+    return Decision(
+        outcome=outcome,
+        verdict=verdict_of(body["verdict"]),
+        risk=risk_of(body["risk"]),
+        reason=reason,
+        message=message_for(outcome, reason),
+        decision_id=entry.receipt_id,
+        call_id=body["call_id"],
+        request_digest=payload["request_digest"],
+        call_digest=payload["call_digest"],
+        policy_digest=body["policy_digest"],
+        salt=salt.hex(),
+        arguments=payload["patched"] if outcome is Outcome.SANITIZE else None,
+        approval=None if approval is None else ApprovalRef(id=approval[0], expires_at=approval[1]),
+        receipt=ReceiptRef(id=entry.receipt_id, index=entry.index, leaf_hash=entry.leaf_hash.hex()),
+        findings=findings_of(payload),
+        guards=tuple(
+            GuardTime(guard=guard, outcome=outcome_of(word), us=us) for guard, word, us in payload.get("guards", ())
+        ),
+    )

@@ -1,0 +1,152 @@
+"""Reading rows: one consistent view, held by a connection inside a transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
+from aegis.errors import StoreCorrupt
+from aegis.stores.sqlite import search as index
+from aegis.stores.sqlite.errors import too_large, wrapped
+
+ENTRY_COLUMNS: Final = (
+    "idx, leaf_hash, body, receipt_id, time, kind, principal, agent, session, call_id, tool, decision, reason, parent"
+)
+_CHUNK: Final = 500  # rows held in memory while streaming
+
+_HEAD: Final = "SELECT size, leaf, frontier, time, epoch FROM head"
+_ENTRY: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
+_ENTRY_BY_ID: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE receipt_id = ?"  # noqa: S608
+_ENTRIES: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
+_LATEST_CALL: Final = (
+    "SELECT idx FROM leaf WHERE call_key = ? AND call_key IS NOT NULL AND call_id = ? AND session = ?"
+    " AND principal = ? ORDER BY idx DESC LIMIT 1"
+)
+_LEAF_HASHES: Final = "SELECT leaf_hash FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx"
+_NODE: Final = "SELECT hash FROM node WHERE level = ? AND position = ?"
+_PAYLOAD: Final = "SELECT idx, salt, key, body FROM payload WHERE idx = ?"
+_DOCUMENT: Final = "SELECT collection, key, version, body, state FROM document WHERE collection = ? AND key = ?"
+_DOCUMENTS: Final = (
+    "SELECT collection, key, version, body, state FROM document WHERE collection = ? AND key > ? ORDER BY key LIMIT ?"
+)
+_DOCUMENTS_IN_STATE: Final = (
+    "SELECT collection, key, version, body, state FROM document"
+    " WHERE collection = ? AND state = ? AND state <> '' AND key > ? ORDER BY key LIMIT ?"
+)
+
+_sha256 = hashlib.sha256
+
+
+def call_key(principal: str, session: str, call_id: str) -> int:
+    """The 64-bit key under which a call is indexed: half for the session, half for the call.
+
+    Different calls may share a key; the columns tell them apart.
+    """
+    scope = _sha256(f"{principal}\0{session}".encode()).digest()
+    return int.from_bytes(scope[:4] + _sha256(call_id.encode()).digest()[:4], "big", signed=True)
+
+
+class SqliteReader:
+    """`core.ports.Reader` over one connection; usable until its transaction ends."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        self._connection = connection
+        self.unindexed = 0  # how many entries a search of this view found outside the index
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a statement; raises the store's errors alone."""
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        except OverflowError as error:
+            raise too_large() from error
+
+    def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """The only row of a statement, or `None`."""
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
+
+    def head(self) -> Head:
+        row = self.row(_HEAD)
+        if row is None:
+            raise StoreCorrupt("the store has no head")
+        size, leaf, frontier, time, epoch = row
+        return Head(size=size, leaf=leaf, frontier=frontier, time=time, epoch=epoch)
+
+    def entry(self, index: int) -> Entry | None:
+        row = self.row(_ENTRY, (index,))
+        return None if row is None else entry_of(row)
+
+    def entry_by_id(self, receipt_id: str) -> Entry | None:
+        row = self.row(_ENTRY_BY_ID, (receipt_id,))
+        return None if row is None else entry_of(row)
+
+    def entries(self, start: int, stop: int) -> Iterator[Entry]:
+        """Entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
+        while rows := self.rows(_ENTRIES, (start, stop)):
+            yield from map(entry_of, rows)
+            start = rows[-1][0] + 1
+
+    def search(self, search: Search) -> list[Entry]:
+        self.unindexed = index.unindexed(self)
+        return [entry_of(row) for row in index.search(self, search)]
+
+    def sessions(self, *, before: int | None, limit: int) -> list[SessionRow]:
+        self.unindexed = index.unindexed(self)
+        return index.sessions(self, before, limit)
+
+    def latest_call(self, principal: str, session: str, call_id: str) -> int | None:
+        row = self.row(_LATEST_CALL, (call_key(principal, session, call_id), call_id, session, principal))
+        return None if row is None else row[0]
+
+    def leaf_hashes(self, start: int, stop: int) -> list[bytes]:
+        return [row[0] for row in self.rows(_LEAF_HASHES, (start, stop))]
+
+    def node(self, level: int, position: int) -> bytes | None:
+        row = self.row(_NODE, (level, position))
+        return None if row is None else row[0]
+
+    def payload(self, index: int) -> Payload | None:
+        row = self.row(_PAYLOAD, (index,))
+        return None if row is None else Payload(index=row[0], salt=row[1], key=row[2], body=row[3])
+
+    def document(self, collection: str, key: str) -> Document | None:
+        row = self.row(_DOCUMENT, (collection, key))
+        return None if row is None else document_of(row)
+
+    def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
+        """Documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
+        if state:
+            rows = self.rows(_DOCUMENTS_IN_STATE, (collection, state, after, limit))
+        else:
+            rows = self.rows(_DOCUMENTS, (collection, after, limit))
+        return [document_of(row) for row in rows]
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """The entry of a row of `ENTRY_COLUMNS`."""
+    return Entry(
+        index=row[0],
+        leaf_hash=row[1],
+        body=row[2],
+        receipt_id=row[3],
+        time=row[4],
+        kind=row[5],
+        principal=row[6],
+        agent=row[7],
+        session=row[8],
+        call_id=row[9],
+        tool=row[10],
+        decision=row[11],
+        reason=row[12],
+        parent=row[13],
+    )
+
+
+def document_of(row: Sequence[Any]) -> Document:
+    """The document of a row in the order of the statements above."""
+    return Document(collection=row[0], key=row[1], version=row[2], body=row[3], state=row[4])

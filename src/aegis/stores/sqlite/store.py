@@ -1,0 +1,257 @@
+"""The store over one file: connections, transactions, and getting up again after a fault.
+
+One writer connection behind a lock, a pool of reader connections. They are dropped and made anew
+after an error, when the file was replaced, and in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from aegis.errors import StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
+from aegis.stores.sqlite.checkpoint import Checkpointer
+from aegis.stores.sqlite.errors import wrapped
+from aegis.stores.sqlite.files import Durability, Identity, connect, create, identity, prepare
+from aegis.stores.sqlite.reader import SqliteReader
+from aegis.stores.sqlite.search import extend_index
+from aegis.stores.sqlite.writer import SqliteTransaction
+
+BUSY_S: Final = 2.0  # how long a writer waits for another process
+INDEX_STEP: Final = 500  # entries indexed in one transaction: bounds how long an append waits for a search
+INDEX_STEPS: Final = 10  # transactions of indexing that one search pays for
+
+_open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_abandoned: list[object] = []  # connections of a parent process: closing them here would touch its locks
+
+
+class SqliteStore:
+    """`core.ports.Store` in the file at `path`.
+
+    `durability` says when a commit counts: `fsync` when it is on the disk, `os` when the operating
+    system has it (a power cut may lose the newest entries, never tear them). `busy_s` is how long
+    to wait for another process, in seconds.
+    """
+
+    def __init__(self, path: Path, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
+        self._path = path
+        self._busy_s = busy_s
+        self._closed = False
+        self._seen = 0
+        self._connect_writer = partial(connect, path, durability=durability, busy_s=busy_s, writer=True)
+        self._connect_reader = partial(connect, path, durability=durability, busy_s=busy_s, writer=False)
+        create(path)
+        prepare(path, busy_s=busy_s)
+        self._start_afresh()
+        _open_stores.add(self)
+
+    def transaction(self) -> _WriteContext:
+        """An exclusive write transaction: committed durably on exit, undone when the block raises."""
+        return _WriteContext(self)
+
+    def reader(self) -> _ReadContext:
+        """A consistent view that does not wait for writers."""
+        return _ReadContext(self)
+
+    def epoch(self) -> int:
+        """The current control epoch, as the last commit of any process left it."""
+        pool = self._pool
+        connection = self._take(pool)
+        try:
+            row = connection.execute("SELECT epoch FROM head").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            raise wrapped(error) from error
+        pool.append(connection)
+        if row is None:
+            raise StoreCorrupt("the store has no head")
+        epoch: int = row[0]
+        return epoch
+
+    def close(self) -> None:
+        """Close every connection; afterwards every method raises `StoreUnavailable`."""
+        self._closed = True
+        self._checkpointer.stop()
+        if not self._lock.acquire(timeout=self._busy_s):
+            raise StoreUnavailable("a transaction of this store is still open")
+        try:
+            self._drop_readers()
+            self._drop_writer()
+        finally:
+            self._lock.release()
+
+    def _start_afresh(self) -> None:
+        self._lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._writer_file: Identity | None = None
+        self._pool: list[sqlite3.Connection] = []
+        self._pool_file: Identity | None = None
+        self._checkpointer = Checkpointer(self._connect_writer)
+
+    def _after_fork(self) -> None:
+        _abandoned.append((self._writer, self._pool, self._checkpointer))
+        self._start_afresh()
+
+    def _current_file(self) -> Identity:
+        """Which file stands at the path now; raises `StoreUnavailable` where there is none."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        return identity(self._path)
+
+    def _current_writer(self) -> sqlite3.Connection:
+        """The writer's connection to the file at the path; the lock is held."""
+        found = self._current_file()
+        if self._writer is None or found != self._writer_file:
+            self._drop_writer()
+            self._writer = self._connect_writer()
+            self._writer_file = found
+        return self._writer
+
+    def _check_progress(self, size: int) -> None:
+        """Guarantee that the log holds what this process committed; raises `StoreCorrupt` for a restored older file."""
+        if size < self._seen:
+            raise StoreCorrupt(f"the log went back from {self._seen} to {size} leaves")
+
+    def _current_pool(self) -> list[sqlite3.Connection]:
+        """The pool of reader connections to the file at the path."""
+        found = self._current_file()
+        if found != self._pool_file:
+            self._drop_readers()
+            self._pool_file = found
+        return self._pool
+
+    def _take(self, pool: list[sqlite3.Connection]) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        try:
+            return pool.pop()
+        except IndexError:
+            return self._connect_reader()
+
+    def _drop_readers(self) -> None:
+        # A new list, so that connections in use go back to the old one and die with it.
+        pool, self._pool = self._pool, []
+        while pool:
+            pool.pop().close()
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _extend_index(self) -> None:
+        for _ in range(INDEX_STEPS):
+            with self.transaction() as transaction:
+                left = extend_index(transaction, INDEX_STEP)
+            if left < INDEX_STEP:
+                return
+
+
+class _WriteContext:
+    """One write transaction, from `BEGIN IMMEDIATE` to a durable commit."""
+
+    __slots__ = ("_store", "_transaction", "_writer")
+
+    _writer: sqlite3.Connection
+    _transaction: SqliteTransaction
+
+    def __init__(self, store: SqliteStore):
+        self._store = store
+
+    def __enter__(self) -> SqliteTransaction:
+        store = self._store
+        if not store._lock.acquire(timeout=store._busy_s):
+            raise StoreUnavailable("the store is busy with another transaction of this process")
+        try:
+            self._writer = store._current_writer()
+            self._writer.execute("BEGIN IMMEDIATE")
+            self._transaction = SqliteTransaction(self._writer)
+            store._check_progress(self._transaction.head().size)
+        except BaseException as error:
+            store._drop_writer()
+            store._lock.release()
+            if isinstance(error, sqlite3.Error):
+                raise wrapped(error) from error
+            raise
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store, transaction = self._store, self._transaction
+        try:
+            if error is None:
+                self._writer.execute("COMMIT")
+                store._seen = transaction.head().size
+                store._checkpointer.committed(transaction.written, erased=transaction.erased)
+            else:
+                self._writer.execute("ROLLBACK")
+                if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
+                    store._drop_writer()
+        except sqlite3.Error as failure:
+            store._drop_writer()  # closing rolls back whatever is left
+            if error is None:
+                raise wrapped(failure) from failure
+        finally:
+            store._lock.release()
+
+
+class _ReadContext:
+    """One consistent view; its connection goes back to the pool unless it failed."""
+
+    __slots__ = ("_connection", "_pool", "_reader", "_store")
+
+    _pool: list[sqlite3.Connection]
+    _connection: sqlite3.Connection
+    _reader: SqliteReader
+
+    def __init__(self, store: SqliteStore):
+        self._store = store
+
+    def __enter__(self) -> SqliteReader:
+        self._pool = self._store._current_pool()
+        self._connection = self._store._take(self._pool)
+        try:
+            self._connection.execute("BEGIN")
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise wrapped(error) from error
+        self._reader = SqliteReader(self._connection)
+        return self._reader
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store = self._store
+        if isinstance(error, StoreError):
+            self._connection.close()
+            return
+        try:
+            self._connection.execute("ROLLBACK")
+        except sqlite3.Error as failure:
+            self._connection.close()
+            if error is None:
+                raise wrapped(failure) from failure
+            return
+        if store._closed or self._pool is not store._pool:
+            self._connection.close()
+            return
+        self._pool.append(self._connection)
+        if self._reader.unindexed > INDEX_STEP:
+            with suppress(StoreError):  # the index only saves time: what it lacks is scanned
+                store._extend_index()
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,134 @@
+"""Writing rows inside the one exclusive transaction; the hot path is a handful of statements."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from aegis.core.ports import Document, Entry, Head, Node, Payload
+from aegis.errors import StoreConflict, StoreCorrupt
+from aegis.stores.sqlite.errors import too_large, wrapped
+from aegis.stores.sqlite.reader import SqliteReader, call_key
+
+_INSERT_LEAF: Final = (
+    "INSERT INTO leaf (idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision,"
+    " reason, parent, call_key, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+_INSERT_PAYLOAD: Final = "INSERT INTO payload (idx, salt, key, body) VALUES (?,?,?,?)"
+_INSERT_NODE: Final = "INSERT INTO node (level, position, hash) VALUES (?,?,?)"
+_MOVE_HEAD: Final = "UPDATE head SET size = ?, leaf = ?, frontier = ?, time = ?"
+_INSERT_DOCUMENT: Final = (
+    "INSERT INTO document (version, state, body, collection, key) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING"
+)
+_UPDATE_DOCUMENT: Final = (
+    "UPDATE document SET version = ?, state = ?, body = ? WHERE collection = ? AND key = ? AND version = ?"
+)
+_DELETE_DOCUMENT: Final = "DELETE FROM document WHERE collection = ? AND key = ?"
+_ERASE: Final = "DELETE FROM payload WHERE idx = ?"
+_BUMP: Final = "UPDATE head SET epoch = epoch + 1 RETURNING epoch"
+
+
+class SqliteTransaction(SqliteReader):
+    """`core.ports.Transaction` over the writer's connection."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        super().__init__(connection)
+        self._head: Head | None = None
+        self.written = 0
+        self.erased = False
+
+    def head(self) -> Head:
+        """The end of the log; read once, since nobody else can move it."""
+        if self._head is None:
+            self._head = super().head()
+        return self._head
+
+    def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        """Add leaves at the end and move the head; its `epoch` is not written, `bump_epoch` alone moves that.
+
+        Raises `StoreCorrupt` where the leaves do not continue the log.
+        """
+        before = self.head()
+        for offset, entry in enumerate(entries, before.size):
+            if entry.index != offset:
+                raise StoreCorrupt(f"index {entry.index} does not continue a log of {offset} leaves")
+        if head.size != before.size + len(entries):
+            raise StoreCorrupt("the new head does not stand at the end of the new leaves")
+        self._write(_INSERT_LEAF, map(_leaf_row, entries), len(entries))
+        if payloads:
+            self._write(_INSERT_PAYLOAD, ((p.index, p.salt, p.key, p.body) for p in payloads), len(payloads))
+        if nodes:
+            self._write(_INSERT_NODE, ((node.level, node.position, node.hash) for node in nodes), len(nodes))
+        self._change(_MOVE_HEAD, (head.size, head.leaf, head.frontier, head.time))
+        self._head = Head(size=head.size, leaf=head.leaf, frontier=head.frontier, time=head.time, epoch=before.epoch)
+
+    def put_document(self, document: Document) -> None:
+        """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
+        values = (document.version, document.state, document.body, document.collection, document.key)
+        if document.version == 1:
+            changed = self._change(_INSERT_DOCUMENT, values)
+        else:
+            changed = self._change(_UPDATE_DOCUMENT, (*values, document.version - 1))
+        if not changed:
+            raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
+
+    def delete_document(self, collection: str, key: str) -> None:
+        self._change(_DELETE_DOCUMENT, (collection, key))
+
+    def erase_payload(self, index: int) -> bool:
+        """Delete payload, key and salt of a leaf; their pages are overwritten with zeros."""
+        erased = self._change(_ERASE, (index,)) > 0
+        self.erased = self.erased or erased
+        return erased
+
+    def bump_epoch(self) -> int:
+        """Move the control epoch; every process sees it once this transaction commits."""
+        before = self.head()
+        epoch: int = self.row(_BUMP)[0]
+        self._head = Head(size=before.size, leaf=before.leaf, frontier=before.frontier, time=before.time, epoch=epoch)
+        return epoch
+
+    def _write(self, sql: str, rows: Iterable[Sequence[Any]], count: int) -> None:
+        if count == 1:
+            self._change(sql, next(iter(rows)))
+            return
+        try:
+            self.written += self._connection.executemany(sql, rows).rowcount
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        except OverflowError as error:
+            raise too_large() from error
+
+    def _change(self, sql: str, values: Sequence[Any]) -> int:
+        try:
+            changed = self._connection.execute(sql, values).rowcount
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        except OverflowError as error:
+            raise too_large() from error
+        self.written += changed
+        return changed
+
+
+def _leaf_row(entry: Entry) -> tuple[Any, ...]:
+    key = None
+    if entry.kind == "decision" and entry.call_id:
+        key = call_key(entry.principal, entry.session, entry.call_id)
+    return (
+        entry.index,
+        entry.leaf_hash,
+        entry.receipt_id,
+        entry.time,
+        entry.kind,
+        entry.principal,
+        entry.agent,
+        entry.session,
+        entry.call_id,
+        entry.tool,
+        entry.decision,
+        entry.reason,
+        entry.parent,
+        key,
+        entry.body,
+    )
