@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock docs clean
+.PHONY: help setup demo test check bench mutate lock docs clean
 
 PY := .venv/bin/python
 
@@ -23,6 +23,9 @@ docs: setup ## write the generated reference pages
 
 bench: setup ## measure on this machine; writes benchmarks/results and the table in docs
 	@$(PY) -m benchmarks $(ARGS)
+
+mutate: setup ## mutation tests of the breach-critical modules (minutes)
+	@$(PY) scripts/mutate.py $(ARGS)
 
 lock: setup ## resolve requirements/dev.lock anew
 	@sh scripts/lock.sh

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aegis.core.canonical import MAX_DIGITS, MAX_NESTING, canonical
+from aegis.core.canonical import MAX_DIGITS, MAX_NESTING, MAX_VALUES, canonical
 from aegis.errors import InvalidCall
 
 SAFE = 2**53 - 1
@@ -85,6 +85,29 @@ def test_keys_of_the_standard_are_sorted_by_code_units() -> None:
     assert at == sorted(at)
 
 
+def test_keys_that_differ_behind_their_first_letter_are_sorted_by_code_units_too() -> None:
+    assert canonical({"a\ue000": 1, "a\U0001f600": 2}) == '{"a\U0001f600":2,"a\ue000":1}'.encode()
+
+
+def test_the_limits_are_those_that_are_documented() -> None:
+    assert (MAX_NESTING, MAX_VALUES, MAX_DIGITS) == (200, 4_000_000, 4_000)
+
+
+@pytest.mark.parametrize("value", [float("nan"), [1, float("inf")], {"a": float("-inf")}])
+def test_numbers_that_json_lacks_are_named(value: object) -> None:
+    with pytest.raises(InvalidCall, match="NaN or infinite"):
+        canonical(value)
+
+
+def test_nested_objects_are_bounded_behind_a_float_too() -> None:
+    value: object = 1
+    for _ in range(MAX_NESTING):
+        value = {"k": value}
+    with pytest.raises(InvalidCall) as caught:
+        canonical({"a": 0.5, "b": value})
+    assert caught.value.code == "too_deep"
+
+
 def test_integers_that_differ_in_the_last_digit_differ() -> None:
     assert canonical(10**30) != canonical(10**30 + 1)
 
@@ -131,11 +154,11 @@ def test_a_value_that_unfolds_exponentially_is_refused_in_bounded_memory(
 
 @pytest.mark.parametrize("spoil", [None, 0.5])
 def test_a_value_of_the_largest_size_is_accepted(spoil: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aegis.core.canonical.MAX_VALUES", 5)
-    assert canonical({"a": spoil, "b": 1, "c": 2, "d": 3})
-    assert canonical([spoil, 1, 2, 3])
+    monkeypatch.setattr("aegis.core.canonical.MAX_VALUES", 50)
+    assert canonical({"a": spoil, **{str(key): key for key in range(48)}})
+    assert canonical([spoil, *range(48)])
     with pytest.raises(InvalidCall):
-        canonical([None, 0, 1, 2, 3])
+        canonical([None, *range(49)])
 
 
 class Word(str, Enum):
