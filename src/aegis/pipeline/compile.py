@@ -13,6 +13,7 @@ from aegis.guards.content import ContentGuard
 from aegis.guards.rate import RateGuard, Windows
 from aegis.guards.registry import RegistryGuard, RegistryRules
 from aegis.guards.result import ResultContentGuard
+from aegis.pipeline.compile_cedar import compile_cedar_guard
 from aegis.pipeline.compile_schemas import compile_schema_guard
 from aegis.pipeline.compile_tools import compile_routes
 from aegis.pipeline.config import Config
@@ -43,12 +44,9 @@ def compile_policy(
     problems: list[Problem] = []
     # (1) Everything that users write in languages of their own.
     schema_guard = compile_schema_guard(config, problems)
+    cedar_guard = compile_cedar_guard(config, problems)
     rules = load(*(scanner_folders or (builtin_folder(),)))
     _check_rule_names(config, rules, problems)
-    for position, policy in enumerate(settings.policies):
-        if policy.cedar is not None:
-            message = "Cedar policies are not available in this version"
-            problems.append(config.problem(("policies", position, "cedar"), message))
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda one: (one.file, one.line))))
 
@@ -63,10 +61,16 @@ def compile_policy(
         "schema": schema_guard,
         "content": ContentGuard(scanner, options),
     }
+    # Without a Cedar policy there is nothing to ask; with one, what none permits is denied.
+    if cedar_guard is not None:
+        guards["cedar"] = cedar_guard
     result_guards: dict[str, ResultGuard] = {"content": ResultContentGuard(scanner, options)}
 
     # (3) In the configured order, those that are on.
     call = [(guards[name], observed) for name, observed in _on(settings, settings.pipeline.call) if name in guards]
+    if not call:
+        message = "no guard of `pipeline.call` has anything to do"
+        raise ConfigError((config.problem(("pipeline", "call"), message),))
     result = [(result_guards[name], observed) for name, observed in _on(settings, settings.pipeline.result)]
     return Policy(
         digest=policy_digest(settings, rules=rules.digest),
