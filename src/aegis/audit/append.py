@@ -31,13 +31,26 @@ class Batch:
     entries: tuple[Entry, ...]
     payloads: tuple[Payload, ...]
     nodes: tuple[Node, ...]
+    frontier: Frontier
     head: Head
     recorded: tuple[Recorded, ...]
     behind: int
 
 
-def build(*, head: Head, drafts: Sequence[Draft], now: int, log: str, signer_for: SignerFor, seal: Seal) -> Batch:
-    """The leaves that follow `head` for `drafts`, in their order. `now` is microseconds since the epoch."""
+def build(
+    *,
+    head: Head,
+    frontier: Frontier,
+    drafts: Sequence[Draft],
+    now: int,
+    log: str,
+    signer_for: SignerFor,
+    seal: Seal,
+) -> Batch:
+    """The leaves that follow `head` for `drafts`, in their order.
+
+    `frontier` is the decoded frontier of `head`; `now` is microseconds since the epoch.
+    """
     # (1)
     moment = max(now, head.time)
     stamp = rfc3339(moment)
@@ -73,15 +86,16 @@ def build(*, head: Head, drafts: Sequence[Draft], now: int, log: str, signer_for
             key, sealed = seal(draft.payload)
             payloads.append(Payload(index=index, salt=draft.salt, key=key, body=sealed))
     # (5)
-    frontier, nodes = Frontier.decode(head.frontier).extend(leaves)
+    grown, nodes = frontier.extend(leaves)
     return Batch(
         entries=tuple(entries),
         payloads=tuple(payloads),
         nodes=tuple(nodes),
+        frontier=grown,
         head=Head(
             size=head.size + len(leaves),
             leaf=previous,
-            frontier=frontier.encode(),
+            frontier=grown.encode(),
             time=moment,
             epoch=head.epoch,
         ),

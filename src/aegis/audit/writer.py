@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aegis.audit.append import Seal, SignerFor, build
+from aegis.audit.merkle import Frontier
 from aegis.core.ports import Clock, Store, Transaction
 from aegis.core.receipt import Draft, Recorded
 from aegis.errors import StoreConflict, StoreUnavailable
@@ -103,6 +104,7 @@ class Ledger:
         self._on_clock_behind = on_clock_behind
         self._waiting: deque[_Ticket] = deque()
         self._leader = threading.Lock()
+        self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
 
     @property
     def depth(self) -> int:
@@ -155,8 +157,12 @@ class Ledger:
             if drafts:
                 if applied:  # an applied unit may have moved the control epoch, which the head carries
                     head = transaction.head()
+                end, frontier = self._end
+                if end != head.frontier:  # another process wrote meanwhile, or this is the first commit
+                    frontier = Frontier.decode(head.frontier)
                 batch = build(
                     head=head,
+                    frontier=frontier,
                     drafts=drafts,
                     now=self._clock(),
                     log=self._log,
@@ -164,6 +170,7 @@ class Ledger:
                     seal=self._seal,
                 )
                 transaction.append(batch.entries, batch.payloads, batch.nodes, batch.head)
+                self._end = (batch.head.frontier, batch.frontier)
                 recorded = batch.recorded
                 if batch.behind and self._on_clock_behind is not None:
                     self._on_clock_behind(batch.behind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 MICROS: Final = 1_000_000
@@ -17,7 +18,12 @@ def system_clock() -> int:
 def rfc3339(micros: int) -> str:
     """`2026-01-02T03:04:05.000006Z` for microseconds since the epoch."""
     seconds, fraction = divmod(micros, MICROS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:06d}Z"
+    return f"{_second(seconds)}.{fraction:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def from_rfc3339(text: str) -> int:

@@ -122,7 +122,7 @@ class Decisions:
         )
         apply = None
         if approval is not None:
-            bound = replace(approval, call_digest=made.decision.call_digest, decision_id=made.decision.decision_id)
+            bound = replace(approval, call_digest=made.call_digest, decision_id=made.decision_id)
             apply = opened(bound)
         unit = Unit(
             drafts=(made.draft,),
@@ -181,7 +181,7 @@ class Decisions:
         """(6): the decision with the place where the log keeps it; listeners hear of it."""
         first = recorded[0]
         receipt = ReceiptRef(id=first.receipt_id, index=first.index, leaf_hash=first.leaf_hash.hex())
-        decision = replace(made.decision, receipt=receipt)
+        decision = made.released(receipt)
         seconds = (perf_counter_ns() - started) / 1e9
         notify(
             self._parts.listeners,

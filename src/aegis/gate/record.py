@@ -38,10 +38,16 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """A decision that is ready to be recorded: its draft, and the decision but for its receipt."""
+    """A decision that is ready to be recorded: its draft, and the decision's members but for the receipt."""
 
     draft: Draft
-    decision: Decision
+    decision_id: str
+    call_digest: str
+    members: dict[str, Any]
+
+    def released(self, receipt: ReceiptRef) -> Decision:
+        """The decision, recorded at `receipt`."""
+        return Decision(**self.members, receipt=receipt)
 
 
 def make(
@@ -57,32 +63,33 @@ def make(
     """Draft the decision of `evaluation` for `subject`; nothing is recorded yet."""
     combined, call = evaluation.combined, subject.call
     salt = os.urandom(SALT_BYTES)
-    final = evaluation.canonical if evaluation.canonical is not None else subject.canonical
     digest = subject.request_digest
     if evaluation.canonical is not None:
-        digest = call_digest(server=call.server, tool=call.tool, arguments=final)
-    decision = Decision(
-        outcome=combined.outcome,
-        verdict=combined.verdict,
-        risk=max(combined.risk, evaluation.tier),
-        reason=combined.reason,
-        message=message_for(combined.outcome, combined.reason),
-        decision_id=new_id(),
-        call_id=subject.call_id,
-        request_digest=subject.request_digest,
-        call_digest=digest,
-        policy_digest=policy_digest,
-        salt=salt.hex(),
-        arguments=evaluation.arguments if combined.outcome is Outcome.SANITIZE else None,
-        approval=approval,
-        findings=combined.findings,
-        guards=evaluation.times,
-        retry_after=combined.retry_after,
-    )
-    payload = _payload(subject, decision, final if evaluation.canonical is not None else None, epoch)
+        digest = call_digest(server=call.server, tool=call.tool, arguments=evaluation.canonical)
+    decision_id = new_id()
+    risk = max(combined.risk, evaluation.tier)
+    released: dict[str, Any] = {
+        "outcome": combined.outcome,
+        "verdict": combined.verdict,
+        "risk": risk,
+        "reason": combined.reason,
+        "message": message_for(combined.outcome, combined.reason),
+        "decision_id": decision_id,
+        "call_id": subject.call_id,
+        "request_digest": subject.request_digest,
+        "call_digest": digest,
+        "policy_digest": policy_digest,
+        "salt": salt.hex(),
+        "arguments": evaluation.arguments if combined.outcome is Outcome.SANITIZE else None,
+        "approval": approval,
+        "findings": combined.findings,
+        "guards": evaluation.times,
+        "retry_after": combined.retry_after,
+    }
+    payload = _payload(subject, evaluation, digest, approval, epoch)
     members: dict[str, Any] = {
         "kind": "decision",
-        "receipt_id": decision.decision_id,
+        "receipt_id": decision_id,
         "agent": subject.agent,
         "principal": subject.principal.id,
         "call_id": subject.call_id,
@@ -90,7 +97,7 @@ def make(
         "call_commitment": call_commitment(salt, subject.request_digest, digest),
         "payload_commitment": payload_commitment(salt, payload),
         "effects": sorted(evaluation.effects),
-        "risk": decision.risk.word,
+        "risk": risk.word,
         "decision": combined.outcome.word,
         "verdict": combined.verdict.word,
         "reason": combined.reason.value,
@@ -109,28 +116,26 @@ def make(
         members["parent"] = parent
     if approval is not None:
         members["approval_id"] = approval.id
-    return Made(
-        draft=Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt), decision=decision
-    )
+    draft = Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt)
+    return Made(draft=draft, decision_id=decision_id, call_digest=digest, members=released)
 
 
-def _payload(subject: Subject, decision: Decision, patched: bytes | None, epoch: int) -> bytes:
-    call = subject.call
+def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: ApprovalRef | None, epoch: int) -> bytes:
+    call, findings = subject.call, evaluation.combined.findings
     value: dict[str, Any] = {
         "tool": call.tool,
         "server": call.server,
         "arguments": orjson.Fragment(subject.canonical),
-        "request_digest": decision.request_digest,
-        "call_digest": decision.call_digest,
+        "request_digest": subject.request_digest,
+        "call_digest": digest,
         "epoch": epoch,
     }
-    if patched is not None:
-        value["patched"] = orjson.Fragment(patched)
-    if decision.findings:
-        value["findings"] = [finding_record(finding) for finding in decision.findings]
-    if decision.guards:
-        value["guards"] = [[time.guard, time.outcome.word, time.us] for time in decision.guards]
-    approval = decision.approval
+    if evaluation.canonical is not None:
+        value["patched"] = orjson.Fragment(evaluation.canonical)
+    if findings:
+        value["findings"] = [finding_record(finding) for finding in findings]
+    if evaluation.times:
+        value["guards"] = [[time.guard, time.outcome.word, time.us] for time in evaluation.times]
     if approval is not None:
         value["approval"] = [approval.id, approval.expires_at]
     claimed = {
