@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -235,3 +236,21 @@ def test_one_of_two_racing_calls_with_one_id_decides_and_both_hear_it(place: Dep
     for thread in threads:
         thread.join()
     assert len(set(answers)) == 1
+
+
+def test_a_forked_child_decides_on_the_same_chain(place: Deployment) -> None:
+    place.gate.decide(READ)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        outcome = b"failed"
+        try:
+            decision = place.gate.decide(READ)
+            outcome = decision.decision_id.encode() if decision.outcome is Outcome.ALLOW else b"blocked"
+        finally:
+            os.write(writing, outcome)
+            os._exit(0)
+    os.waitpid(child, 0)
+    decided = os.read(reading, 64).decode()
+    assert place.gate.decide(READ).outcome is Outcome.ALLOW
+    assert decided in {receipt["receipt_id"] for receipt in receipts(place)}

@@ -7,7 +7,9 @@ disturb the others of its group.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,9 +104,13 @@ class Ledger:
         self._seal = seal
         self._clock = clock
         self._on_clock_behind = on_clock_behind
+        self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
+        self._start_afresh()
+        _open_ledgers.add(self)
+
+    def _start_afresh(self) -> None:
         self._waiting: deque[_Ticket] = deque()
         self._leader = threading.Lock()
-        self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
 
     @property
     def depth(self) -> int:
@@ -210,3 +216,15 @@ class Ledger:
             if key in fresh or transaction.latest_call(*key) != call.known:
                 raise CallMoved("the call was recorded meanwhile")
             fresh.add(key)
+
+
+_open_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A child has neither its parent's waiting callers nor the thread that held the lock."""
+    for ledger in _open_ledgers:
+        ledger._start_afresh()
+
+
+os.register_at_fork(after_in_child=_after_fork)
