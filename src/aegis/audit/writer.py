@@ -146,23 +146,22 @@ class Ledger:
             drafts: list[Draft] = []
             spans: list[tuple[int, int] | StoreConflict] = []
             fresh: set[tuple[str, str, str]] = set()
-            applied = False
             for unit in units:
+                more: Sequence[Draft] = ()
                 try:
                     self._check(unit, transaction, head.epoch, fresh)
-                    more = unit.apply(transaction) if unit.apply is not None else ()
+                    if unit.apply is not None:
+                        more = unit.apply(transaction)
+                        head = transaction.head()  # it may have moved the control epoch
                 except StoreConflict as conflict:
                     spans.append(conflict)
                     continue
-                applied = applied or unit.apply is not None
                 start = len(drafts)
                 drafts.extend(unit.drafts)
                 drafts.extend(more)
                 spans.append((start, len(drafts)))
             recorded: tuple[Recorded, ...] = ()
             if drafts:
-                if applied:  # an applied unit may have moved the control epoch, which the head carries
-                    head = transaction.head()
                 end, frontier = self._end
                 if end != head.frontier:  # another process wrote meanwhile, or this is the first commit
                     frontier = Frontier.decode(head.frontier)
