@@ -2,3 +2,5 @@
 
 from aegis.bootstrap.deployment import Deployment as Deployment
 from aegis.bootstrap.deployment import open_deployment as open_deployment
+from aegis.bootstrap.state import State as State
+from aegis.bootstrap.state import open_state as open_state
