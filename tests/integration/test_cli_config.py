@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 import yaml
+
 from support.shell import aegis, read_json
 
 

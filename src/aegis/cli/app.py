@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aegis._version import __version__
-from aegis.cli.commands import config, rules
+from aegis.cli.commands import agents, config, rules
 
 
 def build() -> Any:
@@ -21,6 +21,7 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
+    app.add_typer(agents.app, name="agents")
     app.add_typer(config.app, name="config")
     app.add_typer(rules.app, name="rules")
     return typer.main.get_command(app)

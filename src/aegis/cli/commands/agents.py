@@ -1,0 +1,126 @@
+"""`aegis agents`: which agents there are, and the switch that stops one before its next call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.output import Column, show_list, show_members
+
+if TYPE_CHECKING:
+    from aegis.core.ports import Reader
+
+app = typer.Typer(help="Agents, and the switch that stops one.")
+
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="the agent's name")]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the switch")]
+
+_COLUMNS = (
+    Column(title="AGENT", member="agent"),
+    Column(title="STATE", member="state"),
+    Column(title="BY", member="by"),
+    Column(title="REASON", member="reason"),
+)
+
+
+@app.command("list")
+def list_agents(
+    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
+) -> None:
+    """List the agents that made calls, and those that were stopped."""
+    from aegis.cli.opening import existing
+
+    if url is not None:
+        items = _ask(url, key_file, "GET", "/v1/agents?limit=1000")["items"]
+    else:
+        with existing(home, config) as state, state.store.reader() as reader:
+            items = _known(reader)
+    show_list(items, _COLUMNS, as_json=as_json, empty="no agent has made a call")
+
+
+@app.command()
+def revoke(
+    agent: Agent,
+    reason: Why = "",
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Stop an agent: its next call is refused, in every gateway on this home."""
+    _switch(agent, "revoked", reason, home=home, config=config, url=url, key_file=key_file, as_json=as_json)
+
+
+@app.command()
+def restore(
+    agent: Agent,
+    reason: Why = "",
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Let a stopped agent go on."""
+    _switch(agent, "active", reason, home=home, config=config, url=url, key_file=key_file, as_json=as_json)
+
+
+def _switch(
+    agent: str,
+    to: Literal["revoked", "active"],
+    reason: str,
+    *,
+    home: Path | None,
+    config: Path | None,
+    url: str | None,
+    key_file: Path | None,
+    as_json: bool,
+) -> None:
+    from aegis.cli.opening import existing, operator
+    from aegis.gate.control import set_agent
+
+    if url is not None:
+        verb = "revoke" if to == "revoked" else "restore"
+        changed = _ask(url, key_file, "POST", f"/v1/agents/{quote(agent, safe='')}/{verb}", {"reason": reason})
+    else:
+        with existing(home, config) as state:
+            unit = set_agent(agent, state=to, reason=reason, principal=operator())
+            recorded = state.ledger.append(unit)[0]
+        receipt = {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
+        changed = {"agent": agent, "state": to, "reason": reason, "receipt": receipt}
+    show_members(changed, as_json=as_json)
+
+
+def _known(reader: Reader) -> list[dict[str, Any]]:
+    """Agents that hold a receipt key, which is all that ever made a call, and those that were switched."""
+    import orjson
+
+    from aegis.bootstrap.introduce import COLLECTION as KEYS
+    from aegis.cli.paging import every
+    from aegis.gate.control import COLLECTION as AGENTS
+
+    agents: dict[str, dict[str, Any]] = {}
+    for document in every(reader, KEYS):
+        name = orjson.loads(document.body).get("agent")
+        if name:
+            agents[name] = {"agent": name, "state": "active", "reason": "", "by": ""}
+    for document in every(reader, AGENTS):
+        body = orjson.loads(document.body)
+        agents[document.key] = {
+            "agent": document.key,
+            "state": document.state,
+            "reason": body["reason"],
+            "by": body["by"],
+        }
+    return [agents[name] for name in sorted(agents)]
+
+
+def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
+    from aegis.cli.remote import Gateway
+
+    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)
