@@ -41,7 +41,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
-        self._path = path
+        self._name = str(path)
         self._busy_s = busy_s
         self._closed = False
         self._seen = 0
@@ -103,7 +103,7 @@ class SqliteStore:
         """Which file stands at the path now; raises `StoreUnavailable` where there is none."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        return identity(self._path)
+        return identity(self._name)
 
     def _current_writer(self) -> sqlite3.Connection:
         """The writer's connection to the file at the path; the lock is held."""
