@@ -438,7 +438,7 @@ def naive_sessions(entries: list[Entry]) -> list[SessionRow]:
     return sorted(rows.values(), key=lambda row: -row.last)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_searching_finds_what_looking_at_every_entry_finds(
     make: Open, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
