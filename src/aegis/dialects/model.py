@@ -1,0 +1,247 @@
+"""What every wire format is translated into: calls that a model proposes, and what became of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from aegis.core.canonical import canonical
+from aegis.core.digest import sha256
+from aegis.errors import InvalidCall
+
+Wire = dict[str, Any]
+
+MAX_HELD_BYTES: Final = 33_554_432  # calls of one answer held back while they are decided: bounds the memory
+_MARK: Final = "[aegis "
+_REF_CHARS: Final = 16
+
+
+class ForeignAnswer(Exception):
+    """The provider's answer is not of the format that it claims; nothing of it may be passed on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposed:
+    """One tool call as it stands in an answer.
+
+    `key` is its place and unique in the answer; `call_id` is the provider's id and may be empty.
+    `arguments` is `None` where they cannot be read, and `problem` then says why, for the model.
+    """
+
+    key: str
+    call_id: str
+    tool: str
+    arguments: dict[str, Any] | None
+    server: str | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ruling:
+    """What becomes of one proposed call: it runs, runs with `arguments`, or is refused with `message`."""
+
+    allowed: bool
+    arguments: dict[str, Any] | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """A call that was taken out of an answer: its wire form, its place among the parts, and the refusal."""
+
+    call: Wire
+    call_id: str
+    index: int
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Removal:
+    """All that was taken out of one answer (of one choice, where a format has several).
+
+    It is found again by the keys of the calls that stayed (`call_key`), by `ref`, which the text
+    carries where no call stayed, or by the anchors of the answer, where the provider keeps the
+    conversation.
+    """
+
+    refused: tuple[Refused, ...]
+    kept: tuple[str, ...]
+    ref: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """An answer after its calls were ruled on."""
+
+    answer: Wire
+    removals: tuple[Removal, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolOutput:
+    """One tool result in a request, and the pointer tokens that lead to its value."""
+
+    call_id: str
+    value: Any
+    path: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One server-sent event; `data` is its text."""
+
+    data: str
+    event: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Step:
+    """What an event of a stream leads to: events to pass on now, and calls to rule on before going on."""
+
+    events: list[Event] = field(default_factory=list)
+    calls: list[Proposed] = field(default_factory=list)
+
+
+class Recall(Protocol):
+    """Finds a removal again: by a kept call's key, by the reference in a text, or by an answer's anchor."""
+
+    def by_call(self, key: str) -> Removal | None: ...
+
+    def by_ref(self, ref: str) -> Removal | None: ...
+
+    def by_anchor(self, anchor: str) -> Removal | None: ...
+
+
+class StreamFilter(Protocol):
+    """The events of one streamed answer: text passes at once, calls are held back until they are ruled on.
+
+    After a step with calls, `settle` gives the events that may go on. Calls that are still held back
+    when the stream breaks off are never passed on.
+    """
+
+    @property
+    def anchors(self) -> tuple[str, ...]: ...
+
+    @property
+    def removals(self) -> Sequence[Removal]: ...
+
+    def feed(self, event: Event) -> Step: ...
+
+    def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]: ...
+
+
+class Dialect(Protocol):
+    """One wire format, both ways. Pure: no clock, no I/O; inputs are never changed in place."""
+
+    def anchors(self, answer: Wire) -> tuple[str, ...]:
+        """The names under which the provider keeps an answer: first its own id (it may be empty), then others."""
+        ...
+
+    def calls(self, answer: Wire) -> list[Proposed]:
+        """The calls that the agent's side would execute, in order."""
+        ...
+
+    def settle(self, answer: Wire, rulings: Mapping[str, Ruling], *, structured: bool) -> Settled:
+        """The answer without its refused calls and with changed arguments in place.
+
+        A call without a ruling counts as refused. `structured` says that text is going to be parsed
+        as data, so that the message must not stand where data is expected.
+        """
+        ...
+
+    def stream(self, *, structured: bool) -> StreamFilter:
+        """A filter for one streamed answer."""
+        ...
+
+    def structured(self, request: Wire) -> bool:
+        """Whether the request asks for text that is going to be parsed as data."""
+        ...
+
+    def outputs(self, request: Wire) -> list[ToolOutput]:
+        """The tool results that a request carries."""
+        ...
+
+    def put_back(self, request: Wire, recall: Recall) -> Wire:
+        """The request with the refused calls of earlier answers, and their refusals, where they belong."""
+        ...
+
+
+NO_RULING: Final = Ruling(allowed=False, message="the call was refused")
+
+
+def text_of(value: object) -> str:
+    """The value if it is a string, otherwise an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def new_ref() -> str:
+    """A reference that nobody can guess: another conversation must not be able to name it."""
+    return secrets.token_hex(_REF_CHARS // 2)
+
+
+def marked(message: str, ref: str) -> str:
+    """The text of a refusal that stands in an answer, with the reference by which it is known again."""
+    return f"{message} {_MARK}{ref}]"
+
+
+def said_in(recall: Recall, texts: Iterable[object]) -> Removal | None:
+    """The removal that one of the texts refers to."""
+    for text in texts:
+        at = text.find(_MARK) if isinstance(text, str) else -1
+        while isinstance(text, str) and at >= 0:
+            end = at + len(_MARK) + _REF_CHARS
+            found = recall.by_ref(text[at + len(_MARK) : end]) if text[end : end + 1] == "]" else None
+            if found is not None:
+                return found
+            at = text.find(_MARK, at + len(_MARK))
+    return None
+
+
+class Once:
+    """A recall that gives each removal once: a model that repeats a reference does not repeat the call."""
+
+    def __init__(self, recall: Recall):
+        self._recall = recall
+        self._given: set[int] = set()
+
+    def by_call(self, key: str) -> Removal | None:
+        return self._first(self._recall.by_call(key)) if key else None
+
+    def by_ref(self, ref: str) -> Removal | None:
+        return self._first(self._recall.by_ref(ref))
+
+    def by_anchor(self, anchor: str) -> Removal | None:
+        return self._first(self._recall.by_anchor(anchor)) if anchor else None
+
+    def _first(self, found: Removal | None) -> Removal | None:
+        if found is None or id(found) in self._given:
+            return None
+        self._given.add(id(found))
+        return found
+
+
+def call_key(call: Proposed) -> str:
+    """By what a call that stayed is known again: its id, tool and arguments; empty for a call without id.
+
+    Ids alone are not enough: some servers count them anew in every conversation.
+    """
+    if not call.call_id or call.arguments is None:
+        return ""
+    try:
+        arguments = canonical(call.arguments)
+    except InvalidCall:
+        return ""
+    return sha256(f"{call.call_id}\0{call.server}\0{call.tool}\0".encode() + arguments)
+
+
+def put_at(root: Any, path: Sequence[str | int], value: Any) -> Any:
+    """A copy of `root` with `value` at `path`; containers off the path are shared."""
+    if not path:
+        return value
+    head, rest = path[0], path[1:]
+    if isinstance(head, int):
+        return [put_at(item, rest, value) if index == head else item for index, item in enumerate(root)]
+    return {**root, head: put_at(root[head], rest, value)}

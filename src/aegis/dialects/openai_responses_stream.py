@@ -1,0 +1,211 @@
+"""The events of a streamed response, with its calls held back until they are ruled on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from aegis.dialects.model import (
+    MAX_HELD_BYTES,
+    NO_RULING,
+    Event,
+    ForeignAnswer,
+    Removal,
+    Ruling,
+    Settled,
+    Step,
+    Wire,
+    call_key,
+    text_of,
+)
+from aegis.dialects.openai_responses_items import is_call, item_id, proposed
+from aegis.dialects.openai_responses_wire import rule
+
+_SNAPSHOTS: Final = ("response.created", "response.queued", "response.in_progress")
+_ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
+
+
+class _Whole(Protocol):
+    """The dialect of whole responses, as far as the last event of a stream needs it."""
+
+    def anchors(self, answer: Wire) -> tuple[str, ...]: ...
+
+    def settle(self, answer: Wire, rulings: Mapping[str, Ruling], *, structured: bool) -> Settled: ...
+
+
+@dataclass(slots=True)
+class _Held:
+    """One output item that is held back: its events so far, and the whole item once it is done."""
+
+    events: list[Wire] = field(default_factory=list)
+    item: Wire | None = None
+
+
+class ResponsesStream:
+    """The filter of one streamed response.
+
+    Items that are calls are released together when the response ends, before the event that ends
+    it; sequence numbers keep rising. A response that names another call at its end than it streamed
+    is refused whole.
+    """
+
+    def __init__(self, whole: _Whole, *, structured: bool) -> None:
+        self._whole = whole
+        self._structured = structured
+        self._held: dict[int, _Held] = {}
+        self._size = 0
+        self._number = -1
+        self._end: Wire | None = None
+        self._answer: Wire = {}
+        self._asked: dict[str, str] = {}
+        self.anchors: tuple[str, ...] = ()
+        self.removals: tuple[Removal, ...] = ()
+
+    def feed(self, event: Event) -> Step:
+        """Take the next event."""
+        if event.data.startswith("[DONE]"):
+            return Step(events=[event])
+        try:
+            wire = json.loads(event.data)
+        except ValueError as error:
+            raise ForeignAnswer("an event of the stream is not JSON") from error
+        if not isinstance(wire, dict):
+            raise ForeignAnswer("an event of the stream is not an object")
+        kind = text_of(wire.get("type")) or event.event
+        response = wire.get("response")
+        if kind in _ENDS and isinstance(response, dict):
+            return self._finish(wire, response)
+        if kind in _SNAPSHOTS and isinstance(response, dict):
+            self.anchors = self._whole.anchors(response)
+            output = response.get("output")
+            if isinstance(output, list) and any(is_call(item) for item in output):
+                rest = [item for item in output if not is_call(item)]
+                return Step(events=[self._numbered({**wire, "response": {**response, "output": rest}})])
+        elif self._hold(kind, wire, len(event.data)):
+            return Step()
+        return Step(events=[self._numbered(wire, event)])
+
+    def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]:
+        """The events that release the calls which may run, or the message that stands for them, and the end."""
+        if self._end is None:
+            return []
+        end = self._end
+        by_id = {self._asked[key]: ruling for key, ruling in rulings.items() if key in self._asked}
+        events: list[Event] = []
+        for place in sorted(self._held):
+            held = self._held[place]
+            if held.item is not None:
+                ruled = rule(held.item, place, by_id.get(item_id(held.item), NO_RULING))
+                if isinstance(ruled, dict):
+                    events += self._released(held, ruled, changed=ruled is not held.item)
+        place = min(self._held, default=0)
+        self._held, self._end = {}, None
+        settled = self._whole.settle(self._answer, _by_place(self._answer, by_id), structured=self._structured)
+        self.removals = settled.removals
+        for removal in settled.removals:
+            if not removal.kept:
+                message = next(item for item in settled.answer["output"] if item.get("id") == f"msg_{removal.ref}")
+                events += [self._numbered(wire) for wire in _spoken(message, place)]
+        if isinstance(end["response"].get("output"), list):
+            end = {**end, "response": settled.answer}
+        return [*events, self._numbered(end)]
+
+    def _hold(self, kind: str, wire: Wire, size: int) -> bool:
+        """Whether the event belongs to a call; then it is kept."""
+        place, item = wire.get("output_index"), wire.get("item")
+        if type(place) is not int:
+            return False
+        if is_call(item):
+            held = self._held.setdefault(place, _Held())
+            if kind == "response.output_item.done":
+                held.item = item
+        elif place not in self._held:
+            return False
+        self._size += size
+        if self._size > MAX_HELD_BYTES:
+            raise ForeignAnswer("the calls of the stream are too large")
+        self._held[place].events.append(wire)
+        return True
+
+    def _finish(self, wire: Wire, response: Wire) -> Step:
+        self.anchors = self._whole.anchors(response)
+        streamed = {item_id(held.item): held.item for held in self._held.values() if held.item is not None}
+        output = response.get("output")
+        listed: list[Any] = output if isinstance(output, list) else []
+        calls = [item for item in listed if is_call(item)]
+        for item in calls:
+            known = streamed.pop(item_id(item), None)
+            if known is not None and _substance(known) != _substance(item):
+                raise ForeignAnswer("a call differs from the one that was streamed")
+        calls += streamed.values()
+        if not calls:
+            return Step(events=[self._numbered(wire)])
+        if len({item_id(item) for item in calls}) != len(calls):
+            raise ForeignAnswer("two calls of the response have the same id")
+        self._end = wire
+        self._answer = {**response, "output": [*listed, *streamed.values()]}
+        self._asked = {str(number): item_id(item) for number, item in enumerate(calls)}
+        return Step(calls=[proposed(item, str(number)) for number, item in enumerate(calls)])
+
+    def _released(self, held: _Held, ruled: Wire, *, changed: bool) -> list[Event]:
+        if not changed:
+            return [self._numbered(wire) for wire in held.events]
+        first, last = held.events[0], held.events[-1]
+        events: list[Wire] = []
+        if first.get("type") == "response.output_item.added":
+            events.append({**first, "item": {**ruled, "status": "in_progress"}})
+        if ruled.get("type") == "function_call" and events:
+            place = {"output_index": last.get("output_index"), "item_id": ruled.get("id")}
+            given = ruled["arguments"]
+            events[0]["item"]["arguments"] = ""
+            events.append({"type": "response.function_call_arguments.delta", **place, "delta": given})
+            events.append({"type": "response.function_call_arguments.done", **place, "arguments": given})
+        events.append({**last, "item": ruled})
+        return [self._numbered(wire) for wire in events]
+
+    def _numbered(self, wire: Wire, original: Event | None = None) -> Event:
+        """The event with a number above all that went before it; the original where nothing is to be changed."""
+        number = wire.get("sequence_number", self._number + 1)
+        rising = max(number, self._number + 1) if type(number) is int else self._number + 1
+        self._number = rising
+        if original is not None and (rising == number or "sequence_number" not in wire):
+            return original
+        return Event(
+            event=text_of(wire.get("type")),
+            data=json.dumps({**wire, "sequence_number": rising}, separators=(",", ":")),
+        )
+
+
+def _substance(item: Wire) -> tuple[object, ...]:
+    """What of a call would be executed."""
+    call = proposed(item, "")
+    key = call_key(call)
+    return call.tool, call.server, key, None if key else item.get("arguments")
+
+
+def _by_place(response: Wire, by_id: Mapping[str, Ruling]) -> dict[str, Ruling]:
+    return {
+        str(index): by_id.get(item_id(item), NO_RULING)
+        for index, item in enumerate(response["output"])
+        if is_call(item)
+    }
+
+
+def _spoken(message: Wire, place: int) -> list[Wire]:
+    """The events by which a final message is streamed."""
+    (part,) = message["content"]
+    name = "refusal" if part["type"] == "refusal" else "text"
+    prefix = "response.refusal" if name == "refusal" else "response.output_text"
+    at: dict[str, Any] = {"item_id": message["id"], "output_index": place, "content_index": 0}
+    extra: dict[str, Any] = {"logprobs": []} if name == "text" else {}
+    return [
+        {"type": "response.output_item.added", "output_index": place,
+         "item": {**message, "status": "in_progress", "content": []}},
+        {"type": "response.content_part.added", **at, "part": {**part, name: ""}},
+        {"type": f"{prefix}.delta", **at, "delta": part[name], **extra},
+        {"type": f"{prefix}.done", **at, name: part[name], **extra},
+        {"type": "response.content_part.done", **at, "part": part},
+        {"type": "response.output_item.done", "output_index": place, "item": message},
+    ]  # fmt: skip

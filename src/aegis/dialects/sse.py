@@ -1,0 +1,73 @@
+"""Server-sent events (WHATWG HTML, section 9.2), incrementally and in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aegis.dialects.model import Event, ForeignAnswer
+
+MAX_EVENT_BYTES: Final = 33_554_432  # an event that never ends would fill the memory
+
+
+class SseReader:
+    """Bytes in, events out. Comments and fields without a meaning here are dropped."""
+
+    def __init__(self) -> None:
+        self._partial = bytearray()
+        self._after_cr = False
+        self._size = 0
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that `chunk` completes; raises `ForeignAnswer` for an event too large or not UTF-8."""
+        events: list[Event] = []
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        if not chunk:
+            return events
+        # A line ends with CR, LF or CR LF; the LF of a pair may come with the next chunk.
+        self._after_cr = chunk.endswith(b"\r")
+        first, *rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._partial += first
+        for following in rest:
+            self._line(bytes(self._partial), events)
+            self._partial = bytearray(following)
+        if self._size + len(self._partial) > MAX_EVENT_BYTES:
+            raise ForeignAnswer("an event of the stream is too large")
+        return events
+
+    def end(self) -> list[Event]:
+        """The event that stands at the end of the stream without a blank line, if there is one."""
+        events: list[Event] = []
+        if self._partial:
+            self._line(bytes(self._partial), events)
+            self._partial.clear()
+        self._line(b"", events)
+        return events
+
+    def _line(self, raw: bytes, events: list[Event]) -> None:
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            raise ForeignAnswer("the stream is not UTF-8") from error
+        if not line:
+            if self._data or self._name:
+                events.append(Event(event=self._name, data="\n".join(self._data)))
+            self._name, self._data, self._size = "", [], 0
+            return
+        self._size += len(raw)
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._name = value
+
+
+def sse_bytes(event: Event) -> bytes:
+    """One event as it goes over the wire."""
+    head = f"event: {event.event}\n" if event.event else ""
+    body = "".join(f"data: {line}\n" for line in event.data.split("\n"))
+    return f"{head}{body}\n".encode()
