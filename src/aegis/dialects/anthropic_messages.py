@@ -19,6 +19,7 @@ from aegis.dialects.model import (
     ToolOutput,
     Wire,
     call_key,
+    list_of,
     said_in,
     text_of,
 )
@@ -79,7 +80,7 @@ class AnthropicMessages:
                 value=block.get("content"),
                 path=("messages", at, "content", index, "content"),
             )
-            for at, message in enumerate(_messages(request))
+            for at, message in enumerate(list_of(request.get("messages")))
             if isinstance(message, dict) and message.get("role") == "user"
             for index, block in enumerate(_content(message))
             if isinstance(block, dict) and block.get("type") == "tool_result" and block.get("content") is not None
@@ -94,7 +95,7 @@ class AnthropicMessages:
         messages: list[Any] = []
         owing = _owed_to_thread(request, recall)
         changed = bool(owing)
-        for message in _messages(request):
+        for message in list_of(request.get("messages")):
             if owing and not _is_from(message, "system"):
                 message, before = _answered(message, owing)
                 messages, owing = messages + before, []
@@ -116,13 +117,7 @@ class AnthropicMessages:
 
 
 def _content(wire: Wire) -> list[Any]:
-    content = wire.get("content")
-    return content if isinstance(content, list) else []
-
-
-def _messages(request: Wire) -> list[Any]:
-    messages = request.get("messages")
-    return messages if isinstance(messages, list) else []
+    return list_of(wire.get("content"))
 
 
 def _is_from(message: object, role: str) -> bool:
@@ -131,7 +126,7 @@ def _is_from(message: object, role: str) -> bool:
 
 def _owed_to_thread(request: Wire, recall: Recall) -> list[Wire]:
     thread = request.get("thread")
-    if not isinstance(thread, dict) or not _messages(request):
+    if not isinstance(thread, dict) or not list_of(request.get("messages")):
         return []
     removal = recall.by_anchor(text_of(thread.get("previous_message_id")))
     return [] if removal is None else [refusal_of(refused) for refused in removal.refused]

@@ -177,6 +177,11 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def list_of(value: object) -> list[Any]:
+    """The value if it is a list, otherwise an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def new_ref() -> str:
     """A reference that nobody can guess: another conversation must not be able to name it."""
     return secrets.token_hex(_REF_CHARS // 2)

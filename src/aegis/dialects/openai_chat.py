@@ -17,6 +17,7 @@ from aegis.dialects.model import (
     ToolOutput,
     Wire,
     call_key,
+    list_of,
     said_in,
     text_of,
 )
@@ -43,13 +44,13 @@ class OpenAIChat:
         """The completion without its refused calls; a choice without any call left ends as text."""
         removals: list[Removal] = []
         choices: list[Any] = []
-        for position, choice in enumerate(answer.get("choices") or []):
+        for position, choice in enumerate(list_of(answer.get("choices"))):
             if isinstance(choice, dict):
                 choice, removal = _settle_choice(choice, position, rulings, structured)
                 if removal is not None:
                     removals.append(removal)
             choices.append(choice)
-        return Settled(answer={**answer, "choices": choices}, removals=tuple(removals))
+        return Settled(answer={**answer, "choices": choices} if choices else answer, removals=tuple(removals))
 
     def stream(self, *, structured: bool) -> ChatStream:
         """A filter for the chunks of one completion."""
@@ -68,7 +69,7 @@ class OpenAIChat:
                 value=message.get("content"),
                 path=("messages", index, "content"),
             )
-            for index, message in enumerate(_messages(request))
+            for index, message in enumerate(list_of(request.get("messages")))
             if isinstance(message, dict) and message.get("role") == "tool"
         ]
 
@@ -78,7 +79,7 @@ class OpenAIChat:
         messages: list[Any] = []
         pending: list[Any] = []
         changed = False
-        for message in _messages(request):
+        for message in list_of(request.get("messages")):
             if pending and not (isinstance(message, dict) and message.get("role") == "tool"):
                 messages, pending = messages + pending, []
             removal = _removal_of(message, recall)
@@ -88,7 +89,7 @@ class OpenAIChat:
             changed = True
             refusals = [_refusal(refused) for refused in removal.refused]
             if removal.kept:
-                messages.append(_with_calls(message, message.get("tool_calls"), removal))
+                messages.append(_with_calls(message, list_of(message.get("tool_calls")), removal))
                 pending = refusals
             else:
                 messages += [_with_calls(_spoken(message, removal), [], removal), *refusals, _said(message, removal)]
@@ -125,25 +126,21 @@ def _settle_choice(
 
 
 def _choices(answer: Wire) -> list[Wire]:
-    return [choice if isinstance(choice, dict) else {} for choice in answer.get("choices") or []]
+    return [choice if isinstance(choice, dict) else {} for choice in list_of(answer.get("choices"))]
 
 
 def _wire_calls(message: object, position: int) -> list[tuple[str, Wire]]:
     if not isinstance(message, dict):
         return []
+    given = message.get("tool_calls") or []
     calls = [
         (f"{position}/{index}", call if isinstance(call, dict) else {})
-        for index, call in enumerate(message.get("tool_calls") or [])
+        for index, call in enumerate(given if isinstance(given, list) else [given])
     ]
     legacy = message.get(LEGACY)
     if legacy:
         calls.append((f"{position}/{LEGACY}", {LEGACY: legacy}))
     return calls
-
-
-def _messages(request: Wire) -> list[Any]:
-    messages = request.get("messages")
-    return messages if isinstance(messages, list) else []
 
 
 def _removal_of(message: object, recall: Recall) -> Removal | None:
@@ -155,8 +152,8 @@ def _removal_of(message: object, recall: Recall) -> Removal | None:
     return said_in(recall, (message.get("content"), message.get("refusal")))
 
 
-def _with_calls(message: Wire, calls: Any, removal: Removal) -> Wire:
-    restored = list(calls or [])
+def _with_calls(message: Wire, calls: list[Any], removal: Removal) -> Wire:
+    restored = list(calls)
     for refused in removal.refused:
         if LEGACY in refused.call:
             message = {**message, LEGACY: refused.call[LEGACY]}

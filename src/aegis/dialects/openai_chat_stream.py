@@ -18,6 +18,7 @@ from aegis.dialects.model import (
     Ruling,
     Step,
     Wire,
+    list_of,
     text_of,
 )
 from aegis.dialects.openai_chat_calls import LEGACY, changed_call, ending, keys_of, proposed
@@ -36,11 +37,10 @@ class _Choice:
     last: Wire | None = None
 
     def wire_calls(self, position: int) -> list[tuple[str, Wire]]:
-        found = [
-            (f"{position}/{index}", call) for index, call in enumerate(self.calls[at] for at in sorted(self.calls))
-        ]
+        whole = [_joined(self.calls[at]) for at in sorted(self.calls)]
+        found = [(f"{position}/{index}", call) for index, call in enumerate(whole)]
         if self.legacy:
-            found.append((f"{position}/{LEGACY}", {LEGACY: self.legacy}))
+            found.append((f"{position}/{LEGACY}", {LEGACY: _joined(self.legacy)}))
         return found
 
 
@@ -127,7 +127,7 @@ class ChatStream:
         return rest if rest is choice or any(value is not None for value in rest["delta"].values()) else None
 
     def _hold(self, state: _Choice, delta: Wire) -> None:
-        for part in delta.get("tool_calls") or []:
+        for part in list_of(delta.get("tool_calls")):
             if not isinstance(part, dict):
                 raise ForeignAnswer("a call of the stream is not an object")
             index = part.get("index", len(state.calls))

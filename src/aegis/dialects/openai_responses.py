@@ -17,6 +17,7 @@ from aegis.dialects.model import (
     ToolOutput,
     Wire,
     call_key,
+    list_of,
     marked,
     new_ref,
     said_in,
@@ -41,7 +42,7 @@ class OpenAIResponses:
 
     def calls(self, answer: Wire) -> list[Proposed]:
         """Every output item that the agent's side executes."""
-        return [proposed(item, str(index)) for index, item in enumerate(_items(answer)) if is_call(item)]
+        return [proposed(item, str(index)) for index, item in enumerate(list_of(answer.get("output"))) if is_call(item)]
 
     def settle(self, answer: Wire, rulings: Mapping[str, Ruling], *, structured: bool) -> Settled:
         """The response without its refused calls; where no call is left it ends with a message."""
@@ -49,7 +50,7 @@ class OpenAIResponses:
         kept: list[Wire] = []
         refused: list[Refused] = []
         place = 0
-        for index, item in enumerate(_items(answer)):
+        for index, item in enumerate(list_of(answer.get("output"))):
             if not is_call(item):
                 output.append(item)
                 continue
@@ -88,7 +89,7 @@ class OpenAIResponses:
         """The outputs of calls among the input items."""
         return [
             ToolOutput(call_id=item_id(item), value=item.get("output"), path=("input", index, "output"))
-            for index, item in enumerate(_input(request))
+            for index, item in enumerate(list_of(request.get("input")))
             if isinstance(item, dict) and item.get("type") in _OUTPUTS
         ]
 
@@ -101,7 +102,7 @@ class OpenAIResponses:
         items: list[Any] = []
         pending: list[Wire] = []
         changed = False
-        for item in _input(request):
+        for item in list_of(request.get("input")):
             if pending and not is_call(item):
                 items, pending = items + pending, []
             removal = _removal_of(item, recall)
@@ -122,16 +123,6 @@ class OpenAIResponses:
         if isinstance(request.get("input"), str):
             items = [{"role": "user", "content": request["input"]}]
         return {**request, "input": owing + items + pending}
-
-
-def _items(answer: Wire) -> list[Any]:
-    output = answer.get("output")
-    return output if isinstance(output, list) else []
-
-
-def _input(request: Wire) -> list[Any]:
-    given = request.get("input")
-    return given if isinstance(given, list) else []
 
 
 def _continued(request: Wire) -> tuple[str, ...]:

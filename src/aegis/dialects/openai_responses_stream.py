@@ -76,7 +76,7 @@ class ResponsesStream:
         kind = text_of(wire.get("type")) or event.event
         response = wire.get("response")
         if kind in _ENDS and isinstance(response, dict):
-            return self._finish(wire, response)
+            return self._finish(wire, response, event)
         if kind in _SNAPSHOTS and isinstance(response, dict):
             self.anchors = self._whole.anchors(response)
             output = response.get("output")
@@ -129,7 +129,7 @@ class ResponsesStream:
         self._held[place].events.append(wire)
         return True
 
-    def _finish(self, wire: Wire, response: Wire) -> Step:
+    def _finish(self, wire: Wire, response: Wire, event: Event) -> Step:
         self.anchors = self._whole.anchors(response)
         streamed = {item_id(held.item): held.item for held in self._held.values() if held.item is not None}
         output = response.get("output")
@@ -141,7 +141,7 @@ class ResponsesStream:
                 raise ForeignAnswer("a call differs from the one that was streamed")
         calls += streamed.values()
         if not calls:
-            return Step(events=[self._numbered(wire)])
+            return Step(events=[self._numbered(wire, event)])
         if len({item_id(item) for item in calls}) != len(calls):
             raise ForeignAnswer("two calls of the response have the same id")
         self._end = wire
