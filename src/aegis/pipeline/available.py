@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 CALL_GUARDS: Final = ("rate", "registry", "schema", "content", "cedar")
+ALWAYS: Final = ("protected", "evidence")  # asked about every call, whatever `pipeline.call` lists
 RESULT_GUARDS: Final = ("content",)
 NOTIFIERS: Final[tuple[str, ...]] = ()
 STORES: Final = ("sqlite:", "memory:")

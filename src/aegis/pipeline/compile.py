@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from aegis.core.outcome import risk_of
 from aegis.errors import ConfigError, Problem
 from aegis.facts.model import Limits
 from aegis.guards.base import Guard, ResultGuard
 from aegis.guards.content import ContentGuard
+from aegis.guards.evidence import EvidenceGuard
+from aegis.guards.protected import ProtectedGuard
 from aegis.guards.rate import RateGuard, Windows
 from aegis.guards.registry import RegistryGuard, RegistryRules
 from aegis.guards.result import ResultContentGuard
+from aegis.pipeline.available import ALWAYS
 from aegis.pipeline.compile_cedar import compile_cedar_guard
 from aegis.pipeline.compile_schemas import compile_schema_guard
 from aegis.pipeline.compile_tools import compile_routes
@@ -32,13 +36,15 @@ def compile_policy(
     scanner_folders: Sequence[Path] = (),
     previous: Policy | None = None,
     cache: Path | None = None,
+    protected: Sequence[Path] = (),
 ) -> Policy:
     """The policy that `config` describes, ready to evaluate.
 
     `scanner_folders` hold the detector rules (the built-in ones where empty). What `previous`
     counted goes on counting, so that a reload frees nobody's limit, and its compiled rules are used
-    again where they are the same. `cache` is a private folder for compiled rules. Raises
-    `ConfigError` with every problem found.
+    again where they are the same. `cache` is a private folder for compiled rules. Calls that name
+    one of the paths `protected` are blocked, or the configuration's own file. Raises `ConfigError`
+    with every problem found.
     """
     settings = config.settings
     problems: list[Problem] = []
@@ -68,10 +74,18 @@ def compile_policy(
 
     # (3) In the configured order, those that are on.
     call = [(guards[name], observed) for name, observed in _on(settings, settings.pipeline.call) if name in guards]
+    mode: Literal["enforce", "observe"] = "observe" if all(observed for _, observed in call) else "enforce"
     if not call:
         message = "no guard of `pipeline.call` has anything to do"
         raise ConfigError((config.problem(("pipeline", "call"), message),))
     result = [(result_guards[name], observed) for name, observed in _on(settings, settings.pipeline.result)]
+    # (4) Around them, what no list leaves out.
+    files = [*protected, *([Path(config.file)] if config.file else [])]
+    always: dict[str, Guard] = {
+        "protected": ProtectedGuard(files, user_home=_user_home()),
+        "evidence": EvidenceGuard(alone="content" not in (guard.name for guard, _ in call)),
+    }
+    call = [*((always[name], observed) for name, observed in _on(settings, ALWAYS)), *call]
     return Policy(
         digest=policy_digest(settings, rules=rules.digest),
         guards=call,
@@ -83,10 +97,17 @@ def compile_policy(
             max_bytes=settings.limits.max_bytes,
         ),
         evidence=settings.insufficient_evidence,
-        mode="observe" if all(observed for _, observed in call) else "enforce",
+        mode=mode,
         scanner=scanner,
         windows=windows,
     )
+
+
+def _user_home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:  # an account without a home directory
+        return None
 
 
 def _on(settings: Settings, names: Sequence[str]) -> list[tuple[str, bool]]:

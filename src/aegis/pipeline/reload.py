@@ -48,8 +48,8 @@ class PolicyHolder:
     """Holds the policy in force. `current` is one attribute read, so that a call sees one policy whole.
 
     `record` is called with every accepted change before it is in force; where it raises, nothing
-    changes. `path` is the file that `reload` reads and `replace` writes; without one, changes live
-    as long as the process.
+    changes. `protected` are the paths of this deployment that no call may name. `path` is the file
+    that `reload` reads and `replace` writes; without one, changes live as long as the process.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class PolicyHolder:
         record: Record | None = None,
         scanner_folders: Sequence[Path] = (),
         cache: Path | None = None,
+        protected: Sequence[Path] = (),
     ):
         self._folders = tuple(scanner_folders)
         self._cache = cache
+        self._protected = tuple(protected)
         self._path = path
         self._record = record
         self._lock = Lock()
-        self._in_force = InForce(
-            config=config, policy=compile_policy(config, scanner_folders=self._folders, cache=cache)
-        )
+        self._in_force = InForce(config=config, policy=self._compile(config, None))
 
     @property
     def current(self) -> Policy:
@@ -92,9 +92,7 @@ class PolicyHolder:
     def check(self, text: str) -> InForce:
         """What `text` would put in force, compiled; raises `ConfigError` where it would not."""
         config = parse_config(text, file=self._name)
-        policy = compile_policy(
-            config, scanner_folders=self._folders, previous=self._in_force.policy, cache=self._cache
-        )
+        policy = self._compile(config, self._in_force.policy)
         return InForce(config=config, policy=policy)
 
     def replace(self, text: str, *, by: str) -> Change:
@@ -125,6 +123,15 @@ class PolicyHolder:
             if candidate.policy.digest == self._in_force.policy.digest:
                 return None
             return self._accept(candidate, trigger, "")
+
+    def _compile(self, config: Config, previous: Policy | None) -> Policy:
+        return compile_policy(
+            config,
+            scanner_folders=self._folders,
+            previous=previous,
+            cache=self._cache,
+            protected=self._protected,
+        )
 
     @property
     def _name(self) -> str:

@@ -107,9 +107,17 @@ class GuardSettings(Section):
     mode: Mode
 
 
+class AlwaysSettings(Section):
+    """A guard that is asked about every call and cannot be switched off."""
+
+    mode: Literal["enforce", "observe"]
+
+
 class GuardsSettings(Section):
     """One member for each guard that this version has."""
 
+    protected: AlwaysSettings
+    evidence: AlwaysSettings
     rate: GuardSettings
     registry: GuardSettings
     schema_: GuardSettings = Field(alias="schema")
@@ -118,7 +126,9 @@ class GuardsSettings(Section):
 
     def mode(self, guard: str) -> Mode:
         """The mode of a guard by its name."""
-        member: GuardSettings | ContentSettings = getattr(self, "schema_" if guard == "schema" else guard)
+        member: GuardSettings | AlwaysSettings | ContentSettings = getattr(
+            self, "schema_" if guard == "schema" else guard
+        )
         return member.mode
 
 

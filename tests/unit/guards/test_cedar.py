@@ -13,7 +13,7 @@ from aegis.guards.cedar_types import TypeMismatch, project, record_type
 from aegis.pipeline.compile import compile_policy
 from aegis.pipeline.compile_cedar import compile_cedar_guard
 from aegis.pipeline.config import parse_config
-from cases import make_case
+from support.cases import make_case
 
 PERMIT = "permit(principal, action, resource);"
 PAY = ToolEntry(name="pay")

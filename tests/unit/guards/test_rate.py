@@ -8,7 +8,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.guards import rate
 from aegis.guards.rate import MAX_LIMIT, Rate, RateGuard, Windows
-from cases import make_case
+from support.cases import make_case
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -5,7 +5,7 @@ import pytest
 from aegis.core.outcome import Outcome, Reason, Risk
 from aegis.guards.base import ToolEntry
 from aegis.guards.registry import RegistryGuard, RegistryRules, Unregistered
-from cases import make_case
+from support.cases import make_case
 
 
 def rules(

@@ -9,7 +9,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.errors import ConfigError
 from aegis.guards.base import ToolEntry
 from aegis.guards.schema import MAX_ERRORS, SchemaGuard, SchemaPolicy, compile_schema
-from cases import make_case
+from support.cases import make_case
 
 PAYMENT = {
     "type": "object",

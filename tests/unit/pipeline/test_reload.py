@@ -10,7 +10,7 @@ from aegis.pipeline.config import load_config
 from aegis.pipeline.model import Incoming
 from aegis.pipeline.reload import Change, PolicyHolder, read_trusted
 from aegis.pipeline.watch import FileWatch
-from cases import AGENT
+from support.cases import AGENT
 
 
 def holder(path: Path, text: str = "version: 1\n") -> tuple[PolicyHolder, list[Change]]:

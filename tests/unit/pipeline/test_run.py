@@ -18,7 +18,7 @@ from aegis.pipeline.compile_tools import compile_routes
 from aegis.pipeline.config import load_config, parse_config
 from aegis.pipeline.model import Incoming, IncomingResult
 from aegis.pipeline.run import Policy
-from cases import AGENT
+from support.cases import AGENT
 
 STANDARD = compile_policy(load_config())
 

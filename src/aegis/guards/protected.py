@@ -1,0 +1,194 @@
+"""The guard that Aegis sets around itself: its home, keys, configuration, socket and command line.
+
+A call that names one of them is blocked, in any argument but prose and file contents. Names are
+compared as text: a link made beforehand, or a command that takes a whole parent folder along, is not
+seen here; owning the home is administrator power, and belongs to another user than the agent's.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import re2
+
+from aegis.core.finding import Finding, Report
+from aegis.core.names import glob_match
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.guards.base import Case
+
+COMMANDS: Final = frozenset(
+    {"agents", "approvals", "config", "init", "keys", "log", "missions", "serve", "tools"}
+)  # those of the command line that read or change what decides
+# Commands whose words are data: what they name is not run.
+_TALKERS: Final = frozenset({"apt", "cat", "cd", "echo", "grep", "ls", "man", "mkdir", "pip", "printf", "which"})
+_STARTERS: Final = frozenset({"command", "doas", "env", "exec", "nice", "nohup", "setsid", "sudo", "time", "xargs"})
+_SEPARATORS: Final = frozenset(";|&(){}`\n")
+_WORDS: Final = re2.compile(r"""[^\s;|&<>(){}`"'=,]+|[;|&(){}`\n=]""")
+_REMOTE: Final = ("ftp", "http", "ssh", "ws")  # schemes whose paths are another machine's
+_WILD: Final = re2.compile(r"\[[^\]]*\]|\?")
+_REACH: Final = 6  # words after `aegis` in which its subcommand is looked for, options in between
+_NAME: Final = "aegis"
+
+_QUIET: Final = Report(guard="protected")
+
+
+class ProtectedGuard:
+    """Blocks calls that name a protected path or run a protected command."""
+
+    name = "protected"
+
+    def __init__(self, paths: Sequence[Path] = (), *, user_home: Path | None = None):
+        self._user_home = posixpath.normpath(str(user_home)) if user_home is not None else "~"
+        spelled = {str(path) for path in paths} | {str(path.resolve()) for path in paths}
+        self._paths = tuple(sorted(posixpath.normpath(path).lower() for path in spelled))
+        self._parts = tuple(tuple(path.strip("/").split("/")) for path in self._paths)
+        # What a string must hold to be worth reading closely.
+        self._hints = tuple({_NAME, *(parts[-1] for parts in self._parts)})
+
+    def check(self, case: Case) -> Report:
+        """`block` where any string of the call, as it stands or as a shell would read it, names one."""
+        strings = case.facts.texts.strings
+        for text in strings:
+            if text.role != "content" and self._is_close(text.value, text.role) and self._touches(text.value):
+                return _blocked(text.path)
+        for view in case.facts.views:
+            source = strings[view.source] if 0 <= view.source < len(strings) else None
+            role = "unknown" if source is None else source.role
+            if role != "content" and self._is_close(view.value, role) and self._touches(view.value):
+                return _blocked("" if source is None else source.path)
+        return self._argument_vector(case)
+
+    def _argument_vector(self, case: Case) -> Report:
+        """A command given as a list: `["aegis", "keys", "create"]`."""
+        strings = case.facts.texts.strings
+        for text, following in pairwise(strings):
+            if following.value in COMMANDS and text.value.endswith(_NAME) and _base(text.value) == _NAME:
+                return _blocked(text.path)
+        return _QUIET
+
+    def _is_close(self, value: str, role: str) -> bool:
+        lower = value.lower()
+        for hint in self._hints:
+            if hint in lower:
+                return True
+        return role in ("command", "path") and bool(self._paths) and ("*" in value or "?" in value or "[" in value)
+
+    def _touches(self, value: str) -> bool:
+        lower = value.lower().replace("${home}", "$home")
+        if any(_holds(lower, path) for path in self._paths):
+            return True
+        if self._is_protected_path(lower.strip()):
+            return True
+        words = _WORDS.findall(lower)
+        return any(self._is_protected_path(word) for word in words) or _runs_aegis(words)
+
+    def _is_protected_path(self, word: str) -> bool:
+        scheme, found, rest = word.partition("://")
+        if found and not scheme.startswith(_REMOTE):
+            word = "/" + rest.lstrip("/")
+        for short in ("~/", "$home/"):
+            if word.startswith(short):
+                word = f"{self._user_home.lower()}/{word[len(short) :]}"
+        if "/" not in word and "." not in word:
+            return False
+        absolute = word.startswith("/")
+        parts = tuple(posixpath.normpath(word).strip("/").split("/"))
+        # Another name of the same root (proc(5)).
+        if absolute and parts[0] == "proc" and len(parts) > 3 and parts[2] in ("root", "cwd"):
+            absolute, parts = parts[2] == "root", parts[3:]
+        if absolute:
+            return any(_reaches(parts, protected) for protected in self._parts)
+        while parts and parts[0] == "..":
+            parts = parts[1:]
+        return any(
+            _NAME in protected[-1] and parts[:length] == protected[-length:]
+            for protected in self._parts
+            for length in range(1, min(len(parts), len(protected)) + 1)
+        )
+
+
+def _reaches(parts: Sequence[str], protected: Sequence[str]) -> bool:
+    """Whether a path, perhaps with wildcards, names `protected` or something inside it."""
+    if len(parts) < len(protected):
+        return False
+    for part, name in zip(parts, protected, strict=False):
+        if part == name:
+            continue
+        # A wildcard does not stand for a leading dot (POSIX.1-2017, 2.13.3).
+        if name.startswith(".") and not part.startswith("."):
+            return False
+        if not glob_match(_WILD.sub("*", part), name):
+            return False
+    return True
+
+
+def _holds(text: str, path: str) -> bool:
+    """Whether `text` holds `path` as a whole path, quoted or not."""
+    at = text.find(path)
+    while at >= 0:
+        before, after = text[at - 1 : at] if at else "", text[at + len(path) : at + len(path) + 1]
+        if not _continues(before) and before != "/" and not _continues(after):
+            return True
+        at = text.find(path, at + 1)
+    return False
+
+
+def _continues(char: str) -> bool:
+    return char.isalnum() or (char != "" and char in "-_.~")
+
+
+def _runs_aegis(words: Sequence[str]) -> bool:
+    """Whether the words of a command line start Aegis's own with a protected subcommand."""
+    command, before, is_value = "", "", False
+    for position, word in enumerate(words):
+        if word in _SEPARATORS:
+            command, before, is_value = "", "", False
+        elif word == "=":
+            # A setting in front of a command, `NAME=value`, is not the command.
+            command, is_value = before, True
+        elif is_value:
+            is_value = False
+        elif _base(word) == _NAME and command not in _TALKERS:
+            if _has_command(words[position + 1 : position + 1 + _REACH]):
+                return True
+        elif not command and word not in _STARTERS and not word.startswith("-"):
+            command, before = _base(word), command
+    return False
+
+
+def _has_command(words: Sequence[str]) -> bool:
+    for word in words:
+        if word in COMMANDS:
+            return True
+        if word in _SEPARATORS:
+            return False
+    return False
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2].lower()
+
+
+def _blocked(path: str) -> Report:
+    return Report(
+        guard="protected",
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.VIOLATION,
+        reason=Reason.POLICY_DENIED,
+        risk=Risk.CRITICAL,
+        findings=(
+            Finding(
+                guard="protected",
+                rule="protected-resource",
+                category="policy",
+                severity=Risk.CRITICAL,
+                outcome=Outcome.BLOCK,
+                path=path,
+                message="the call names a part of the guard itself",
+            ),
+        ),
+    )

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aegis.core.outcome import Outcome, Reason
+from aegis.facts.model import Facts, Text, Texts, View
+from aegis.guards.protected import ProtectedGuard
+from support.cases import make_case
+
+HOME = Path("/home/ann/.aegis")
+GUARD = ProtectedGuard([HOME, Path("/srv/shop/aegis.yaml"), Path("/data")], user_home=Path("/home/ann"))
+
+
+def outcome(value: str, role: Any = "command") -> Outcome:
+    facts = Facts(texts=Texts(strings=(Text("/x", value, False, role, 90),)))
+    return GUARD.check(make_case(facts=facts)).outcome
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat /home/ann/.aegis/keys/log.key",
+        "cat ~/.aegis/aegis.db",
+        'cat "$HOME/.aegis/aegis.db"',
+        "cat ${HOME}/.aegis/aegis.db",
+        "rm -rf ~/work/../.aegis",
+        "cd ~ && rm -r .aegis",
+        "echo x > aegis.yaml",
+        "sed -i s/block/scan/ /srv/shop//./aegis.yaml",
+        "cat /home/*/.aegis/keys",
+        "cat /home/ann/.aeg?s/keys",
+        "cat /home/ann/.[a]egis/keys",
+        "cat /proc/self/root/home/ann/.aegis/x",
+        "cat /proc/1234/cwd/aegis.yaml",
+        "sqlite3 file:///home/ann/.aegis/aegis.db",
+        "CAT /HOME/ANN/.AEGIS/X",
+        "tar cf x /data/keys",
+        "aegis approvals approve 12",
+        "/opt/venv/bin/aegis keys create --role approver",
+        "python3 -m aegis agents restore bot",
+        "cd /x; sudo -u root aegis --home /d serve",
+        "AEGIS_HOME=/d aegis config show",
+        "X=$(aegis keys create)",
+        "bash -c 'aegis approvals approve 12'",
+        "X=echo aegis keys create",
+        "echo 12 | xargs aegis approvals approve",
+        "find . -exec aegis approvals approve {} +",
+        "timeout 5 aegis keys create",
+        "uv run aegis log export",
+    ],
+)
+def test_a_command_that_touches_the_guard_itself_is_blocked(command: str) -> None:
+    assert outcome(command) is Outcome.BLOCK
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -la ~",
+        "cat docs/aegis.yaml.md",
+        "cat examples/aegis.yaml",
+        "pip install aegis-guard",
+        "aegis rules list",
+        "aegis --help",
+        "grep -rn aegis keys/",
+        "echo aegis keys",
+        "ls /home/ann/.aegisfoo /home/ann/x.aegis",
+        "ls ~/*",
+        "cat /srv/data/x /dataset",
+        "curl https://example.com/data/x",
+        "git clone https://example.com/aegis && cd aegis && make keys",
+        "find . -name '*.py'",
+    ],
+)
+def test_honest_commands_pass(command: str) -> None:
+    assert outcome(command) is Outcome.ALLOW
+
+
+@pytest.mark.parametrize("role", ["path", "url", "unknown", "code", "sql", "identifier"])
+def test_every_role_but_content_is_read(role: str) -> None:
+    assert outcome("/home/ann/.aegis/aegis.db", role) is Outcome.BLOCK
+
+
+def test_prose_about_the_guard_passes() -> None:
+    assert outcome("Keys live in ~/.aegis/keys; make one with `aegis keys create`.", "content") is Outcome.ALLOW
+
+
+def test_what_a_shell_would_read_counts_as_well() -> None:
+    texts = Texts(strings=(Text("/x", "cat ~/.ae''gis/k", False, "command", 90),))
+    facts = Facts(texts=texts, views=(View(0, "cat ~/.aegis/k", ("shell",)), View(9, "plain", ())))
+    report = GUARD.check(make_case(facts=facts))
+    assert (report.outcome, report.findings[0].path) == (Outcome.BLOCK, "/x")
+
+
+def test_a_command_given_as_a_list_is_blocked() -> None:
+    report = GUARD.check(make_case(arguments={"argv": ["/usr/bin/aegis", "approvals", "approve", "7"]}))
+    assert (report.outcome, report.reason) == (Outcome.BLOCK, Reason.POLICY_DENIED)
+
+
+def test_keys_of_arguments_are_read() -> None:
+    assert GUARD.check(make_case(arguments={"files": {"/data/keys/log": "x"}})).outcome is Outcome.BLOCK
+
+
+def test_without_paths_the_command_line_is_still_protected() -> None:
+    assert ProtectedGuard().check(make_case(arguments={"command": "aegis keys create"})).outcome is Outcome.BLOCK
+
+
+def test_the_finding_shows_nothing_of_what_was_named() -> None:
+    facts = Facts(texts=Texts(strings=(Text("/x", "cat ~/.aegis/k", False, "command", 90),)))
+    (finding,) = GUARD.check(make_case(facts=facts)).findings
+    assert finding.evidence == ""
+    assert ".aegis" not in finding.message
