@@ -48,7 +48,7 @@ def open_deployment(config: Path | None = None, home: Path | None = None, *, age
     """
     state = open_state(config, home)
     try:
-        policy = PolicyHolder(state.config, path=state.config_path, cache=state.home / "cache")
+        policy = PolicyHolder(state.config, path=state.config_path, cache=state.home / "cache", protected=(state.home,))
         record_start(state.ledger, policy.current.digest)
     except BaseException:
         state.close()
