@@ -1,0 +1,95 @@
+"""`POST /v1/decisions`, as a bare ASGI callable in front of the router.
+
+    (1) the credential says who asks
+    (2) the body, bounded, strict, with known members only
+    (3) the gate decides and records
+    (4) the decision goes out under the status that stands for it
+
+Nothing else is on this path: no validation library, no chain of middleware.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from aegis.core.call import check_call
+from aegis.core.principal import Principal
+from aegis.core.strict_json import parse
+from aegis.errors import AegisError, StoreError
+from aegis.gate.decide import unavailable
+from aegis.server.answers import encode
+from aegis.server.body import Disconnected, read_body
+from aegis.server.credentials import principal_of
+from aegis.server.errors import send_error
+from aegis.server.permissions import DECIDE, permit
+from aegis.server.request_id import request_id_of
+from aegis.server.services import Services
+from aegis.server.wire import JSON_HEADERS, call_of, status_of
+
+PATH: Final = "/v1/decisions"
+_log = logging.getLogger("aegis.server.decisions")
+
+
+class Decisions:
+    """The decision route of one gateway."""
+
+    def __init__(self, services: Services):
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        authorization = given = None
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"x-request-id":
+                given = value
+        request_id = request_id_of(given)
+        try:
+            await self._answer(authorization, request_id, scope, receive, send)
+        except Disconnected:
+            return
+        except Exception as error:  # one shape for every failure, and no traceback outside
+            if not isinstance(error, AegisError):
+                _log.exception("a decision failed", extra={"request_id": request_id})
+            await send_error(send, error, request_id)
+
+    async def _answer(
+        self, authorization: bytes | None, request_id: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        services = self._services
+        # (1)
+        principal: Principal | None = None
+        with suppress(StoreError):
+            principal = principal_of(authorization, services.keys)
+            permit(principal, DECIDE)
+        # (2)
+        call = call_of(parse(await read_body(scope, receive)))
+        # (3)
+        if principal is None:  # who asks cannot be known without the store: nobody is allowed anything
+            check_call(call)
+            decision = unavailable(call)
+        else:
+            decision = await services.decide(call, principal=principal)
+        # (4)
+        status, more = status_of(decision)
+        if status == 503:
+            services.metrics.count_unrecorded()
+        reads_findings = principal is not None and "auditor" in principal.roles
+        body = encode(decision.to_wire(findings=reads_findings))
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [
+                    *JSON_HEADERS,
+                    (b"content-length", b"%d" % len(body)),
+                    (b"x-request-id", request_id.encode("ascii")),
+                    *more,
+                ],
+            }
+        )
+        await send({"type": "http.response.body", "body": body})

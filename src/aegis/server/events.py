@@ -1,0 +1,144 @@
+"""`GET /v1/events`: decisions, approvals, alerts, configuration and agents as server-sent events.
+
+The id of an event is the log index of the receipt behind it, so a client that comes back with
+`Last-Event-ID` misses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from aegis.approvals.queue import find
+from aegis.core.ports import Entry, Reader, Store
+from aegis.errors import InvalidCall, StoreError
+from aegis.server.answers import encode
+from aegis.server.approval_view import approval_view
+from aegis.server.endpoint import Asked
+from aegis.server.feed import Dropped, Subscription
+from aegis.server.receipt_view import summary
+
+HEARTBEAT_S: Final = 15.0  # keeps proxies from closing a quiet stream
+TICK_S: Final = 0.5  # how soon a stream sees that the gateway drains
+SEND_S: Final = 30.0  # how long a client may leave its side of the connection full
+RETRY_MS: Final = 1_000
+MAX_DIGITS: Final = 16
+
+# Receipts that are an event of their own; a result is one only when it was not allowed as it was.
+_NAMES: Final = {
+    "decision": "decision",
+    "approval": "approval",
+    "redemption": "approval",
+    "alarm": "alert",
+    "config": "config",
+    "revocation": "agent",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """One event, ready to be sent."""
+
+    index: int
+    text: bytes
+
+
+def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:
+    """The events that stand for `entries`; a held call is both a decision and an approval."""
+    sent: list[Sent] = []
+    for entry in entries:
+        name = _NAMES.get(entry.kind)
+        if entry.kind == "result" and entry.decision != "allow":
+            name = "alert"
+        if name is None:
+            continue
+        body: dict[str, Any] = orjson.loads(entry.body)
+        text = b""
+        if name != "approval":
+            text = _event(name, entry.index, summary(body))
+        if "approval_id" in body and entry.kind in ("decision", "approval", "redemption"):
+            with store.reader() as reader:
+                text += _event("approval", entry.index, _approval(reader, body))
+        sent.append(Sent(index=entry.index, text=text))
+    return sent
+
+
+def _approval(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
+    """The approval as it was at this receipt, without the arguments."""
+    state = body["action"] if body["kind"] in ("approval", "redemption") else "pending"
+    approval = find(reader, body["approval_id"])
+    if approval is None:
+        return {"id": body["approval_id"], "state": state}
+    return {**approval_view(approval, now=0), "state": state}
+
+
+def _event(name: str, index: int, data: dict[str, Any]) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (index, name.encode(), encode(data))
+
+
+class EventStream(StreamingResponse):
+    """A stream that leaves the feed at its end, and gives up on a client that does not read."""
+
+    def __init__(self, asked: Asked, subscription: Subscription[Sent], after: int | None):
+        self._feed = asked.services.feed
+        self._subscription = subscription
+        super().__init__(
+            _stream(asked, subscription, after),
+            media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
+        )
+
+    async def stream_response(self, send: Send) -> None:
+        async def within(message: Message) -> None:
+            await asyncio.wait_for(send(message), SEND_S)
+
+        await super().stream_response(within)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.leave(self._subscription)
+
+
+async def events(asked: Asked) -> Response:
+    """The stream; everything after `Last-Event-ID` (or `after`) first, then what is recorded."""
+    after = asked.query.get("after")
+    given = asked.headers.get("last-event-id")
+    if given:
+        if not (given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS):
+            raise InvalidCall("`Last-Event-ID` is not an id of this stream", hint="send back the last `id` as it came")
+        after = int(given)
+    return EventStream(asked, await asked.services.feed.subscribe(), after)
+
+
+async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | None) -> AsyncIterator[bytes]:
+    services = asked.services
+    yield b"retry: %d\n\n" % RETRY_MS
+    if after is not None:
+        try:
+            async for items in services.feed.past(after + 1, subscription.start):
+                yield b"".join(item.text for item in items)
+        except StoreError:
+            yield b": the store is not readable now, come back\n\n"
+            return
+    quiet = 0.0
+    while not services.draining.is_set():
+        try:
+            items = await subscription.get(TICK_S)
+        except Dropped:
+            yield b": too slow, come back with the last id\n\n"
+            return
+        quiet = 0.0 if items else quiet + TICK_S
+        if items:
+            yield b"".join(item.text for item in items)
+        elif quiet >= HEARTBEAT_S:
+            quiet = 0.0
+            yield b": still here\n\n"
+    yield b": the gateway goes down, come back\n\n"

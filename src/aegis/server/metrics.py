@@ -1,0 +1,137 @@
+"""Prometheus metrics, counted in plain numbers on the way and put into words only when somebody asks.
+
+Everything that the gate records passes `count`, which costs about a microsecond; it is called from
+the event loop alone. Labels come from closed sets: nothing that a caller can choose is a label.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from aegis.gate.events import Event
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+SECONDS: Final = (
+    0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+)  # fmt: skip
+_CLOCK: Final = "clock"  # the one event that is no receipt
+_GUARD_MICROS: Final = tuple(round(bound * 1e6) for bound in SECONDS)
+
+
+class _Histogram:
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]):
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        seen, rows = 0, []
+        for bound, count in zip((*(str(bound) for bound in SECONDS), "+Inf"), self.counts, strict=True):
+            seen += count
+            rows.append((bound, float(seen)))
+        return rows
+
+
+class Metrics(Collector):
+    """The counters of one gateway."""
+
+    def __init__(self) -> None:
+        self._decisions: dict[tuple[str, str], int] = defaultdict(int)
+        self._receipts: dict[str, int] = defaultdict(int)
+        self._results: dict[tuple[str, str], int] = defaultdict(int)
+        self._guards: dict[tuple[str, str], int] = defaultdict(int)
+        self._guard_time: dict[str, _Histogram] = {}
+        self._decision_time = _Histogram(SECONDS)
+        self._unrecorded = 0
+
+    def count(self, event: Event) -> None:
+        """Take one recorded event in; a listener of the gate."""
+        self._receipts[event.kind] += 1
+        decision = event.decision
+        if decision is not None:
+            self._decisions[decision.outcome.word, decision.reason.value] += 1
+            self._decision_time.observe(event.seconds)
+            for time in decision.guards:
+                self._guards[time.guard, time.outcome.word] += 1
+                histogram = self._guard_time.get(time.guard)
+                if histogram is None:
+                    histogram = self._guard_time[time.guard] = _Histogram(_GUARD_MICROS)
+                histogram.observe(time.us)
+        elif event.kind == "result":
+            self._results[event.members["decision"], event.members["reason"]] += 1
+
+    def count_unrecorded(self) -> None:
+        """Take in one call that was refused because the log could not be written."""
+        self._unrecorded += 1
+
+    def collect(self) -> Iterable[Metric]:
+        """The metric families of this moment."""
+        decisions = CounterMetricFamily(
+            "aegis_decisions", "Decisions by outcome and reason.", labels=("outcome", "reason")
+        )
+        for pair, count in list(self._decisions.items()):
+            decisions.add_metric(pair, count)
+        yield decisions
+        results = CounterMetricFamily(
+            "aegis_results", "Judged tool results by outcome and reason.", labels=("outcome", "reason")
+        )
+        for pair, count in list(self._results.items()):
+            results.add_metric(pair, count)
+        yield results
+        guards = CounterMetricFamily("aegis_guard_outcomes", "What each guard demanded.", labels=("guard", "outcome"))
+        for pair, count in list(self._guards.items()):
+            guards.add_metric(pair, count)
+        yield guards
+        receipts = CounterMetricFamily("aegis_receipts", "Receipts recorded by this process.", labels=("kind",))
+        for kind, count in list(self._receipts.items()):
+            if kind != _CLOCK:
+                receipts.add_metric((kind,), count)
+        yield receipts
+        yield CounterMetricFamily(
+            "aegis_unrecorded_refusals",
+            "Calls refused because the log could not be written.",
+            value=self._unrecorded,
+        )
+        latency = HistogramMetricFamily("aegis_decision_seconds", "Time from evaluation to durable record.")
+        latency.add_metric((), self._decision_time.buckets(), self._decision_time.total)
+        yield latency
+        yield CounterMetricFamily(
+            "aegis_clock_regressions",
+            "How often the clock ran behind the log's last time.",
+            value=self._receipts.get(_CLOCK, 0),
+        )
+        guard_time = HistogramMetricFamily("aegis_guard_seconds", "Time in each guard.", labels=("guard",))
+        for guard, histogram in list(self._guard_time.items()):
+            guard_time.add_metric((guard,), histogram.buckets(), histogram.total / 1e6)
+        yield guard_time
+
+
+def exposition(metrics: Metrics, gauges: Mapping[str, tuple[str, float]]) -> bytes:
+    """The Prometheus text of `metrics` and of `gauges` (name to description and value)."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    registry.register(_Gauges(gauges))
+    return generate_latest(registry)
+
+
+class _Gauges(Collector):
+    def __init__(self, gauges: Mapping[str, tuple[str, float]]):
+        self._gauges = gauges
+
+    def collect(self) -> Iterable[Metric]:
+        for name, (text, value) in self._gauges.items():
+            yield GaugeMetricFamily(name, text, value=value)

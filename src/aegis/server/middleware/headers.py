@@ -1,0 +1,30 @@
+"""Every answer names its request and is kept by no cache."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aegis.server.request_id import request_id_of
+
+
+class AnswerHeaders:
+    """Gives the request its id, and the answer `X-Request-Id`, `Cache-Control: no-store` and `nosniff`."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
+        request_id = scope["aegis.request_id"] = request_id_of(given)
+        added = [
+            (b"x-request-id", request_id.encode("ascii")),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *added]
+            await send(message)
+
+        await self._app(scope, receive, answer)

@@ -1,0 +1,37 @@
+"""Who may do what over HTTP: every permission names its roles and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aegis.core.outcome import Role
+from aegis.core.principal import Principal
+from aegis.errors import InvalidCall
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Permission:
+    """The roles of which a credential needs one; no role at all is what any credential has."""
+
+    roles: tuple[Role, ...]
+    reason: str
+
+
+DECIDE: Final = Permission(roles=("agent",), reason="calls and results are judged for the agent that makes them")
+OPEN_SESSION: Final = Permission(roles=("agent", "issuer"), reason="a session is opened by the host of the agent")
+SEE_APPROVALS: Final = Permission(
+    roles=("approver", "agent"), reason="held calls are shown to approvers, and to an agent their own state"
+)
+RESOLVE: Final = Permission(roles=("approver",), reason="only an approver answers a held call")
+AUDIT: Final = Permission(roles=("auditor",), reason="the log is read by auditors")
+WATCH: Final = Permission(roles=("auditor", "approver"), reason="events are for those who audit or approve")
+ADMINISTER: Final = Permission(roles=("admin",), reason="agents and configuration are changed by administrators")
+ANYBODY: Final = Permission(roles=(), reason="any credential reads public keys")
+
+
+def permit(principal: Principal, permission: Permission) -> None:
+    """Guarantee that `principal` has one of the roles; raises `InvalidCall` (403) that says which are needed."""
+    if permission.roles and principal.roles.isdisjoint(permission.roles):
+        wanted = " or ".join(f"`{role}`" for role in permission.roles)
+        raise InvalidCall(permission.reason, code="forbidden", hint=f"use a key with role {wanted}", status=403)

@@ -1,0 +1,154 @@
+"""HTTP/1.1 as uvicorn speaks it, with limits: connections, header size, and time for a request to arrive.
+
+A client that sends its request byte by byte, or never, holds a connection for a bounded time alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.events import TimerHandle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from aegis.errors import InvalidCall
+from aegis.server.errors import error_body, error_headers
+from aegis.server.request_id import request_id_of
+
+MAX_CONNECTIONS: Final = 1_024  # each one costs a descriptor and some memory
+MAX_HEADER_BYTES: Final = 32_768  # request line and headers together
+MAX_HEADERS: Final = 100
+ARRIVAL_S: Final = 30.0  # from the first byte of a request to its last (slow loris, slow body)
+KEEP_ALIVE_S: Final = 75  # how long an idle connection is kept
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionLimits:
+    """What one listener grants. `peers` restricts who may connect over TCP; empty is everybody."""
+
+    connections: int = MAX_CONNECTIONS
+    header_bytes: int = MAX_HEADER_BYTES
+    arrival_seconds: float = ARRIVAL_S
+    peers: tuple[Network, ...] = ()
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection under the limits of its listener."""
+
+    limits = ConnectionLimits()
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._header_bytes = 0
+        self._arriving = False
+        self._arrival: TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        if self.limits.peers and isinstance(peer, tuple) and not _inside(peer[0], self.limits.peers):
+            transport.abort()
+            return
+        if len(self.connections) > self.limits.connections:
+            self._refuse(InvalidCall("too many connections", code="unavailable", hint="try again later", status=503))
+            return
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._request_arrived()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._arriving and self._arrival is None:  # a request that came in one piece never needs a timer
+            self._expect_request()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._header_bytes = 0
+        self._arriving = True
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        if len(self.headers) >= MAX_HEADERS:
+            self._too_large()
+        super().on_header(name, value)
+
+    def on_message_complete(self) -> None:
+        self._arriving = False
+        self._request_arrived()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            self._refuse(InvalidCall("this is not HTTP/1.1 as the gateway speaks it", code="bad_request", status=400))
+
+    def _expect_request(self) -> None:
+        self._arrival = self.loop.call_later(self.limits.arrival_seconds, self._too_slow)
+
+    def _request_arrived(self) -> None:
+        if self._arrival is not None:
+            self._arrival.cancel()
+            self._arrival = None
+
+    def _too_slow(self) -> None:
+        self._arrival = None
+        if self.cycle is not None and self.cycle.response_started:
+            self.transport.abort()
+        else:
+            self._refuse(InvalidCall("the request did not arrive in time", code="timeout", status=408))
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > self.limits.header_bytes:
+            self._too_large()
+
+    def _too_large(self) -> None:
+        self._refuse(InvalidCall("the request line and headers are too large", code="too_large", status=431))
+        raise _HeadersTooLarge
+
+    def _refuse(self, refusal: InvalidCall) -> None:
+        body = error_body(refusal, request_id_of(None))
+        content = [
+            STATUS_LINE[refusal.status],
+            b"content-type: application/json\r\ncache-control: no-store\r\nconnection: close\r\n",
+            b"content-length: %d\r\n" % len(body),
+            *(b"%s: %s\r\n" % (name.encode(), value.encode()) for name, value in error_headers(refusal.status).items()),
+            b"\r\n",
+            body,
+        ]
+        self.transport.write(b"".join(content))
+        self.transport.close()
+
+
+class _HeadersTooLarge(Exception):
+    """Ends the parsing of a request that was already refused."""
+
+
+def limited(limits: ConnectionLimits) -> type[LimitedProtocol]:
+    """The protocol class of a listener with `limits`."""
+    return type("LimitedProtocol", (LimitedProtocol,), {"limits": limits})
+
+
+def _inside(host: str, networks: Sequence[Network]) -> bool:
+    address = ip_address(host.partition("%")[0])
+    return any(address in network for network in networks)

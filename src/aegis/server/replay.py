@@ -1,0 +1,97 @@
+"""`POST /v1/config:replay`: what a candidate configuration would have made of recorded calls.
+
+A dry run: nothing is recorded, nothing is charged, no call runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response
+
+from aegis.core.ports import Entry, Search
+from aegis.core.principal import Principal
+from aegis.gate.repeat import load_payload
+from aegis.pipeline.compile import Policy
+from aegis.pipeline.model import Incoming
+from aegis.server.answers import answer
+from aegis.server.configuration import text_of
+from aegis.server.endpoint import Asked
+from aegis.server.receipts import moment
+from aegis.server.services import Services
+
+DEFAULT_CALLS: Final = 200
+
+# Refused before any guard of a policy was asked: another policy changes nothing about them.
+_BEFORE_POLICY: Final = frozenset({"revocation", "credential", "idempotency"})
+
+
+async def replay_config(asked: Asked) -> Response:
+    """The recorded calls that would have ended otherwise, and how many did not."""
+    query, services = asked.query, asked.services
+    search = Search(
+        kind="decision",
+        **{name: query[name] for name in ("agent", "session", "tool") if name in query},
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        limit=query.get("limit", DEFAULT_CALLS),
+    )
+    candidate = (await asyncio.to_thread(services.policy.check, text_of(asked.text))).policy
+    return answer(await asyncio.to_thread(_replay, services, candidate, search))
+
+
+def _replay(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
+    changed: list[dict[str, Any]] = []
+    before: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    skipped = 0
+    with services.store.reader() as reader:
+        for entry in reader.search(search):
+            body = orjson.loads(entry.body)
+            payload, _ = load_payload(services.gate.parts, reader, entry.index)
+            if payload is None or any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"]):
+                skipped += 1
+                continue
+            outcome, reason = _evaluate(candidate, entry, payload)
+            before[entry.decision] += 1
+            after[outcome] += 1
+            if (outcome, reason) != (entry.decision, entry.reason):
+                changed.append(
+                    {
+                        "receipt_id": entry.receipt_id,
+                        "index": entry.index,
+                        "tool": entry.tool,
+                        "agent": entry.agent,
+                        "before": {"decision": entry.decision, "reason": entry.reason},
+                        "after": {"decision": outcome, "reason": reason},
+                    }
+                )
+    return {
+        "digest": candidate.digest,
+        "replayed": sum(before.values()),
+        "skipped": skipped,
+        "before": dict(before),
+        "after": dict(after),
+        "changed": changed,
+    }
+
+
+def _evaluate(candidate: Policy, entry: Entry, payload: dict[str, Any]) -> tuple[str, str]:
+    combined = candidate.evaluate(
+        Incoming(
+            tool=payload["tool"],
+            server=payload["server"],
+            arguments=payload["arguments"],
+            principal=Principal(id=entry.principal, roles=frozenset({"agent"}), agent=entry.agent),
+            agent=entry.agent,
+            session=entry.session,
+            call_id=entry.call_id,
+            now=entry.time,
+            task=payload.get("claimed", {}).get("task"),
+            charge=False,
+        )
+    ).combined
+    return combined.outcome.word, combined.reason.value

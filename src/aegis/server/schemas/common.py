@@ -1,0 +1,56 @@
+"""Building blocks: names, digests, receipts' places, the error shape, lists."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aegis.core.call import MAX_NAME_CHARS
+
+Schema = dict[str, Any]
+
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS, "pattern": "\\S"}
+TEXT: Final[Schema] = {"type": "string"}
+DIGEST: Final[Schema] = {"type": "string", "pattern": "^sha-256:[0-9a-f]{64}$"}
+HEX32: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+ID: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+TIME: Final[Schema] = {"type": "string", "format": "date-time"}
+WHOLE: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
+ANY_OBJECT: Final[Schema] = {"type": "object"}
+
+
+def ref(name: str) -> Schema:
+    """A reference to a named schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def closed(properties: dict[str, Schema], *required: str) -> Schema:
+    """An object with these members and no others; all are required unless some are named."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required) or list(properties),
+        "additionalProperties": False,
+    }
+
+
+def optional(properties: dict[str, Schema]) -> Schema:
+    """An object with some of these members and no others."""
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def nullable(schema: Schema) -> Schema:
+    """The schema, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listing(item: str) -> Schema:
+    """One page of a list."""
+    return closed({"items": {"type": "array", "items": ref(item)}, "next": nullable(TEXT)})
+
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Error": closed(
+        {"error": closed({"code": TEXT, "message": TEXT, "hint": TEXT, "request_id": TEXT})},
+    ),
+    "ReceiptRef": closed({"id": ID, "index": WHOLE, "leaf_hash": HEX32}),
+}

@@ -1,0 +1,218 @@
+"""Running a gateway: on TCP and on a Unix socket at once, until it is told to stop.
+
+SIGTERM and SIGINT drain: nothing new is accepted, what is under way is answered, and what was
+acknowledged is in the log. SIGHUP reads the configuration again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from aegis.errors import ConfigError, Problem
+from aegis.server.app import App
+from aegis.server.protocol import KEEP_ALIVE_S, ConnectionLimits, Network, limited
+from aegis.server.sockets import BACKLOG, bind_tcp, bind_unix, is_loopback, unlink_unix
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8787
+SOCKET_NAME: Final = "aegis.sock"
+DRAIN_S: Final = 10
+
+_log = logging.getLogger("aegis.server")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeSettings:
+    """Where and how a gateway listens.
+
+    `unix` is the path of the Unix socket, or `None` for none; port 0 takes any free one.
+    `trusted_proxies` are networks that alone may connect over TCP, and that speak TLS to everybody else.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    unix: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    insecure_plain_http: bool = False
+    drain_seconds: int = DRAIN_S
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+def serve(app: App, settings: ServeSettings, *, ready: Callable[[GatewayServer], None] | None = None) -> None:
+    """Serve `app` until a signal or `GatewayServer.stop` ends it; `ready` hears of the server once both doors are open.
+
+    Raises `ConfigError` before anything is served where the settings cannot be kept.
+    """
+    tls = tls_context(settings)
+    peers = check_exposure(settings)
+    tcp = bind_tcp(settings.host, settings.port)
+    with contextlib.closing(tcp), _unix(settings.unix) as unix:
+        server = GatewayServer(app, settings, tcp=tcp, unix=unix, tls=tls, peers=peers, ready=ready)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(server.serve())
+
+
+def check_exposure(settings: ServeSettings) -> tuple[Network, ...]:
+    """The networks that may connect; raises `ConfigError` where credentials would cross a network in the clear."""
+    try:
+        peers = tuple(ip_network(text) for text in settings.trusted_proxies)
+    except ValueError as error:
+        raise _problem(f"a trusted proxy is not an address or network: {error}") from error
+    if is_loopback(settings.host) or settings.tls_certificate is not None or peers or settings.insecure_plain_http:
+        return peers
+    raise _problem(
+        f"`{settings.host}` can be reached from elsewhere, and keys would cross the network unencrypted",
+        hint="give a TLS certificate and key, name a trusted proxy, or set `insecure_plain_http`",
+    )
+
+
+def tls_context(settings: ServeSettings) -> ssl.SSLContext | None:
+    """The TLS side of the TCP listener (TLS 1.2 and later), or `None` without a certificate."""
+    if settings.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise _problem("the TLS certificate and key cannot be used together") from error
+    return context
+
+
+class GatewayServer(uvicorn.Server):
+    """A uvicorn server with two listeners, a drain that wakes whoever waits, and an exit code of zero."""
+
+    def __init__(
+        self,
+        app: App,
+        settings: ServeSettings,
+        *,
+        tcp: socket.socket,
+        unix: socket.socket | None,
+        tls: ssl.SSLContext | None,
+        peers: tuple[Network, ...],
+        ready: Callable[[GatewayServer], None] | None,
+    ):
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=settings.drain_seconds,
+            )
+        )
+        self._app = app
+        self._settings = settings
+        self._tcp = tcp
+        self._port: int = tcp.getsockname()[1]
+        self._unix = unix
+        self._tls = tls
+        self._peers = peers
+        self._ready = ready
+
+    @property
+    def port(self) -> int:
+        """The TCP port that this server listens on."""
+        return self._port
+
+    def stop(self) -> None:
+        """Drain and end, as SIGTERM does; safe from any thread."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            raise _problem("the gateway could not start", hint="the lines above say why")
+        loop = asyncio.get_running_loop()
+        limits = self._settings.limits
+        outside = ConnectionLimits(
+            connections=limits.connections,
+            header_bytes=limits.header_bytes,
+            arrival_seconds=limits.arrival_seconds,
+            peers=self._peers,
+        )
+        self.servers = [
+            await loop.create_server(self._protocols(outside), sock=self._tcp, ssl=self._tls, backlog=BACKLOG)
+        ]
+        if self._unix is not None:
+            self.servers.append(
+                await loop.create_unix_server(self._protocols(limits), sock=self._unix, backlog=BACKLOG)
+            )
+        self.started = True
+        _log.info("the gateway listens", extra={"host": self._settings.host, "port": self.port, "pid": os.getpid()})
+        if self._ready is not None:
+            self._ready(self)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.services.draining.set()
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):  # those that outlived the time to drain
+            connection.transport.abort()
+        _log.info("the gateway stopped", extra={"pid": os.getpid()})
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        stops: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT)
+        for number in stops:
+            loop.add_signal_handler(number, partial(self._stop, number))
+        loop.add_signal_handler(signal.SIGHUP, self._app.reloads.soon)
+        try:
+            yield
+        finally:
+            for number in (*stops, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def _stop(self, number: signal.Signals) -> None:
+        self.force_exit = self.should_exit and number is signal.SIGINT
+        self.should_exit = True
+
+    def _protocols(self, limits: ConnectionLimits) -> Callable[[], asyncio.Protocol]:
+        return partial(limited(limits), self.config, self.server_state, self.lifespan.state)
+
+
+@contextlib.contextmanager
+def _unix(path: Path | None) -> Iterator[socket.socket | None]:
+    if path is None:
+        yield None
+        return
+    listener = bind_unix(path)
+    inode = path.lstat().st_ino
+    try:
+        with contextlib.closing(listener):
+            yield listener
+    finally:
+        unlink_unix(path, inode)
+
+
+def _problem(message: str, *, hint: str = "") -> ConfigError:
+    return ConfigError((Problem(message=message, hint=hint),))

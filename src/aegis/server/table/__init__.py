@@ -1,0 +1,16 @@
+"""Every endpoint, in the order of the reference: routing, checks and the API description read this one table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aegis.server.endpoint import Endpoint
+from aegis.server.table import administration, approvals, audit, judging, open_doors
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *judging.ENDPOINTS,
+    *approvals.ENDPOINTS,
+    *audit.ENDPOINTS,
+    *administration.ENDPOINTS,
+    *open_doors.ENDPOINTS,
+)

@@ -1,0 +1,90 @@
+"""What an agent asks: decisions, results, and the opening of sessions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aegis.server.batch import decide_batch
+from aegis.server.endpoint import Body, Endpoint, Reply
+from aegis.server.permissions import DECIDE, OPEN_SESSION
+from aegis.server.results import judge_result
+from aegis.server.schemas.common import ref
+from aegis.server.sessions import open_session
+from aegis.server.table.parts import failing, ok
+
+_DECISION: Final = ref("Decision")
+_RETRY: Final = {"Retry-After": "whole seconds"}
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="POST",
+        path="/v1/decisions",
+        operation="decide",
+        tag="judging",
+        summary="Decide one tool call, on record, before it runs",
+        permission=DECIDE,
+        body=Body(schema=ref("ToolCall")),
+        replies={
+            200: Reply(text="allow, sanitize or block", schema=_DECISION),
+            202: Reply(text="the call is held for approval", schema=_DECISION, headers={"Location": "the approval"}),
+            409: Reply(text="the same `call_id` with another call: block, `conflict`", schema=_DECISION),
+            429: Reply(text="rate limited: block, `rate_limited`, on record", schema=_DECISION, headers=_RETRY),
+            503: Reply(text="the log cannot be written: block, `unavailable`", schema=_DECISION, headers=_RETRY),
+        },
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/decisions:batch",
+        operation="decideBatch",
+        tag="judging",
+        summary="Decide several tool calls in one commit",
+        permission=DECIDE,
+        handler=decide_batch,
+        body=Body(schema=ref("Batch")),
+        replies={
+            200: Reply(text="one decision for each call, in order", schema=ref("BatchDecision")),
+            503: Reply(
+                text="the log cannot be written: some are block, `unavailable`",
+                schema={"anyOf": [ref("BatchDecision"), ref("Error")]},
+                headers=_RETRY,
+            ),
+        },
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/results",
+        operation="judgeResult",
+        tag="judging",
+        summary="Judge what a tool gave back, before a model sees it",
+        permission=DECIDE,
+        handler=judge_result,
+        body=Body(schema=ref("ToolResult")),
+        replies={
+            200: Reply(text="allow, sanitize or block", schema=ref("ResultDecision")),
+            503: Reply(
+                text="the log cannot be written: block, `unavailable`",
+                schema={"anyOf": [ref("ResultDecision"), ref("Error")]},
+                headers=_RETRY,
+            ),
+            **failing(
+                s404="the decision is none of this principal",
+                s409="the call was not allowed to run, or another result was given for it",
+            ),
+        },
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/sessions",
+        operation="openSession",
+        tag="judging",
+        summary="Open a session with the task that the host trusts",
+        permission=OPEN_SESSION,
+        handler=open_session,
+        body=Body(schema=ref("SessionOpening")),
+        replies={
+            **ok("opened", "SessionOpened", 201),
+            **ok("it was open already, with the same task", "SessionOpened"),
+            **failing(s409="it is open with another task"),
+        },
+    ),
+)

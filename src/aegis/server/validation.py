@@ -1,0 +1,99 @@
+"""Bodies and parameters against the schemas that the API description publishes.
+
+What is refused here is named by its place and by the rule that it breaks, never by its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from jsonschema_rs import Draft202012Validator
+
+from aegis.core.pointer import escape
+from aegis.errors import InvalidCall
+from aegis.server.endpoint import Param, Schema
+from aegis.server.schemas import COMPONENTS
+
+MAX_QUERY_BYTES: Final = 8_192  # bounds what one request can make us decode
+MAX_DIGITS: Final = 16  # every number of a query is below 2^53
+
+
+class BodyCheck:
+    """One compiled body schema."""
+
+    def __init__(self, schema: Schema):
+        self._validator = Draft202012Validator({**schema, "components": {"schemas": COMPONENTS}})
+
+    def __call__(self, value: Any) -> None:
+        """Guarantee that `value` keeps to the schema; raises `InvalidCall` naming the first place that does not."""
+        if self._validator.is_valid(value):
+            return
+        error = next(iter(self._validator.iter_errors(value)))
+        place = "".join(f"/{escape(str(token))}" for token in error.instance_path)
+        rule = str(error.schema_path[-1]) if error.schema_path else "schema"
+        if rule in ("additionalProperties", "unevaluatedProperties"):
+            raise InvalidCall(
+                "the body has an unknown member", code="unknown_member", hint=f"at `{place or '/'}`; see /openapi.json"
+            )
+        raise InvalidCall(
+            f"the body does not keep to `{rule}`", code="malformed", hint=f"at `{place or '/'}`; see /openapi.json"
+        )
+
+
+class QueryCheck:
+    """The declared parameters of one query; an unknown or repeated one is refused."""
+
+    def __init__(self, params: Sequence[Param]):
+        self._params = {param.name: (param.schema, Draft202012Validator(param.schema)) for param in params}
+        self._required = tuple(param.name for param in params if param.required)
+
+    def __call__(self, query: bytes) -> Mapping[str, Any]:
+        """The parsed parameters; raises `InvalidCall` for any that is not declared, repeated or malformed."""
+        values = self._parse(query) if query else {}
+        for name in self._required:
+            if name not in values:
+                raise InvalidCall(f"the query needs `{name}`", code="missing_parameter")
+        return values
+
+    def _parse(self, query: bytes) -> dict[str, Any]:
+        if len(query) > MAX_QUERY_BYTES:
+            raise InvalidCall(f"the query is over {MAX_QUERY_BYTES} bytes", code="too_large", status=414)
+        try:
+            pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64)
+        except ValueError as error:
+            raise InvalidCall("the query is not percent-encoded UTF-8") from error
+        values: dict[str, Any] = {}
+        for name, text in pairs:
+            if name in values:
+                raise InvalidCall(f"`{name}` is given twice", code="duplicate_parameter")
+            values[name] = self._value(name, text)
+        return values
+
+    def _value(self, name: str, text: str) -> Any:
+        declared = self._params.get(name)
+        if declared is None:
+            known = ", ".join(sorted(self._params)) or "none"
+            raise InvalidCall("the query has an unknown parameter", code="unknown_parameter", hint=f"known: {known}")
+        schema, validator = declared
+        value = _typed(text, schema.get("type", "string"))
+        if value is None or not validator.is_valid(value):
+            raise InvalidCall(f"`{name}` is not a valid value", hint=_hint(schema))
+        return value
+
+
+def _typed(text: str, kind: str) -> Any:
+    if kind == "integer":
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text)
+    return text
+
+
+def _hint(schema: Schema) -> str:
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    if schema.get("type") == "integer":
+        return f"a whole number from {schema.get('minimum', 0)} to {schema.get('maximum', 2**53 - 1)}"
+    return str(schema.get("format", schema.get("type", "")))

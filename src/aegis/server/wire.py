@@ -1,0 +1,79 @@
+"""From the members of a body to a tool call, strictly; and from a decision to its status and headers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aegis.core.call import ToolCall
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.outcome import Outcome, Reason
+from aegis.errors import InvalidCall
+
+CALL_MEMBERS: Final = frozenset(
+    {
+        "tool", "arguments", "server", "call_id", "agent", "session", "parent", "turn", "want_permit", "task",
+        "messages_digest", "unresolved", "proof",
+    }
+)  # fmt: skip
+MAX_PROOF_CHARS: Final = 16_384  # a compact JWS; bounds what is kept beside the log
+DEFAULT_RETRY_AFTER_S: Final = 1
+
+JSON_HEADERS: Final = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+
+
+def call_of(value: Any) -> ToolCall:
+    """The tool call that a parsed body spells; raises `InvalidCall` for any member that is unknown or of a wrong type.
+
+    Names and sizes are checked by the gate.
+    """
+    if type(value) is not dict:
+        raise InvalidCall("a tool call must be a JSON object")
+    if not CALL_MEMBERS.issuperset(value):
+        raise InvalidCall(
+            "the tool call has an unknown member",
+            code="unknown_member",
+            hint=f"known are {', '.join(sorted(CALL_MEMBERS))}",
+        )
+    if "tool" not in value or "arguments" not in value:
+        raise InvalidCall("a tool call needs `tool` and `arguments`", code="missing_member")
+    if len(value) == 2:
+        return ToolCall(tool=value["tool"], arguments=value["arguments"])
+    members = dict(value)
+    if type(members.get("want_permit", False)) is not bool:
+        raise InvalidCall("`want_permit` must be true or false")
+    if "unresolved" in members:
+        if type(members["unresolved"]) is not list:
+            raise InvalidCall("`unresolved` must be a list of JSON pointers")
+        members["unresolved"] = tuple(members["unresolved"])
+    for name, member in members.items():
+        if member is None:
+            raise InvalidCall(f"`{name}` must not be null", hint="leave the member out")
+    proof = members.get("proof")
+    if proof is not None and (type(proof) is not str or len(proof) > MAX_PROOF_CHARS):
+        raise InvalidCall("`proof` must be a compact JWS")
+    return ToolCall(**members)
+
+
+def status_of(decision: Decision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
+    """The status that stands for a decision, and the headers that it demands."""
+    if decision.outcome is Outcome.REQUIRE_APPROVAL and decision.approval is not None:
+        return 202, ((b"location", decision.approval.url.encode("ascii")),)
+    if decision.outcome is Outcome.BLOCK:
+        if decision.receipt is None:
+            return 503, _retry_after(decision)
+        if decision.reason is Reason.RATE_LIMITED:
+            return 429, _retry_after(decision)
+        if decision.reason is Reason.CONFLICT:
+            return 409, ()
+    return 200, ()
+
+
+def result_status(decision: ResultDecision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
+    """The status that stands for the answer to a result."""
+    if decision.receipt is None:
+        return 503, ((b"retry-after", b"%d" % DEFAULT_RETRY_AFTER_S),)
+    return 200, ()
+
+
+def _retry_after(decision: Decision) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"retry-after", b"%d" % max(1, decision.retry_after or DEFAULT_RETRY_AFTER_S)),)
