@@ -16,6 +16,7 @@ import re2
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "aegis"
 MAX_LINES = 400
+MAX_TEST_LINES = 500  # a file of tests is a list of cases
 MAX_MEDIAN = 150
 # Never part of the repository: what the targets build.
 BUILT = {".venv", ".git", ".cache", ".demo", "__pycache__", "node_modules", "dist", "build", ".hypothesis"}
@@ -60,7 +61,8 @@ PACKAGE = modules(SOURCE)
 
 @pytest.mark.parametrize("path", EVERY, ids=name)
 def test_no_module_is_longer_than_the_cap(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+    cap = MAX_TEST_LINES if path.is_relative_to(ROOT / "tests") else MAX_LINES
+    assert len(path.read_text().splitlines()) <= cap
 
 
 def test_most_modules_are_short() -> None:
