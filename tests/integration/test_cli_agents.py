@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.deployments import deployment
-from support.shell import aegis, read_json
-
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
+from support.deployments import deployment
+from support.shell import aegis, read_json
 
 
 def test_a_stopped_agent_is_refused_by_a_gate_that_already_runs(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from aegis._version import __version__
 from aegis.cli.commands import agents, config, rules
+from aegis.cli.commands.doctor import doctor
 
 
 def build() -> Any:
@@ -21,6 +22,7 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
+    app.command()(doctor)
     app.add_typer(agents.app, name="agents")
     app.add_typer(config.app, name="config")
     app.add_typer(rules.app, name="rules")

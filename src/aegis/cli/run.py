@@ -18,6 +18,9 @@ def run(argv: Sequence[str]) -> int:
     from aegis.cli.app import build
 
     as_json = "--json" in argv
+    if sys.platform == "win32":
+        say("Windows is not supported", code="platform", hint="use Linux or macOS; WSL is Linux", as_json=as_json)
+        return exits.USAGE
     try:
         code = build()(list(argv) or ["--help"], prog_name="aegis", standalone_mode=False)
         sys.stdout.flush()

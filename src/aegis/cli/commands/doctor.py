@@ -1,0 +1,48 @@
+"""`aegis doctor`: whether this installation, this home and its gateway are as they should be."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from aegis.cli import exits
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
+from aegis.cli.output import Column, print_json, show_list
+
+if TYPE_CHECKING:
+    from aegis.cli.doctor.model import Check
+
+_COLUMNS: Final = (
+    Column(title="CHECK", member="check"),
+    Column(title="STATE", member="state"),
+    Column(title="FOUND", member="text"),
+)
+
+
+def doctor(
+    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
+) -> int:
+    """Look for what is wrong; exit 1 if anything must be repaired. Nothing is changed."""
+    from aegis.cli.doctor.model import Patient
+
+    patient = Patient(home=home_of(home), config=config, url=url, api_key=api_key_of(key_file))
+    found = [one for check in _checks() for one in check(patient)]
+    healthy = all(one.state != "fail" for one in found)
+    if as_json:
+        print_json({"healthy": healthy, "checks": [asdict(one) for one in found]})
+    else:
+        rows = [
+            {"check": one.check, "state": one.state, "text": f"{one.found} ({one.hint})" if one.hint else one.found}
+            for one in found
+        ]
+        show_list(rows, _COLUMNS, as_json=False, empty="")
+    return exits.DONE if healthy else exits.REFUSED
+
+
+def _checks() -> tuple[Check, ...]:
+    from aegis.cli.doctor.gateway import gateway
+    from aegis.cli.doctor.home import configuration, folder, keys, separation
+    from aegis.cli.doctor.log import log
+    from aegis.cli.doctor.machine import clock, interpreter, pattern_engine, system
+
+    return (system, interpreter, pattern_engine, clock, folder, keys, configuration, log, gateway, separation)

@@ -1,0 +1,122 @@
+"""The log: its store answers, and its newest receipts continue each other under the signatures they carry."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from aegis.cli.doctor.model import Found, Patient
+from aegis.errors import AegisError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    from aegis.core.ports import Entry, Reader
+
+LOOKED_AT: Final = 500  # receipts at the end of the log; `aegis log verify` looks at all of an export
+_AHEAD_US: Final = 2_000_000
+_SQLITE: Final = "sqlite:///"
+
+
+def log(patient: Patient) -> Iterable[Found]:
+    """Open the store, and check the end of the log as far as that is cheap."""
+    from aegis.bootstrap.state import config_file
+    from aegis.pipeline.config import load_config
+    from aegis.stores import open_store
+
+    if not patient.home.is_dir():
+        return
+    try:
+        settings = load_config(config_file(patient.config, patient.home)).settings
+        file = settings.store.removeprefix(_SQLITE)
+        if file != settings.store and not (patient.home / file).exists():
+            yield Found(check="store", state="skip", found="nothing was recorded yet")
+            return
+        store = open_store(settings.store, home=patient.home, durability=settings.durability)
+    except AegisError as error:
+        yield Found(check="store", state="fail", found=str(error).splitlines()[0], hint="is the disk full or gone?")
+        return
+    try:
+        with store.reader() as reader:
+            yield Found(check="store", state="ok", found=settings.store)
+            yield from _end_of(reader)
+    except AegisError as error:
+        yield Found(check="log", state="fail", found=str(error), hint="export the log and run `aegis log verify`")
+    finally:
+        store.close()
+
+
+def _end_of(reader: Reader) -> Iterable[Found]:
+    from aegis.audit.merkle import Frontier, root_at
+    from aegis.core.times import rfc3339, system_clock
+
+    head = reader.head()
+    if head.size == 0:
+        yield Found(check="log", state="skip", found="the log is empty")
+        return
+    start = max(0, head.size - LOOKED_AT)
+    wrong = _chain(reader, start, head.size)
+    if wrong is None and Frontier.decode(head.frontier).root() != root_at(head.size, reader):
+        wrong = "the tree does not lead to the log's root"
+    if wrong is None:
+        yield Found(check="log", state="ok", found=f"{head.size} receipts; the last {head.size - start} verify")
+    else:
+        yield Found(check="log", state="fail", found=wrong, hint="export the log and run `aegis log verify`")
+    if head.time > system_clock() + _AHEAD_US:
+        yield Found(
+            check="clock and log",
+            state="warn",
+            found=f"the newest receipt is from {rfc3339(head.time)}, later than this clock",
+            hint="the clock ran backwards; times in the log stand still until it catches up",
+        )
+
+
+def _chain(reader: Reader, start: int, stop: int) -> str | None:
+    """What is wrong with the leaves `start` to `stop`, or `None`."""
+    before = reader.entry(start - 1) if start else None
+    previous = "" if before is None else before.leaf_hash.hex()
+    keys: dict[str, Ed25519PublicKey | None] = {}
+    count = 0
+    for entry in reader.entries(start, stop):
+        wrong = _leaf(reader, entry, previous, keys)
+        if wrong is not None or entry.index != start + count:
+            return f"{wrong or 'a receipt is missing'} at index {start + count}"
+        previous = entry.leaf_hash.hex()
+        count += 1
+    if count != stop - start or previous != reader.head().leaf.hex():
+        return f"the log ends at index {start + count} and not where its head says"
+    return None
+
+
+def _leaf(reader: Reader, entry: Entry, previous: str, keys: dict[str, Ed25519PublicKey | None]) -> str | None:
+    import orjson
+
+    from aegis.audit.merkle import leaf_hash
+    from aegis.audit.signature import check
+
+    if leaf_hash(entry.body) != entry.leaf_hash:
+        return "a receipt was edited"
+    body: dict[str, Any] = orjson.loads(entry.body)
+    if body.get("index") != entry.index or body.get("prev", "") != previous:
+        return "a receipt does not continue the one before it"
+    kid = str(body.get("sig", {}).get("kid", ""))
+    if kid not in keys:
+        keys[kid] = _public_key(reader, kid)
+    key = keys[kid]
+    if key is None:
+        return "a receipt is signed by a key that the log does not know"
+    check(body, key)
+    return None
+
+
+def _public_key(reader: Reader, kid: str) -> Ed25519PublicKey | None:
+    import orjson
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    from aegis.bootstrap.introduce import COLLECTION
+
+    document = reader.document(COLLECTION, kid)
+    if document is None:
+        return None
+    return Ed25519PublicKey.from_public_bytes(base64.b64decode(orjson.loads(document.body)["public"]))
