@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.deployments import deployment
-from support.shell import aegis, read_json
 
 from aegis.core.call import ToolCall
+from support.deployments import deployment
+from support.shell import aegis, read_json
 
 
 @pytest.fixture
