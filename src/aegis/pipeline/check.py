@@ -8,7 +8,8 @@ from aegis.core.names import Selector, glob_match
 from aegis.errors import Problem
 from aegis.pipeline.available import CALL_GUARDS, RESULT_GUARDS, check_guard
 from aegis.pipeline.problems import nearest
-from aegis.pipeline.settings import ApprovalSettings, PolicySettings, Settings, ToolApprovalSettings
+from aegis.pipeline.settings import Settings
+from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolApprovalSettings
 
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
 

@@ -14,7 +14,7 @@ from aegis.core.pointer import tokens
 from aegis.errors import ConfigError, Problem
 from aegis.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
 from aegis.pipeline.config import Config
-from aegis.pipeline.settings import PolicySettings
+from aegis.pipeline.settings_tools import PolicySettings
 
 # JSON Schema, drafts 4 to 2020-12: keywords that hold one schema, a list or a mapping of them.
 _ONE: Final = frozenset({

@@ -6,7 +6,8 @@ from aegis.core.approval import ApprovalPolicy, Notifier
 from aegis.core.outcome import EFFECTS, risk_of
 from aegis.guards.base import ToolEntry
 from aegis.pipeline.routes import Routes, Tool
-from aegis.pipeline.settings import ApprovalSettings, Settings, ToolApprovalSettings, ToolSettings
+from aegis.pipeline.settings import Settings
+from aegis.pipeline.settings_tools import ApprovalSettings, ToolApprovalSettings, ToolSettings
 
 
 def compile_routes(settings: Settings) -> Routes:

@@ -23,9 +23,17 @@ DeclaredEffect = Literal["read", "write", "network", "exec", "external_send", "n
 
 
 class Section(BaseModel):
-    """Base of every section: exact types, no unknown keys, never changed after it was read."""
+    """Base of every section: exact types, no unknown keys, never changed after it was read.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=False)
+    The text under a member is its line in the reference.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def written(how: str) -> Any:
+    """Says in the reference how a value is written."""
+    return Field(json_schema_extra={"written": how})
 
 
 def _name(value: str) -> str:
@@ -80,12 +88,14 @@ def _moment(value: object) -> int:
     return int(moment.timestamp() * 1_000_000)
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(_name), written("text")]
 Description = Annotated[str, Field(max_length=MAX_TEXT)]
-Names = Annotated[list[Name], BeforeValidator(_words), Field(min_length=1)]
-Approver = Annotated[str, AfterValidator(_approver)]
-Timeout = Annotated[int, BeforeValidator(_timeout)]
-Size = Annotated[int, BeforeValidator(_bytes)]
-RateField = Annotated[Rate | None, BeforeValidator(units.rate), PlainSerializer(_rate_text)]
-JsonSchema = dict[str, Any]
-Moment = Annotated[int, BeforeValidator(_moment)]
+Names = Annotated[list[Name], BeforeValidator(_words), Field(min_length=1), written("one or a list of selectors")]
+Approver = Annotated[str, AfterValidator(_approver), written("`role:NAME`, `group:NAME` or `user:NAME`")]
+Timeout = Annotated[int, BeforeValidator(_timeout), written("a duration: `90s`, `5m`, `2h`, `1d`")]
+Size = Annotated[int, BeforeValidator(_bytes), written("a size: `64KiB`, `1MiB`")]
+RateField = Annotated[
+    Rate | None, BeforeValidator(units.rate), PlainSerializer(_rate_text), written("`100/minute`, or `unlimited`")
+]
+JsonSchema = Annotated[dict[str, Any], written("a JSON Schema")]
+Moment = Annotated[int, BeforeValidator(_moment), written("a date: `2027-01-31`")]

@@ -8,170 +8,112 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from aegis.core.outcome import Effect, EvidencePolicy
-from aegis.core.text import TextRole
+from aegis.core.outcome import EvidencePolicy
 from aegis.pipeline import available
-from aegis.pipeline.fields import (
-    MAX_LEVELS,
-    Approver,
-    DeclaredEffect,
-    Description,
-    JsonSchema,
-    Mode,
-    Name,
-    Names,
-    RateField,
-    Section,
-    Size,
-    Tier,
-    Timeout,
-)
+from aegis.pipeline.fields import MAX_LEVELS, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.pipeline.settings_content import ContentSettings
+from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolSettings
 
 PROFILES = ("strict", "standard", "observe")
-
-
-class NotifierSettings(Section):
-    """One place that word of a held call is sent to; `secret` is `${env:NAME}` or `file:PATH`."""
-
-    kind: Annotated[Literal["webhook", "slack"], AfterValidator(available.check_notifier)]
-    url: str
-    secret: str = ""
-
-    @model_validator(mode="after")
-    def _no_secret_in_the_file(self) -> NotifierSettings:
-        if self.secret and not self.secret.startswith(("${env:", "file:")):
-            raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
-        return self
-
-
-class ApprovalSettings(Section):
-    """Who releases held calls, and how long they wait."""
-
-    timeout: Timeout
-    on_timeout: Literal["block", "next"]
-    approvers: Annotated[list[Approver], Field(min_length=1)]
-    quorum: Annotated[int, Field(ge=1, le=20)]
-    notify: list[NotifierSettings]
-
-
-class ToolApprovalSettings(Section):
-    """What one tool sets differently; `always` holds every call of it, whatever its risk."""
-
-    timeout: Timeout | None = None
-    on_timeout: Literal["block", "next"] | None = None
-    approvers: Annotated[list[Approver], Field(min_length=1)] | None = None
-    quorum: Annotated[int, Field(ge=1, le=20)] | None = None
-    notify: list[NotifierSettings] | None = None
-    always: bool = False
-
-
-class ToolSettings(Section):
-    """One entry of the tool registry; its key is a selector (`tool`, `server/tool`, with `*`)."""
-
-    risk: Tier = "medium"
-    irreversible: bool = False
-    effects: list[DeclaredEffect] | None = None
-    category: Annotated[str, Field(max_length=64)] = ""
-    description: Description = ""
-    schema_: JsonSchema | None = Field(default=None, alias="schema")
-    roles: dict[str, TextRole] = Field(default_factory=dict)
-    approvals: ToolApprovalSettings | None = None
-    skip_judge: bool = False
-    dryrun_supported: bool = False
 
 
 class RegistrySettings(Section):
     """What tiers may do, and what happens to tools that nobody registered."""
 
     allow_unregistered: Literal["scan", "block", "require_approval"]
+    """`scan` decides from facts and content; a tool of another server counts as unregistered."""
     max_allowed_tier: Tier
+    """Calls above this tier are blocked."""
     allow_critical: bool
+    """Critical calls are blocked unless this is true."""
     escalation_threshold: Tier
+    """Irreversible calls at or above this tier are held for an approval."""
 
 
 class LimitSettings(Section):
     """How often an agent may call, and how far one call is read."""
 
     rate: RateField
+    """Calls of one agent in any such time, counted in each process."""
     max_depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)]
+    """Levels of nesting; beyond it the call is blocked."""
     max_strings: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Strings, keys included; beyond it the call is blocked."""
     max_bytes: Size
-
-
-class GuardSettings(Section):
-    """A guard without options of its own."""
-
-    mode: Mode
+    """Bytes of all strings; beyond it the call is blocked."""
 
 
 class AlwaysSettings(Section):
     """A guard that is asked about every call and cannot be switched off."""
 
     mode: Literal["enforce", "observe"]
+    """Whether its reports count, or are only recorded."""
+
+
+class GuardSettings(Section):
+    """A guard without options of its own."""
+
+    mode: Mode
+    """Whether its reports count, are only recorded, or are never asked for."""
 
 
 class GuardsSettings(Section):
     """One member for each guard that this version has."""
 
     protected: AlwaysSettings
+    """Blocks calls that name Aegis's own files, keys, socket or commands."""
     evidence: AlwaysSettings
+    """Names what nobody could look at; `insufficient_evidence` says what happens then."""
     rate: GuardSettings
+    """Counts calls against `limits.rate`."""
     registry: GuardSettings
+    """Applies `tools` and `registry`."""
     schema_: GuardSettings = Field(alias="schema")
+    """Checks the schemas of tools, and policies that are schemas."""
     content: ContentSettings
+    """Looks for attacks, secrets and personal data, in calls and results."""
     cedar: GuardSettings
+    """Evaluates policies in Cedar, where there are any."""
 
     def mode(self, guard: str) -> Mode:
         """The mode of a guard by its name."""
-        member: GuardSettings | AlwaysSettings | ContentSettings = getattr(
-            self, "schema_" if guard == "schema" else guard
-        )
+        name = "schema_" if guard == "schema" else guard
+        member: GuardSettings | AlwaysSettings | ContentSettings = getattr(self, name)
         return member.mode
 
 
 class PipelineSettings(Section):
-    """Which guards look at calls and at results, in which order."""
+    """Which guards look at calls and at results, in which order; patches compose in this order."""
 
     call: Annotated[list[str], Field(min_length=1)]
+    """Guards of calls. `protected` and `evidence` are asked before them in any case."""
     result: Annotated[list[str], Field(min_length=1)]
-
-
-class SelectSettings(Section):
-    """Which calls a policy is about; every member that is given must hold."""
-
-    tool: Names | None = None
-    category: Name | None = None
-    effect: Effect | None = None
-
-
-class PolicySettings(Section):
-    """One rule about arguments: exactly one of `schema`, `deny` and `cedar`."""
-
-    name: Name
-    description: Description = ""
-    select: SelectSettings | None = None
-    schema_: JsonSchema | None = Field(default=None, alias="schema")
-    deny: JsonSchema | None = None
-    cedar: Annotated[str, Field(min_length=1)] | None = None
-    outcome: Literal["block", "require_approval"] = "block"
+    """Guards of results."""
 
 
 class Settings(Section):
     """The whole file, laid over its profile."""
 
     version: Literal[1]
+    """The version of this format."""
     profile: Literal["strict", "standard", "observe"]
-    store: Annotated[str, AfterValidator(available.check_store)]
+    """The starting point that the file is laid over."""
+    store: Annotated[str, AfterValidator(available.check_store), written("`sqlite:///FILE`, or `memory:`")]
+    """Where the log is kept; a relative file lies in the home. Takes effect at the next start."""
     durability: Literal["fsync", "os"]
+    """Whether a decision survives a power cut, or a crash of the process. Takes effect at the next start."""
     insufficient_evidence: EvidencePolicy
+    """What happens to a call that could not be evaluated for want of evidence."""
     tools: dict[Name, ToolSettings]
+    """The registry of tools."""
     registry: RegistrySettings
     limits: LimitSettings
     guards: GuardsSettings
     pipeline: PipelineSettings
     policies: list[PolicySettings]
-    judges: list[Any]
+    """Rules about arguments and calls."""
+    judges: Annotated[list[Any], written("an empty list in this version")]
+    """Semantic judges."""
     approvals: ApprovalSettings

@@ -18,10 +18,15 @@ class ExceptionSettings(Section):
     """A rule that does not count for one tool (at one place); says why, and may expire."""
 
     rule: Name
+    """The id of a rule, or several with `*`."""
     tool: Name = "*"
+    """The tool, as a selector."""
     path: str = ""
+    """The place in the arguments, as a JSON pointer; empty is everywhere."""
     reason: Description = Field(min_length=1)
+    """Why, for the next reader."""
     expires: Moment | None = None
+    """When it ends."""
 
     def compiled(self) -> RuleOverride:
         return RuleOverride(
@@ -37,6 +42,7 @@ class OverrideSettings(ExceptionSettings):
     """A rule whose findings count for more or less on one tool (at one place)."""
 
     outcome: RuleOutcome
+    """What its findings demand instead."""
 
     def compiled(self) -> RuleOverride:
         return RuleOverride(
@@ -53,12 +59,19 @@ class ContentSettings(Section):
     """Options of the content guards, for calls and results."""
 
     mode: Mode
+    """Whether its reports count, are only recorded, or are never asked for."""
     egress: DlpPolicy
+    """Secrets and personal data that leave: masked, held for an approval, or noted."""
     inside: DlpPolicy
+    """The same where they stay inside."""
     injected: InjectedPolicy
+    """Instructions found in results: block the result, remove them, or fence them in."""
     inside_hosts: list[Name]
+    """Hosts that count as inside, with `*`."""
     exceptions: list[ExceptionSettings]
+    """Rules that do not count somewhere."""
     overrides: list[OverrideSettings]
+    """Rules that count for more or less somewhere."""
 
     def compiled(self) -> ContentOptions:
         return ContentOptions(

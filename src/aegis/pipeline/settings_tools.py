@@ -1,0 +1,128 @@
+"""The sections about tools, policies and approvals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from aegis.core.outcome import Effect
+from aegis.core.text import TextRole
+from aegis.pipeline import available
+from aegis.pipeline.fields import (
+    Approver,
+    DeclaredEffect,
+    Description,
+    JsonSchema,
+    Name,
+    Names,
+    Section,
+    Tier,
+    Timeout,
+)
+
+MAX_QUORUM = 20  # people that one call may wait for
+
+
+class NotifierSettings(Section):
+    """One place that word of a held call is sent to."""
+
+    kind: Annotated[Literal["webhook", "slack"], AfterValidator(available.check_notifier)]
+    """How it is sent."""
+    url: str
+    """Where to."""
+    secret: str = ""
+    """What signs it: `${env:NAME}` or `file:PATH`, never the secret itself."""
+
+    @model_validator(mode="after")
+    def _no_secret_in_the_file(self) -> NotifierSettings:
+        if self.secret and not self.secret.startswith(("${env:", "file:")):
+            raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
+        return self
+
+
+class ApprovalSettings(Section):
+    """Who releases held calls, and how long they wait."""
+
+    timeout: Timeout
+    """How long a held call waits, at most seven days."""
+    on_timeout: Literal["block", "next"]
+    """What happens then: it is blocked, or passed to the next approver. Nothing allows it."""
+    approvers: Annotated[list[Approver], Field(min_length=1)]
+    """Who may release it, in the order in which `next` passes it on."""
+    quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)]
+    """How many different approvers must agree."""
+    notify: list[NotifierSettings]
+    """Where word of it is sent."""
+
+
+class ToolApprovalSettings(Section):
+    """What one tool sets differently from the section `approvals`."""
+
+    timeout: Timeout | None = None
+    """As in `approvals`."""
+    on_timeout: Literal["block", "next"] | None = None
+    """As in `approvals`."""
+    approvers: Annotated[list[Approver], Field(min_length=1)] | None = None
+    """As in `approvals`."""
+    quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)] | None = None
+    """As in `approvals`."""
+    notify: list[NotifierSettings] | None = None
+    """As in `approvals`."""
+    always: bool = False
+    """Hold every call of the tool, whatever its risk."""
+
+
+class ToolSettings(Section):
+    """One entry of the registry. Its key is a selector: `tool`, `server/tool`, either with `*`."""
+
+    risk: Tier = "medium"
+    """The tier of the tool. What a call would do can raise it, never lower it."""
+    irreversible: bool = False
+    """Whether its effect cannot be undone."""
+    effects: list[DeclaredEffect] | None = None
+    """What it does; `none` stands alone. What a call would do is added."""
+    category: Annotated[str, Field(max_length=64)] = ""
+    """A word of your own, for policies to select by."""
+    description: Description = ""
+    """For people; decides nothing."""
+    schema_: JsonSchema | None = Field(default=None, alias="schema")
+    """What its arguments must satisfy; also the types that Cedar policies see as `context.input`."""
+    roles: dict[str, TextRole] = Field(default_factory=dict)
+    """What arguments are for, by name or JSON pointer, where their names do not tell."""
+    approvals: ToolApprovalSettings | None = None
+    """Who releases its held calls, where that differs."""
+    skip_judge: bool = False
+    """Leave the semantic judge out for this tool."""
+    dryrun_supported: bool = False
+    """Whether the tool can say what it would do without doing it."""
+
+
+class SelectSettings(Section):
+    """Which calls a policy is about; every member that is given must hold."""
+
+    tool: Names | None = None
+    """Tools by name."""
+    category: Name | None = None
+    """Tools of this category."""
+    effect: Effect | None = None
+    """Calls with this effect, declared or seen."""
+
+
+class PolicySettings(Section):
+    """One rule about calls: exactly one of `schema`, `deny` and `cedar`."""
+
+    name: Name
+    """What findings and receipts call it."""
+    description: Description = ""
+    """For people; decides nothing."""
+    select: SelectSettings | None = None
+    """The calls that `schema` or `deny` is about."""
+    schema_: JsonSchema | None = Field(default=None, alias="schema")
+    """What the arguments must satisfy."""
+    deny: JsonSchema | None = None
+    """What the arguments must not satisfy."""
+    cedar: Annotated[str, Field(min_length=1)] | None = None
+    """Policies in Cedar, which select by their own scope. What no policy permits is denied."""
+    outcome: Literal["block", "require_approval"] = "block"
+    """What a call that breaks `schema` or `deny` gets."""

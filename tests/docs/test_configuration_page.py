@@ -1,0 +1,32 @@
+"""The page about the configuration is what the model says, and its examples compile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aegis.pipeline.compile import compile_policy
+from aegis.pipeline.config import parse_config
+from aegis.pipeline.settings import PROFILES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+EXAMPLES = [part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:]]
+
+
+def test_the_page_is_what_would_be_written() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "generate.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_example_compiles_under_every_profile(example: str, profile: str) -> None:
+    compile_policy(parse_config(f"profile: {profile}\n{example}"))
