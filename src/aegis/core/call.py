@@ -79,11 +79,6 @@ def _name(member: str, value: object) -> None:
         raise InvalidCall(f"`{member}` must be a string")
     if not value.strip():
         raise InvalidCall(f"`{member}` must not be empty")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidCall(f"`{member}` holds a lone surrogate") from error
     if len(value) > MAX_NAME_CHARS:
         raise InvalidCall(f"`{member}` must have at most {MAX_NAME_CHARS} characters")
     if not _encodable(value):

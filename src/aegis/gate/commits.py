@@ -1,8 +1,9 @@
 """Driving steps: who waits for a commit, a thread or an event loop.
 
 A thread commits by itself, together with whoever waits beside it. An event loop collects what its
-handlers bring in one tick and hands that to one writer thread, so that a tick costs one durable
-commit and the loop never waits for a disk.
+handlers bring in one tick, so that a tick costs one durable commit. It commits by itself as long as
+commits are quick; after a slow one it hands them to a writer thread and goes on serving, until they
+are quick again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Generator
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
@@ -20,6 +22,7 @@ from aegis.errors import StoreUnavailable
 
 R = TypeVar("R")
 Steps = Generator[Unit, tuple[Recorded, ...], R]
+SLOW_S: Final = 0.02  # a commit that takes longer is not waited for on the loop the next time
 COMMIT_WAIT_S: Final = 10.0  # how long a caller waits for a commit before the store counts as gone
 
 _Waiter = tuple[Unit, "asyncio.Future[tuple[Recorded, ...]]"]
@@ -90,7 +93,7 @@ class Commits:
 
 
 class _LoopWriter:
-    """The writer thread of one event loop."""
+    """The writer of one event loop, with a thread for slow times."""
 
     def __init__(self, ledger: Ledger, loop: asyncio.AbstractEventLoop):
         self._ledger = ledger
@@ -98,6 +101,7 @@ class _LoopWriter:
         self._tick: list[_Waiter] = []
         self._handed: queue.SimpleQueue[list[_Waiter] | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._slow = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -113,11 +117,9 @@ class _LoopWriter:
             loop.call_soon(self._flush)
         self._tick.append((unit, future))
         self._waiting += 1
-        handle = loop.call_later(COMMIT_WAIT_S, _too_late, future)
         try:
             return await future
         finally:
-            handle.cancel()
             self._waiting -= 1
 
     def close(self) -> None:
@@ -126,12 +128,21 @@ class _LoopWriter:
             self._thread.join(COMMIT_WAIT_S)
 
     def _flush(self) -> None:
+        batch, self._tick = self._tick, []
+        if self._slow:
+            self._hand_over(batch)
+            return
+        for start in range(0, len(batch), MAX_GROUP):
+            group = batch[start : start + MAX_GROUP]
+            _settle(group, self._commit(group))
+
+    def _hand_over(self, batch: list[_Waiter]) -> None:
         if self._thread is None or not self._thread.is_alive():  # first use, or this is a forked child
             self._handed = queue.SimpleQueue()
             self._thread = threading.Thread(target=self._work, name="aegis-commit", daemon=True)
             self._thread.start()
-        batch, self._tick = self._tick, []
         self._handed.put(batch)
+        asyncio.get_running_loop().call_later(COMMIT_WAIT_S, _too_late, batch)
 
     def _work(self) -> None:
         handed = self._handed
@@ -144,24 +155,26 @@ class _LoopWriter:
                     break
                 batch.extend(more)
             for start in range(0, len(batch), MAX_GROUP):
-                self._commit(batch[start : start + MAX_GROUP])
+                group = batch[start : start + MAX_GROUP]
+                answers = self._commit(group)
+                loop = self._loop()
+                if loop is not None and not loop.is_closed():
+                    loop.call_soon_threadsafe(_settle, group, answers)
             if last:
                 return
 
-    def _commit(self, group: list[_Waiter]) -> None:
-        answers: list[Answer | Exception]
+    def _commit(self, group: list[_Waiter]) -> list[Answer | Exception]:
+        started = time.monotonic()
         try:
-            answers = list(self._ledger.commit([unit for unit, _ in group]))
+            return list(self._ledger.commit([unit for unit, _ in group]))
         except Exception as error:
-            answers = [error] * len(group)
-        loop = self._loop()
-        if loop is not None and not loop.is_closed():
-            waiters = [future for _, future in group]
-            loop.call_soon_threadsafe(_settle, waiters, answers)
+            return [error] * len(group)
+        finally:
+            self._slow = time.monotonic() - started > SLOW_S
 
 
-def _settle(waiters: list[asyncio.Future[Any]], answers: list[Answer | Exception]) -> None:
-    for waiter, answer in zip(waiters, answers, strict=True):
+def _settle(group: list[_Waiter], answers: list[Answer | Exception]) -> None:
+    for (_, waiter), answer in zip(group, answers, strict=True):
         if waiter.done():  # its caller went away or was told that the store is slow
             continue
         if isinstance(answer, Exception):
@@ -170,6 +183,7 @@ def _settle(waiters: list[asyncio.Future[Any]], answers: list[Answer | Exception
             waiter.set_result(answer)
 
 
-def _too_late(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_exception(StoreUnavailable("the log did not take the record in time"))
+def _too_late(group: list[_Waiter]) -> None:
+    for _, waiter in group:
+        if not waiter.done():
+            waiter.set_exception(StoreUnavailable("the log did not take the record in time"))

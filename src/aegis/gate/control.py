@@ -1,7 +1,8 @@
-"""Control state: which agents are stopped. Consulted on every call, fresh at every epoch.
+"""Control state: which agents are stopped. Consulted on every call, exact at every commit.
 
-A change anywhere (another process included) moves the store's epoch; the state is then read again
-before the next decision, and the appender refuses a unit that was decided under an older epoch.
+A change anywhere (another process included) moves the store's epoch. The appender refuses a unit
+that was decided under an older one; the state is then read again and the call decided anew. So a
+decision needs no look at the store before it, and still no call runs after its agent was stopped.
 """
 
 from __future__ import annotations
@@ -32,18 +33,21 @@ class ControlState:
 
 
 class Control:
-    """Reads control state when, and only when, the epoch moved."""
+    """The control state as this process last read it."""
 
     def __init__(self, store: Store):
         self._store = store
         self._lock = threading.Lock()
         self._state: ControlState | None = None
 
+    def latest(self) -> ControlState:
+        """The state as last read: good for what is then recorded under its epoch, and for nothing else."""
+        return self._state or self.current()
+
     def current(self) -> ControlState:
         """The state of the store's current epoch; raises `StoreUnavailable` when it cannot be known."""
-        epoch = self._store.epoch()
         state = self._state
-        if state is not None and state.epoch == epoch:
+        if state is not None and state.epoch == self._store.epoch():
             return state
         with self._lock, self._store.reader() as reader:
             head = reader.head()

@@ -66,10 +66,11 @@ class Decisions:
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
         look = not subject.generated and key in self._seen
+        state = self._control.latest()
         for _ in range(ATTEMPTS):
-            state = self._control.current()
             # (2)
             if look:
+                state = self._control.current()
                 known = look_up(self._parts, key)
             try:
                 if known is not None:
@@ -79,6 +80,7 @@ class Decisions:
                 return (yield from self._decide(subject, state, known))
             except StoreConflict:  # something moved under this call: look again and decide anew
                 look = not subject.generated
+                state = self._control.current()
             finally:
                 self._remember(key, subject.generated)
         raise StoreUnavailable("the call could not be decided under a stable configuration")

@@ -30,7 +30,7 @@ from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
 from aegis.gate.parts import Parts
-from aegis.gate.record import finding_record, findings_of
+from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
 from aegis.pipeline.model import IncomingResult, ResultEvaluation
 
@@ -171,10 +171,7 @@ class Results:
             "decision": combined.outcome.word,
             "verdict": combined.verdict.word,
             "reason": combined.reason.value,
-            "guards": [
-                {"guard": r.guard, "outcome": r.outcome.word, "rules": sorted({f.rule for f in r.findings})}
-                for r in combined.reports
-            ],
+            "guards": guard_members(combined),
             "policy_digest": policy_digest,
             "settings": settings,
         }

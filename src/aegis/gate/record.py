@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from aegis.core.call import ToolCall
+from aegis.core.combine import Combined
 from aegis.core.decision import ApprovalRef, Decision, GuardTime, ReceiptRef
 from aegis.core.digest import SALT_BYTES, call_commitment, call_digest, payload_commitment
 from aegis.core.finding import Finding
@@ -101,10 +102,7 @@ def make(
         "decision": combined.outcome.word,
         "verdict": combined.verdict.word,
         "reason": combined.reason.value,
-        "guards": [
-            {"guard": r.guard, "outcome": r.outcome.word, "rules": sorted({f.rule for f in r.findings})}
-            for r in combined.reports
-        ],
+        "guards": guard_members(combined),
         "policy_digest": policy_digest,
         "settings": settings,
     }
@@ -118,6 +116,18 @@ def make(
         members["approval_id"] = approval.id
     draft = Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt)
     return Made(draft=draft, decision_id=decision_id, call_digest=digest, members=released)
+
+
+def guard_members(combined: Combined) -> list[dict[str, Any]]:
+    """What a receipt says of each guard: its outcome, and the rules that it found broken."""
+    return [
+        {
+            "guard": report.guard,
+            "outcome": report.outcome.word,
+            "rules": sorted({finding.rule for finding in report.findings}) if report.findings else [],
+        }
+        for report in combined.reports
+    ]
 
 
 def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: ApprovalRef | None, epoch: int) -> bytes:
