@@ -114,9 +114,11 @@ def _select(
     policy: PolicySettings, settings: Settings, where: tuple[str | int, ...], place: Place
 ) -> Iterator[Problem]:
     select = policy.select
-    if select is None or (select.tool is None and select.category is None and select.effect is None):
+    if select is None:
+        return
+    if select.tool is None and select.category is None and select.effect is None:
         message = f"the policy `{policy.name}` selects nothing"
-        yield place(where, message, 'for every tool, write `select: {tool: "*"}`')
+        yield place((*where, "select"), message, "without `select`, a policy is about every call")
         return
     categories = {tool.category for tool in settings.tools.values() if tool.category}
     if select.category is not None and select.category not in categories:

@@ -7,6 +7,7 @@ from typing import Final
 import cedarpy
 import re2
 
+from aegis.core.names import normalise_name
 from aegis.errors import Problem
 from aegis.guards.cedar import CALL, CONTEXT, CedarGuard, ToolAction, cedar_schema
 from aegis.guards.cedar_types import CedarType, record_type
@@ -21,6 +22,7 @@ MAX_IFS: Final = 64
 
 _PIECES: Final = re2.compile(r'"(?:[^"\\]|\\(?:.|\n))*"|//[^\n]*|[(\[{]|[)\]}]|\bif\b')
 _HAS: Final = re2.compile(r'\bhas\s+("(?:[^"\\]|\\.)*"|\w+(?:\s*\.\s*\w+)*)')
+_NAMED: Final = re2.compile(r'\b(?:Tool|Server)\s*::\s*"((?:[^"\\]|\\.)*)"')
 
 
 def compile_cedar_guard(config: Config, problems: list[Problem]) -> CedarGuard | None:
@@ -60,6 +62,11 @@ def compile_cedar_guard(config: Config, problems: list[Problem]) -> CedarGuard |
             problems.append(config.problem(where, "the text holds no Cedar policy"))
         for found in cedarpy.validate_policies(text, schema).errors:
             problems.append(config.problem(where, f"the Cedar policy does not validate: {found.error}"))
+        for match in _NAMED.finditer(text):
+            normal = "/".join(normalise_name(part) for part in match.group(1).rpartition("/")[::2] if part)
+            if normal != match.group(1):
+                message = f"the name `{match.group(1)}` matches nothing: names are compared in their normal form"
+                problems.append(config.problem(where, message, f"write `{normal}`"))
         for asked in _never_there(text, shown):
             message = f"no schema shows an attribute `{asked}` to policies, so that `has` is never true"
             problems.append(config.problem(where, message, nearest(asked, shown)))

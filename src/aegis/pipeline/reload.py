@@ -104,12 +104,14 @@ class PolicyHolder:
             candidate = self.check(text)
             if self._path is None:
                 return self._accept(candidate, "api", by)
-            written = _write_beside(self._path, text)
+            # A link stays a link: what it leads to is replaced.
+            target = self._path.resolve()
+            _check_folder(target)
+            written = _write_beside(target, text)
             try:
-                change = self._accept(candidate, "api", by, publish=lambda: written.replace(self._path or written))
+                return self._accept(candidate, "api", by, publish=lambda: written.replace(target))
             finally:
                 written.unlink(missing_ok=True)
-            return change
 
     def reload(self, trigger: Trigger) -> Change | None:
         """Read the file anew and put it in force; `None` where its meaning is the same.
@@ -160,7 +162,6 @@ def read_trusted(path: Path) -> str:
         with path.open("rb") as stream:
             status = os.fstat(stream.fileno())
             data = stream.read(MAX_BYTES + 1)
-        folder = path.resolve().parent.stat()
         text = data.decode()
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else type(error).__name__
@@ -173,9 +174,15 @@ def read_trusted(path: Path) -> str:
         raise _refused(path, "the configuration belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise _refused(path, "others can write the configuration", f"chmod go-w {path}")
-    if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX:
-        raise _refused(path, "others can replace the configuration", f"chmod go-w {path.parent}")
+    _check_folder(path.resolve())
     return text
+
+
+def _check_folder(path: Path) -> None:
+    """Guarantee that others cannot put another file in the place of `path`; raises `ConfigError`."""
+    mode = path.parent.stat().st_mode
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        raise _refused(path, "others can replace the configuration", f"chmod go-w {path.parent}")
 
 
 def _refused(path: Path, message: str, hint: str = "") -> ConfigError:

@@ -84,13 +84,16 @@ class Policy:
         kept = None if incoming.charge else self._uncharged
         case, reports = self._analyse(incoming, route, incoming.arguments, kept, times)
         combined = self._combine(reports)
+        tier, irreversible, effects = case.tier, case.irreversible, case.effects
         arguments, data = incoming.arguments, None
         if combined.patches:
             counted = {report.guard: report for report in reports if report.guard in COUNTING}
 
             def again(patched: Any) -> Combined:
-                nonlocal case
+                nonlocal tier, irreversible, effects
                 case, reports = self._analyse(incoming, route, patched, counted, times)
+                tier, irreversible = max(tier, case.tier), irreversible or case.irreversible
+                effects |= case.effects
                 return combine(reports, self._expected, self.evidence)
 
             combined, arguments, data = settle(arguments, combined, again, self._expected, self.evidence)
@@ -98,9 +101,9 @@ class Policy:
             combined=combined,
             arguments=arguments,
             canonical=data,
-            tier=case.tier,
-            irreversible=case.irreversible,
-            effects=case.effects,
+            tier=tier,
+            irreversible=irreversible,
+            effects=effects,
             times=self._times(combined.reports, times),
             entry=route.entry,
             approval=route.approval,

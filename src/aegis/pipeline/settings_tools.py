@@ -117,7 +117,7 @@ class PolicySettings(Section):
     description: Description = ""
     """For people; decides nothing."""
     select: SelectSettings | None = None
-    """The calls that `schema` or `deny` is about."""
+    """The calls that `schema` or `deny` is about; every call where it is left out."""
     schema_: JsonSchema | None = Field(default=None, alias="schema")
     """What the arguments must satisfy."""
     deny: JsonSchema | None = None

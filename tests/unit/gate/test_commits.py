@@ -72,9 +72,7 @@ async def test_the_units_of_one_tick_share_one_commit(work: Commits, disk: Disk)
     assert sorted(answer[0].index for answer in answers) == list(range(20))
 
 
-async def test_after_a_slow_commit_a_thread_takes_over_until_commits_are_quick_again(
-    work: Commits, disk: Disk
-) -> None:
+async def test_after_a_slow_commit_a_thread_takes_over_until_commits_are_quick_again(work: Commits, disk: Disk) -> None:
     disk.delay = commits.SLOW_S * 2
     await work.append(unit())
     await work.append(unit())

@@ -129,6 +129,12 @@ def test_tools_are_in_their_server() -> None:
     assert made.check(make_case(server="mcp:good")).outcome is Outcome.ALLOW
 
 
+def test_a_resource_is_the_tool_of_one_server() -> None:
+    made = guard('permit(principal, action, resource == Tool::"mcp:mail/send");')
+    assert made.check(make_case(tool="send", server="mcp:mail")).outcome is Outcome.ALLOW
+    assert made.check(make_case(tool="send")).outcome is Outcome.BLOCK
+
+
 def test_every_action_is_in_call() -> None:
     made = guard('permit(principal, action in Action::"call", resource);')
     assert made.check(pay(amount=1)).outcome is Outcome.ALLOW
@@ -165,6 +171,8 @@ def test_an_error_of_evaluation_refuses_whatever_the_decision_was() -> None:
     ("text", "part"),
     [
         ("permit(", "does not parse"),
+        ('permit(principal, action, resource == Tool::"Read_File");', "the name `Read_File` matches nothing"),
+        ('permit(principal, action, resource in Server::"MCP:mail");', "the name `MCP:mail` matches nothing"),
         ("// nothing", "holds no Cedar policy"),
         ("permit(principal == ?principal, action, resource);", "a Cedar template is never linked"),
         ('permit(principal, action == Action::"pya", resource);', "does not validate"),

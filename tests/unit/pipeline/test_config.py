@@ -133,7 +133,7 @@ def test_unknown_keys_are_refused_everywhere_with_the_probable_meaning(text: str
         ("pipeline: {result: [rate]}", "/pipeline/result/0", "there is no guard `rate` here"),
         ("policies: [{name: a}]", "/policies/0", "exactly one of"),
         ("policies: [{name: a, schema: {}, deny: {}}]", "/policies/0", "exactly one of"),
-        ("policies: [{name: a, schema: {}}]", "/policies/0", "selects nothing"),
+        ("policies: [{name: a, select: {}, schema: {}}]", "/policies/0/select", "selects nothing"),
         ("policies: [{name: a, select: {category: x}, schema: {}}]", "/policies/0/select/category", "no tool is of"),
         ("policies: [{schema: {}}]", "/policies/0/name", "is missing"),
         (
@@ -227,6 +227,14 @@ def test_an_alias_bomb_is_refused_without_being_unfolded() -> None:
 
 def test_words_like_off_and_no_stay_words() -> None:
     assert parse_config("guards: {cedar: {mode: off}}").settings.guards.mode("cedar") == "off"
+
+
+def test_a_byte_order_mark_and_windows_lines_are_no_problem() -> None:
+    assert parse_config("\ufeffversion: 1\r\nlimits:\r\n  max_depth: 9\r\n").settings.limits.max_depth == 9
+
+
+def test_a_policy_without_select_is_about_every_call() -> None:
+    assert parse_config("policies: [{name: a, schema: {}}]").settings.policies[0].select is None
 
 
 def test_a_missing_or_unreadable_file_is_a_configuration_error(tmp_path: Path) -> None:

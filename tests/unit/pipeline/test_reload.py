@@ -110,6 +110,25 @@ def test_a_replaced_configuration_is_in_the_file_and_in_force(path: Path) -> Non
     assert held.reload("file") is None
 
 
+def test_a_linked_configuration_stays_linked(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    real = tmp_path / "real" / "config.yaml"
+    real.write_text("version: 1\n")
+    path.symlink_to(real)
+    held = PolicyHolder(load_config(path), path=path)
+    held.replace("limits: {rate: 7/minute}\n", by="admin")
+    assert path.is_symlink()
+    assert real.read_text() == "limits: {rate: 7/minute}\n"
+
+
+def test_a_configuration_that_others_can_replace_is_not_written(path: Path) -> None:
+    held, changes = holder(path)
+    path.parent.chmod(0o777)
+    with pytest.raises(ConfigError, match="others can replace"):
+        held.replace("limits: {rate: 7/minute}\n", by="admin")
+    assert (path.read_text(), changes) == ("version: 1\n", [])
+
+
 def test_a_candidate_is_checked_without_being_in_force(path: Path) -> None:
     held, changes = holder(path)
     before = held.current

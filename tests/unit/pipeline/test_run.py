@@ -262,6 +262,18 @@ def test_a_known_call_that_is_looked_at_again_is_not_charged() -> None:
     assert made.evaluate(incoming()).combined.outcome is Outcome.BLOCK
 
 
+def test_what_a_call_would_do_before_it_was_patched_is_not_forgotten() -> None:
+    def strip(arguments: dict[str, Any]) -> Report:
+        if arguments["command"] == "ls":
+            return Report(guard="a")
+        return Report(guard="a", outcome=Outcome.SANITIZE, patches=(Patch(path="/command", value="ls"),))
+
+    plain = policy(says("a")).evaluate(incoming({"command": "curl https://example.com"}, tool="bash"))
+    evaluation = policy(Scripted("a", strip)).evaluate(incoming({"command": "curl https://example.com"}, tool="bash"))
+    assert evaluation.effects >= plain.effects
+    assert evaluation.tier >= plain.tier
+
+
 def test_missing_evidence_is_answered_by_the_evidence_policy() -> None:
     guard = says("a", missing=("/x",))
     assert policy(guard).evaluate(incoming()).combined.outcome is Outcome.BLOCK
