@@ -15,10 +15,10 @@ from aegis.core.call import ToolCall, ToolResult
 from aegis.core.digest import call_commitment
 from aegis.core.messages import MESSAGES
 from aegis.core.names import Selector
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.core.principal import Principal
 from aegis.gate.control import set_agent
-from support.deployments import deployment
+from support.deployments import TOOLS, deployment
 
 READ = ToolCall(tool="read_file", arguments={"path": "notes.txt"}, call_id="c1")
 ATTACK = {"query": "x' OR '1'='1' --"}
@@ -46,6 +46,24 @@ def test_messages_to_agents_quote_nothing(place: Deployment) -> None:
     assert decision.findings
     assert decision.message == MESSAGES[decision.reason]
     assert set(MESSAGES) == set(Reason)
+
+
+@pytest.mark.claim("INP-05")
+def test_a_declared_unresolved_value_is_missing_evidence_and_is_scanned_all_the_same(tmp_path: Path) -> None:
+    closed = deployment(tmp_path / "closed")
+    undecided = closed.gate.decide(ToolCall(tool="read_file", arguments={"path": "$later"}, unresolved=("/path",)))
+    assert (undecided.outcome, undecided.verdict) == (Outcome.BLOCK, Verdict.INSUFFICIENT_EVIDENCE)
+    assert undecided.reason is Reason.INSUFFICIENT_EVIDENCE
+    closed.close()
+    attested = deployment(
+        tmp_path / "open",
+        f"version: 1\nprofile: standard\ninsufficient_evidence: fail-open-with-attestation\n{TOOLS}",
+    )
+    waved = attested.gate.decide(ToolCall(tool="read_file", arguments={"path": "$later"}, unresolved=("/path",)))
+    assert (waved.outcome, waved.verdict) == (Outcome.ALLOW, Verdict.INSUFFICIENT_EVIDENCE)
+    caught = attested.gate.decide(ToolCall(tool="read_file", arguments=ATTACK, unresolved=("/query",)))
+    assert (caught.outcome, caught.reason) == (Outcome.BLOCK, Reason.ATTACK_DETECTED)
+    attested.close()
 
 
 @pytest.mark.claim("DIG-03")

@@ -1,0 +1,33 @@
+"""The metrics, from the exposition itself."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+
+from aegis.server import watching
+from aegis.server.metrics import Metrics
+from reference.markdown import page, table
+
+
+def render() -> str:
+    """The page."""
+    counted = (
+        (f"`{one.name}{'_total' if one.type == 'counter' else ''}`", one.type, one.documentation)
+        for one in Metrics().collect()
+    )
+    return page(
+        "Metrics",
+        "`GET /metrics` with an auditor's key, in the Prometheus text format. No label holds a word of a call.",
+        table(["metric", "type", "is"], [*counted, *_gauges()]),
+    )
+
+
+def _gauges() -> Iterator[tuple[str, str, str]]:
+    """The gauges are values of a moment: their names and words stand in one dictionary of the source."""
+    for node in ast.walk(ast.parse(inspect.getsource(watching))):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and str(key.value).startswith("aegis_") and isinstance(value, ast.Tuple):
+                    yield f"`{key.value}`", "gauge", str(ast.literal_eval(value.elts[0]))

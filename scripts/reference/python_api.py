@@ -1,0 +1,70 @@
+"""What `import aegis` gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import aegis
+from reference.markdown import code, page, paragraphs
+
+
+def render() -> str:
+    """The page."""
+    parts = []
+    for name in aegis.__all__:
+        if name.startswith("__"):
+            continue
+        value = getattr(aegis, name)
+        parts.append(f"## `aegis.{name}`")
+        parts += _class(name, value) if inspect.isclass(value) else _function(name, value)
+    return page("Python", "Everything that `import aegis` offers. Names load when they are first used.", *parts)
+
+
+def _class(name: str, value: type[Any]) -> list[str]:
+    out = []
+    if not issubclass(value, Exception):
+        out.append(code(_signature(name, value), "python"))
+    out.append(paragraphs(value.__doc__))
+    if dataclasses.is_dataclass(value):
+        members = inspect.getmembers(value, lambda one: isinstance(one, property))
+    else:
+        members = [(member, one) for member, one in inspect.getmembers(value) if _public(member, one)]
+    for member, one in members:
+        if isinstance(one, property):
+            out.append(f"### `{name}.{member}`\n\n{paragraphs(one.__doc__)}")
+        elif not issubclass(value, Exception):
+            out.append(f"### `{name}.{member}`")
+            out += _function(f"{name}.{member}", one)
+    return out
+
+
+def _public(name: str, value: object) -> bool:
+    return not name.startswith("_") and (inspect.isfunction(value) or inspect.ismethod(value))
+
+
+def _function(name: str, value: Any) -> list[str]:
+    prefix = "async def " if inspect.iscoroutinefunction(value) else ""
+    return [code(prefix + _signature(name, value), "python"), paragraphs(value.__doc__)]
+
+
+def _signature(name: str, value: Any) -> str:
+    signature = inspect.signature(value)
+    parameters = [one for one in signature.parameters.values() if one.name != "self"]
+    shown = str(signature.replace(parameters=parameters)).replace("'", "")
+    if len(name + shown) <= 100:
+        return name + shown
+    inner = ",\n    ".join(_parameters(parameters))
+    returned = "" if signature.return_annotation is inspect.Signature.empty else f" -> {signature.return_annotation}"
+    return f"{name}(\n    {inner},\n){returned}".replace("'", "")
+
+
+def _parameters(parameters: list[inspect.Parameter]) -> list[str]:
+    out = []
+    for position, one in enumerate(parameters):
+        before = parameters[position - 1].kind if position else None
+        if one.kind is inspect.Parameter.KEYWORD_ONLY and before is not inspect.Parameter.KEYWORD_ONLY:
+            out.append("*")
+        out.append(str(one))
+    return out
