@@ -27,7 +27,9 @@ def render() -> str:
 def _gauges() -> Iterator[tuple[str, str, str]]:
     """The gauges are values of a moment: their names and words stand in one dictionary of the source."""
     for node in ast.walk(ast.parse(inspect.getsource(watching))):
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and str(key.value).startswith("aegis_") and isinstance(value, ast.Tuple):
-                    yield f"`{key.value}`", "gauge", str(ast.literal_eval(value.elts[0]))
+        if not isinstance(node, ast.Dict):
+            continue
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = key.value if isinstance(key, ast.Constant) else None
+            if isinstance(name, str) and name.startswith("aegis_") and isinstance(value, ast.Tuple):
+                yield f"`{name}`", "gauge", str(ast.literal_eval(value.elts[0]))

@@ -181,7 +181,8 @@ def test_a_result_that_cannot_be_recorded_is_withheld(place: Deployment, broken:
 
 @pytest.mark.claim("FLT-08")
 def test_a_call_whose_agent_may_have_been_stopped_is_blocked(place: Deployment) -> None:
-    store = FaultyStore(place.store, broken={"epoch"}, error=StoreUnavailable("gone"))
+    # A gate that never read the control state, over a store that can still append.
+    store = FaultyStore(place.store, broken={"reader"}, error=StoreUnavailable("gone"))
     decision = gate_over(place, store=store).decide(READ)
     assert (decision.outcome, decision.reason) == (Outcome.BLOCK, Reason.UNAVAILABLE)
 
