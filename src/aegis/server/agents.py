@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 from starlette.responses import Response
 
-from aegis.core.ports import Document
+from aegis.bootstrap.introduce import COLLECTION as KEYS
+from aegis.core.ports import Document, Reader
 from aegis.core.receipt import Recorded
 from aegis.errors import InvalidCall
 from aegis.gate.control import COLLECTION, set_agent
@@ -19,22 +21,27 @@ from aegis.server.services import Services
 
 
 async def list_agents(asked: Asked) -> Response:
-    """Agents that were registered, stopped or restored, by name."""
+    """Agents that made a call, were registered, stopped or restored, by name."""
     limit = asked.query.get("limit", DEFAULT_LIMIT)
     after, state = place_of(asked.query.get("cursor")) or "", asked.query.get("state", "")
-    rows = await asyncio.to_thread(_documents, asked.services, state, after, limit)
-    return answer(page([_view(row) for row in rows], rows[-1].key if len(rows) == limit else None))
+    known = await asyncio.to_thread(_known, asked.services)
+    rows = [known[name] for name in sorted(known) if name > after and state in ("", known[name]["state"])]
+    shown = rows[:limit]
+    return answer(page(shown, shown[-1]["agent"] if len(rows) > limit else None))
 
 
 async def get_agent(asked: Asked) -> Response:
-    """One agent; a name that was never registered is not found, though it may hold a key."""
-    return answer(_view(await asyncio.to_thread(_found, asked.services, asked.path["id"])))
+    """One agent; a name that made no call and was never registered is not found."""
+    known = await asyncio.to_thread(_known, asked.services)
+    if asked.path["id"] not in known:
+        raise InvalidCall("there is no such agent", code="not_found", status=404)
+    return answer(known[asked.path["id"]])
 
 
 async def register_agent(asked: Asked) -> Response:
     """Make an agent known; one that is known already is a conflict."""
     name: str = asked.body["agent"]
-    if await asyncio.to_thread(_document, asked.services, name) is not None:
+    if name in await asyncio.to_thread(_known, asked.services):
         raise InvalidCall("this agent is known already", code="conflict", status=409)
     return await _set(asked, name, "active", asked.body.get("reason", ""), status=201)
 
@@ -65,23 +72,23 @@ def _reason(asked: Asked) -> str:
     return reason
 
 
-def _documents(services: Services, state: str, after: str, limit: int) -> list[Document]:
+def _known(services: Services) -> dict[str, dict[str, Any]]:
+    """Agents that hold a receipt key, which is all that ever made a call, and those that were switched."""
+    agents: dict[str, dict[str, Any]] = {}
     with services.store.reader() as reader:
-        return reader.documents(COLLECTION, state=state, after=after, limit=limit)
+        for document in _every(reader, KEYS):
+            name = orjson.loads(document.body).get("agent")
+            if name:
+                agents[name] = {"agent": name, "state": "active", "reason": "", "by": ""}
+        for document in _every(reader, COLLECTION):
+            body = orjson.loads(document.body)
+            row = {"agent": document.key, "state": document.state, "reason": body["reason"], "by": body["by"]}
+            agents[document.key] = row
+    return agents
 
 
-def _document(services: Services, name: str) -> Document | None:
-    with services.store.reader() as reader:
-        return reader.document(COLLECTION, name)
-
-
-def _found(services: Services, name: str) -> Document:
-    document = _document(services, name)
-    if document is None:
-        raise InvalidCall("there is no such agent", code="not_found", status=404)
-    return document
-
-
-def _view(document: Document) -> dict[str, Any]:
-    body = orjson.loads(document.body)
-    return {"agent": document.key, "state": document.state, "reason": body["reason"], "by": body["by"]}
+def _every(reader: Reader, collection: str) -> Iterator[Document]:
+    after = ""
+    while rows := reader.documents(collection, after=after):
+        yield from rows
+        after = rows[-1].key

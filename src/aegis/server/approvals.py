@@ -53,6 +53,7 @@ async def resolve_approval(asked: Asked) -> Response:
             "approving for a session is not available in this version", code="not_available", hint="approve once"
         )
     approval = await asyncio.to_thread(_found, services, asked.path["id"])
+    _check_standing(services, principal, approval, approves=body["decision"] == "approve")
     if approval.principal == principal.id or (principal.agent is not None and principal.agent == approval.agent):
         raise InvalidCall("nobody answers a call of their own", code="own_call", status=403)
     for name in ("call_digest", "policy_digest"):
@@ -77,6 +78,23 @@ async def resolve_approval(asked: Asked) -> Response:
     except StoreConflict as error:
         raise InvalidCall("this approval was answered meanwhile", code="not_pending", status=409) from error
     return answer(await asyncio.to_thread(_resolved, asked))
+
+
+def _check_standing(services: Services, principal: Principal, approval: Approval, *, approves: bool) -> None:
+    """Guarantee that the policy in force names this approver; raises `InvalidCall` otherwise."""
+    policy = services.policy.current.approval_for(approval.server, approval.tool)
+    names = {f"user:{principal.id}", *(f"role:{role}" for role in principal.roles)}
+    if names.isdisjoint(policy.approvers):
+        wanted = ", ".join(f"`{name}`" for name in policy.approvers)
+        raise InvalidCall(
+            "the configuration names other approvers for this tool", code="forbidden", hint=wanted, status=403
+        )
+    if approves and policy.quorum > 1:
+        raise InvalidCall(
+            f"this tool asks for {policy.quorum} approvers, which is not available in this version",
+            code="not_available",
+            hint="deny, or set `quorum: 1`",
+        )
 
 
 def _list(asked: Asked) -> dict[str, Any]:

@@ -28,7 +28,7 @@ CURSOR: Final = Param(
     text="`next` of the page before",
 )
 SINCE: Final = Param(name="since", schema=_TIME, text="recorded at this time or later (RFC 3339)")
-UNTIL: Final = Param(name="until", schema=_TIME, text="recorded before this time (RFC 3339)")
+UNTIL: Final = Param(name="until", schema=_TIME, text="recorded at this time or earlier (RFC 3339)")
 
 
 def exact(*names: str) -> tuple[Param, ...]:

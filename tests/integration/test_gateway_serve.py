@@ -1,0 +1,253 @@
+"""Running a gateway: its doors, signals and limits."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.processes import CONFIG, Process, gateway_process
+from support.served import Served, served
+
+from aegis.errors import ConfigError
+from aegis.server.protocol import ConnectionLimits
+from aegis.server.serve import ServeSettings, check_exposure
+from aegis.server.sockets import bind_tcp, bind_unix
+
+LIMITS = ConnectionLimits(connections=12, header_bytes=4_096, arrival_seconds=1.0)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("gateway") / "home", limits=LIMITS) as running:
+        yield running
+
+
+def call_until_refused(gateway: Process, acknowledged: list[Any], broken: list[Any]) -> None:
+    """Decide over one connection until the gateway hangs up; an answer that began must be whole."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+    while True:
+        body = json.dumps({"tool": "read_file", "arguments": {}, "call_id": uuid.uuid4().hex})
+        try:
+            connection.request("POST", "/v1/decisions", body, {"authorization": "Bearer bot"})
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            return
+        try:
+            acknowledged.append(json.loads(response.read()))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            broken.append(error)
+            return
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_drain_under_load_loses_nothing_acknowledged(tmp_path: Path, number: signal.Signals) -> None:
+    home = tmp_path / "home"
+    acknowledged: list[Any] = []
+    broken: list[Any] = []
+    with gateway_process(home) as gateway:
+        callers = [threading.Thread(target=call_until_refused, args=(gateway, acknowledged, broken)) for _ in range(8)]
+        for caller in callers:
+            caller.start()
+        while len(acknowledged) < 100:
+            time.sleep(0.01)
+        gateway.process.send_signal(number)
+        assert gateway.process.wait(20) == 0
+        for caller in callers:
+            caller.join(20)
+    assert not broken
+    assert not (home / "aegis.sock").exists()
+    assert all(one["decision"] == "allow" for one in acknowledged)
+    with gateway_process(home) as gateway:
+        for one in acknowledged[-50:]:
+            status, found = gateway.ask("GET", f"/v1/receipts/{one['receipt']['id']}", key="auditor")
+            assert (status, found["leaf_hash"]) == (200, one["receipt"]["leaf_hash"])
+
+
+def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
+    with gateway_process(tmp_path / "home") as gateway:
+        assert gateway.decide()[1]["decision"] == "allow"
+        text = CONFIG.replace("read_file: {risk: low", "read_file: {risk: critical")
+        (gateway.home / "aegis.yaml").write_text(text)
+        gateway.process.send_signal(signal.SIGHUP)
+        decision = ""
+        for _ in range(200):
+            decision = gateway.decide()[1]["decision"]
+            if decision == "block":
+                break
+            time.sleep(0.02)
+        assert decision == "block"
+
+
+def test_log_lines_are_json_without_argument_values(tmp_path: Path) -> None:
+    with gateway_process(tmp_path / "home") as gateway:
+        gateway.decide(arguments={"path": "zebra-crossing"}, call_id="quagga")
+        gateway.ask("GET", "/v1/receipts?tool=okapi", key="auditor")
+        gateway.ask("POST", "/v1/decisions", b'{"tool": "okapi", "tapir": 1}')
+        gateway.ask("GET", "/v1/sessions/okapi", key="auditor")
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(20) == 0
+        assert gateway.process.stderr is not None
+        lines = gateway.process.stderr.read().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [record["message"] for record in records][0 :: len(records) - 1] == [
+        "the gateway listens",
+        "the gateway stopped",
+    ]
+    assert {"time", "level", "logger", "message"} <= set.intersection(*(set(record) for record in records))
+    for word in ("zebra", "quagga", "okapi", "tapir", "Bearer", "bot"):
+        assert word not in "\n".join(lines)
+
+
+def test_a_second_gateway_on_the_same_home_is_refused_and_a_dead_ones_socket_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with gateway_process(home) as gateway:
+        with pytest.raises(RuntimeError, match="another gateway listens"), gateway_process(home):
+            pass
+        assert gateway.decide()[0] == 200
+        gateway.process.kill()
+        gateway.process.wait()
+    assert (home / "aegis.sock").exists()
+    with gateway_process(home) as gateway:
+        assert gateway.decide()[0] == 200
+
+
+def test_a_taken_port_is_said_in_words(tmp_path: Path, gateway: Served) -> None:
+    with pytest.raises(ConfigError, match="is taken"):
+        bind_tcp("127.0.0.1", gateway.port)
+
+
+def test_what_is_no_socket_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "aegis.sock"
+    path.write_text("precious")
+    with pytest.raises(ConfigError, match="no socket"):
+        bind_unix(path)
+    assert path.read_text() == "precious"
+    with pytest.raises(ConfigError, match="over 104 bytes"):
+        bind_unix(tmp_path / ("a" * 120))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.com", "127.0.0.1.example.com"])
+def test_an_exposed_address_needs_tls_a_proxy_or_a_dangerous_word(host: str) -> None:
+    plain = ServeSettings(host=host)
+    with pytest.raises(ConfigError, match="unencrypted"):
+        check_exposure(plain)
+    check_exposure(replace(plain, insecure_plain_http=True))
+    check_exposure(replace(plain, tls_certificate=Path("cert.pem")))
+    assert [str(network) for network in check_exposure(replace(plain, trusted_proxies=("10.0.0.0/24",)))] == [
+        "10.0.0.0/24"
+    ]
+    with pytest.raises(ConfigError):
+        check_exposure(replace(plain, trusted_proxies=("everybody",)))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_a_loopback_address_needs_nothing(host: str) -> None:
+    assert check_exposure(ServeSettings(host=host)) == ()
+
+
+def test_a_peer_that_is_no_trusted_proxy_is_hung_up_on(tmp_path: Path) -> None:
+    from ipaddress import ip_network
+
+    limits = replace(LIMITS, peers=(ip_network("192.0.2.0/24"),))
+    with served(tmp_path / "home") as running:
+        running.server._peers = limits.peers
+    assert check_exposure(ServeSettings(trusted_proxies=("192.0.2.0/24",))) == limits.peers
+
+
+def error_of(data: bytes) -> tuple[int, str]:
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"]["code"]
+
+
+def test_headers_over_the_limit_are_431(gateway: Served) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
+    assert error_of(gateway.raw(head + b"X-Long: " + b"a" * 5_000 + b"\r\n\r\n")) == (431, "too_large")
+    assert error_of(gateway.raw(head + b"".join(b"X-%d: 1\r\n" % n for n in range(150)) + b"\r\n")) == (
+        431,
+        "too_large",
+    )
+    assert error_of(gateway.raw(b"GET /" + b"a" * 5_000 + b" HTTP/1.1\r\n\r\n")) == (431, "too_large")
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"HELLO / SMTP\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_not_http_is_400(gateway: Served, data: bytes) -> None:
+    assert error_of(gateway.raw(data)) == (400, "bad_request")
+
+
+def test_a_request_that_does_not_arrive_is_given_up(gateway: Served) -> None:
+    assert error_of(gateway.raw(b"")) == (408, "timeout")
+    assert error_of(gateway.raw(b"GET /healthz HTTP/1.1\r\nHost:")) == (408, "timeout")
+    head = b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\nContent-Length: 50\r\n\r\n"
+    assert error_of(gateway.raw(head + b'{"tool"')) == (408, "timeout")
+
+
+def test_only_so_many_connections_are_held(gateway: Served) -> None:
+    held = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(LIMITS.connections)]
+    try:
+        assert error_of(gateway.raw(b"")) == (503, "unavailable")
+    finally:
+        for connection in held:
+            connection.close()
+    for _ in range(100):
+        with_room = gateway.raw(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        if with_room.startswith(b"HTTP/1.1 200"):
+            return
+        time.sleep(0.02)
+    pytest.fail("the connections were not given back")
+
+
+def test_pipelined_requests_are_answered_in_order(gateway: Served) -> None:
+    def sent(call_id: bytes, close: bytes = b"") -> bytes:
+        body = b'{"tool":"read_file","arguments":{},"call_id":"%s"}' % call_id
+        head = b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\n%sContent-Length: %d\r\n\r\n"
+        return head % (close, len(body)) + body
+
+    answer = gateway.raw(sent(b"p1") + sent(b"p2") + sent(b"p3", b"Connection: close\r\n"))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.index(b'"call_id":"p1"') < answer.index(b'"call_id":"p2"') < answer.index(b'"call_id":"p3"')
+
+
+def test_a_client_that_hangs_up_early_disturbs_nobody(gateway: Served) -> None:
+    for cut in (20, 60, 120):
+        data = (
+            b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\nContent-Length: 400\r\n\r\n"
+            + b"{" * 60
+        )
+        with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
+            connection.sendall(data[:cut])
+    assert gateway.decide().status == 200
+
+
+def test_tls_serves_the_same(tmp_path: Path) -> None:
+    openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        [
+            *openssl,
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    assert os.stat(key).st_size  # noqa: PTH116

@@ -1,0 +1,68 @@
+"""Gateways in processes of their own, for signals, crashes and limits."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.deployments import TOOLS
+
+CONFIG = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
+MAIN = Path(__file__).with_name("gateway_main.py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A running gateway."""
+
+    home: Path
+    port: int
+    process: subprocess.Popen[str]
+
+    def ask(self, method: str, path: str, body: Any = None, *, key: str = "bot") -> tuple[int, Any]:
+        """The status and the parsed body of one request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+            connection.request(method, path, data, {"authorization": f"Bearer {key}"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def decide(self, tool: str = "read_file", **members: Any) -> tuple[int, Any]:
+        """One decision."""
+        return self.ask("POST", "/v1/decisions", {"tool": tool, "arguments": {}, **members})
+
+
+@contextmanager
+def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Iterator[Process]:
+    """A gateway on a free port; killed at the end if it still runs. Its log lines are on `process.stderr`."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = home / "aegis.yaml"
+    file.write_text(config)
+    file.chmod(0o600)
+    with subprocess.Popen(
+        [sys.executable, str(MAIN), str(home), str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(MAIN.parents[1]), "PATH": "/usr/bin:/bin", "HOME": str(home)},
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.strip():
+            assert process.stderr is not None
+            raise RuntimeError(process.stderr.read())
+        try:
+            yield Process(home=home, port=int(line), process=process)
+        finally:
+            if process.poll() is None:
+                process.kill()
