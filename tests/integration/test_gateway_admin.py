@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,8 @@ def test_a_stopped_agent_is_refused_from_the_next_call_on(gateway: Served) -> No
     assert gateway.decide().json["decision"] == "allow"
     actions = gateway.ask("GET", "/v1/receipts?kind=revocation", key="auditor").json["items"]
     assert [(one["action"], one["agent"], one["principal"]) for one in actions] == [
-        ("restore", "bot", "key:root"),
-        ("revoke", "bot", "key:root"),
+        ("restore", "bot", "root"),
+        ("revoke", "bot", "root"),
     ]
 
 
@@ -82,7 +83,8 @@ def test_agents_are_listed_with_their_state(gateway: Served) -> None:
 
 
 def test_a_malformed_switch_is_422(gateway: Served) -> None:
-    for body in ({"reason": 7}, {"why": "x"}, [], {"reason": "a" * 1_001}):
+    bodies: tuple[Any, ...] = ({"reason": 7}, {"why": "x"}, [], {"reason": "a" * 1_001})
+    for body in bodies:
         assert gateway.ask("POST", "/v1/agents/bot/revoke", body, key="root").status == 422
     assert gateway.ask("POST", f"/v1/agents/{'a' * 300}/revoke", key="root").status == 422
     assert gateway.ask("POST", "/v1/agents", {}, key="root").status == 422
@@ -103,7 +105,7 @@ def test_a_configuration_is_replaced_at_once_on_record_and_in_the_file(gateway: 
     assert (decision["decision"], decision["policy_digest"]) == ("block", answer.json["digest"])
     assert (gateway.deployment.home / "aegis.yaml").read_text() == STRICT
     newest = gateway.ask("GET", "/v1/receipts?kind=config&limit=1", key="auditor").json["items"][0]
-    assert (newest["policy_digest"], newest["principal"]) == (answer.json["digest"], "key:root")
+    assert (newest["policy_digest"], newest["principal"]) == (answer.json["digest"], "root")
 
 
 @pytest.mark.parametrize(

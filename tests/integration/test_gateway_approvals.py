@@ -78,7 +78,7 @@ def test_an_approved_call_runs_once_with_a_permit(gateway: Served) -> None:
     approval = hold(gateway, "run-1")
     answer = resolve(gateway, approval, {"decision": "approve", "reason": "it is fine"})
     assert answer.status == 200
-    assert (answer.json["state"], answer.json["resolved_by"]) == ("approved", "key:ann")
+    assert (answer.json["state"], answer.json["resolved_by"]) == ("approved", "ann")
     resumed = gateway.decide("send_email", arguments=ARGUMENTS, call_id="run-1")
     assert (resumed.status, resumed.json["decision"]) == (200, "allow")
     assert resumed.json["permit"].count(".") == 2
@@ -216,7 +216,7 @@ def test_the_configuration_says_who_approves(tmp_path: Path) -> None:
     config = (
         "version: 1\nprofile: standard\nlimits: {rate: unlimited}\n"
         "tools:\n  send_email: {risk: high, irreversible: true, effects: [external_send],"
-        " approvals: {approvers: ['user:key:boss']}}\n"
+        " approvals: {approvers: ['user:boss']}}\n"
     )
     with served(tmp_path / "home", config) as gateway:
         gateway.credentials.add("boss", "approver")

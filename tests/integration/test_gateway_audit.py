@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from aegis.audit.checkpoint import open_checkpoint, parse_checkpoint
 from aegis.audit.merkle import leaf_hash, verify_consistency, verify_inclusion
 from aegis.core.canonical import canonical_record
 from support.served import Served, served
@@ -32,7 +34,7 @@ def get(gateway: Served, path: str, key: str = "auditor") -> Any:
 
 def test_receipts_are_found_by_every_filter_newest_first(gateway: Served) -> None:
     blocked = gateway.decide("deploy", call_id="filter-1", session="filtered", key="other").json
-    for query in ("tool=deploy", "decision=block", "reason=risk_ceiling", "agent=other", "principal=key%3Aother"):
+    for query in ("tool=deploy", "decision=block", "reason=risk_ceiling", "agent=other", "principal=other"):
         items = get(gateway, f"/v1/receipts?{query}&limit=1")["items"]
         assert items[0]["receipt_id"] == blocked["receipt"]["id"]
     items = get(gateway, "/v1/receipts?session=filtered&call_id=filter-1&kind=decision")["items"]
@@ -85,7 +87,7 @@ def test_a_payload_is_masked_and_revealing_it_is_recorded(gateway: Served) -> No
     assert revealed["payload"]["arguments"] == {"path": SECRET, "size": 123_456}
     access = get(gateway, "/v1/receipts?kind=access")["items"]
     assert [(one["parent"], one["principal"], one["action"]) for one in access] == [
-        (decision["decision_id"], "key:auditor", "reveal")
+        (decision["decision_id"], "auditor", "reveal")
     ]
 
 
@@ -152,7 +154,7 @@ def test_sessions_are_listed_and_traced(gateway: Served) -> None:
     gateway.decide(session="trace/with slash", call_id="t-1")
     gateway.decide("deploy", session="trace/with slash", call_id="t-2")
     newest = get(gateway, "/v1/sessions?limit=1")["items"][0]
-    assert (newest["session"], newest["principal"], newest["count"]) == ("trace/with slash", "key:bot", 2)
+    assert (newest["session"], newest["principal"], newest["count"]) == ("trace/with slash", "bot", 2)
     trace = get(gateway, "/v1/sessions/trace%2Fwith%20slash")
     assert [one["call_id"] for one in trace["items"]] == ["t-2", "t-1"]
     assert gateway.ask("GET", "/v1/sessions/never", key="auditor").status == 404
@@ -207,7 +209,7 @@ def test_metrics_count_what_was_decided(gateway: Served) -> None:
 
 def test_every_place_asks_for_its_role(gateway: Served) -> None:
     auditors = ("/v1/receipts", "/v1/receipts/x", "/v1/sessions", "/v1/sessions/x", "/v1/log/proof", "/metrics")
-    for path in (*auditors, "/v1/log/export", "/v1/log/consistency"):
+    for path in (*auditors, "/v1/log/export", "/v1/log/consistency", "/v1/log/checkpoint", "/v1/log/keys"):
         for key in ("bot", "ann", "root"):
             answer = gateway.ask("GET", path, key=key)
             assert (answer.status, answer.code) == (403, "forbidden")
@@ -224,9 +226,19 @@ def test_every_place_asks_for_its_role(gateway: Served) -> None:
         assert gateway.ask("GET", path, key="bot").status == 200
 
 
+def test_a_checkpoint_is_signed_by_the_logs_key(gateway: Served) -> None:
+    answer = gateway.ask("GET", "/v1/log/checkpoint", key="auditor")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    keys = [one for one in get(gateway, "/v1/log/keys")["keys"] if one["purpose"] == "log"]
+    public = [base64.b64decode(one["public"]) for one in keys]
+    checkpoint, _ = open_checkpoint(parse_checkpoint(answer.body), public)
+    proof = get(gateway, f"/v1/log/proof?index=0&size={checkpoint.size}")
+    assert proof["root"] == checkpoint.root.hex()
+
+
 def test_public_keys_are_published_without_whose_they_are(gateway: Served) -> None:
     keys = get(gateway, "/.well-known/jwks.json", "bot")["keys"]
-    assert {key["aegis_purpose"] for key in keys} == {"log", "receipt", "permit"}
+    assert {key["purpose"] for key in keys} == {"log", "receipt", "permit"}
     assert all(key["kty"] == "OKP" and len(key["x"]) == 43 for key in keys)
     assert "other" not in json.dumps(keys)
 

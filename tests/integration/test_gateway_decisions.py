@@ -37,7 +37,7 @@ def test_an_allowed_call_is_200_and_on_record(gateway: Served) -> None:
     recorded = receipt(gateway, decision["receipt"]["id"])
     assert recorded["decision"] == "allow"
     assert recorded["agent"] == "bot"
-    assert recorded["principal"] == "key:bot"
+    assert recorded["principal"] == "bot"
 
 
 def test_a_blocked_call_is_200_and_on_record(gateway: Served) -> None:
@@ -95,6 +95,21 @@ def test_a_credential_without_the_role_is_403_and_says_which(gateway: Served) ->
         answer = gateway.ask("POST", "/v1/decisions", READ, key=key)
         assert (answer.status, answer.code) == (403, "forbidden")
         assert "`agent`" in answer.json["error"]["hint"]
+
+
+def test_a_revoked_key_is_unknown_from_the_next_request_on(gateway: Served) -> None:
+    gateway.credentials.add("brief", "agent", agent="brief")
+    assert gateway.decide(key="brief").status == 200
+    gateway.credentials.revoke("brief")
+    answer = gateway.decide(key="brief")
+    assert (answer.status, answer.code) == (401, "unauthenticated")
+
+
+def test_a_key_can_be_limited_to_tools(gateway: Served) -> None:
+    gateway.credentials.add("narrow", "agent", agent="narrow", tools=("read_*",))
+    assert gateway.decide(key="narrow").json["decision"] == "allow"
+    refused = gateway.decide("list_files", key="narrow")
+    assert (refused.status, refused.json["decision"], refused.json["reason"]) == (200, "block", "policy_denied")
 
 
 def test_an_agent_cannot_speak_for_another(gateway: Served) -> None:
@@ -167,7 +182,7 @@ def test_a_body_over_the_limit_is_413(gateway: Served) -> None:
 
 
 def test_a_chunked_body_over_the_limit_is_413(gateway: Served) -> None:
-    head = b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = gateway.head("/v1/decisions", transfer_encoding="chunked") + b"\r\n"
     chunk = b"10000\r\n" + b"a" * 65_536 + b"\r\n"
     answer = gateway.raw(
         head + chunk * 65 + b"0\r\n\r\n" + b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -254,7 +269,9 @@ def test_the_unix_socket_serves_the_same_and_belongs_to_its_owner(gateway: Serve
     connection = http.client.HTTPConnection("gateway")
     connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.sock.connect(str(gateway.unix))
-    connection.request("POST", "/v1/decisions", json.dumps(READ), {"authorization": "Bearer bot"})
+    connection.request(
+        "POST", "/v1/decisions", json.dumps(READ), {"authorization": f"Bearer {gateway.credentials.text('bot')}"}
+    )
     assert json.loads(connection.getresponse().read())["decision"] == "allow"
     connection.request("POST", "/v1/decisions", json.dumps(READ), {})
     assert connection.getresponse().status == 401

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.served import Served, served
 
 
@@ -57,7 +58,7 @@ class Stream:
 @contextmanager
 def watch(gateway: Served, *, last: int | None = None, key: str = "auditor", query: str = "") -> Iterator[Stream]:
     connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
-    headers = {"authorization": f"Bearer {key}"}
+    headers = {"authorization": f"Bearer {gateway.credentials.text(key)}"}
     if last is not None:
         headers["last-event-id"] = str(last)
     connection.request("GET", f"/v1/events{query}", headers=headers)

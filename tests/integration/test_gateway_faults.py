@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from support.processes import gateway_process
-from support.served import Served, served
 
 from aegis.errors import StoreUnavailable
+from support.processes import gateway_process
+from support.served import Served, served
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_result_that_cannot_be_recorded_is_withheld(gateway: Served, monkeypat
 
 def test_without_a_store_nobody_is_known_and_nothing_allowed(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(gateway.credentials, "authenticate", gone)
+        broken.setattr(gateway.deployment.store, "epoch", gone)
         answer = gateway.decide(call_id="c-9")
         assert refused(answer.status, answer.json)
         assert answer.json["call_id"] == "c-9"

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import socket
-import subprocess
+import ssl
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.processes import CONFIG, Process, gateway_process
-from support.served import Served, served
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from aegis.errors import ConfigError
 from aegis.server.protocol import ConnectionLimits
 from aegis.server.serve import ServeSettings, check_exposure
 from aegis.server.sockets import bind_tcp, bind_unix
+from support.processes import CONFIG, Process, gateway_process
+from support.served import Served, served
 
 LIMITS = ConnectionLimits(connections=12, header_bytes=4_096, arrival_seconds=1.0)
 
@@ -40,7 +44,7 @@ def call_until_refused(gateway: Process, acknowledged: list[Any], broken: list[A
     while True:
         body = json.dumps({"tool": "read_file", "arguments": {}, "call_id": uuid.uuid4().hex})
         try:
-            connection.request("POST", "/v1/decisions", body, {"authorization": "Bearer bot"})
+            connection.request("POST", "/v1/decisions", body, {"authorization": f"Bearer {gateway.keys['bot']}"})
             response = connection.getresponse()
         except (OSError, http.client.HTTPException):
             return
@@ -106,7 +110,7 @@ def test_log_lines_are_json_without_argument_values(tmp_path: Path) -> None:
         "the gateway stopped",
     ]
     assert {"time", "level", "logger", "message"} <= set.intersection(*(set(record) for record in records))
-    for word in ("zebra", "quagga", "okapi", "tapir", "Bearer", "bot"):
+    for word in ("zebra", "quagga", "okapi", "tapir", "Bearer", gateway.keys["bot"]):
         assert word not in "\n".join(lines)
 
 
@@ -158,12 +162,15 @@ def test_a_loopback_address_needs_nothing(host: str) -> None:
 
 
 def test_a_peer_that_is_no_trusted_proxy_is_hung_up_on(tmp_path: Path) -> None:
-    from ipaddress import ip_network
-
-    limits = replace(LIMITS, peers=(ip_network("192.0.2.0/24"),))
-    with served(tmp_path / "home") as running:
-        running.server._peers = limits.peers
-    assert check_exposure(ServeSettings(trusted_proxies=("192.0.2.0/24",))) == limits.peers
+    with served(tmp_path / "home", settings=ServeSettings(trusted_proxies=("192.0.2.0/24",))) as gateway:
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+            gateway.decide()
+        unix = http.client.HTTPConnection("gateway")
+        unix.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unix.sock.connect(str(gateway.unix))
+        unix.request("GET", "/healthz")
+        assert unix.getresponse().status == 200
+        unix.close()
 
 
 def error_of(data: bytes) -> tuple[int, str]:
@@ -191,7 +198,7 @@ def test_what_is_not_http_is_400(gateway: Served, data: bytes) -> None:
 def test_a_request_that_does_not_arrive_is_given_up(gateway: Served) -> None:
     assert error_of(gateway.raw(b"")) == (408, "timeout")
     assert error_of(gateway.raw(b"GET /healthz HTTP/1.1\r\nHost:")) == (408, "timeout")
-    head = b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\nContent-Length: 50\r\n\r\n"
+    head = gateway.head("/v1/decisions", content_length="50") + b"\r\n"
     assert error_of(gateway.raw(head + b'{"tool"')) == (408, "timeout")
 
 
@@ -211,43 +218,54 @@ def test_only_so_many_connections_are_held(gateway: Served) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(gateway: Served) -> None:
-    def sent(call_id: bytes, close: bytes = b"") -> bytes:
+    def sent(call_id: bytes, **headers: str) -> bytes:
         body = b'{"tool":"read_file","arguments":{},"call_id":"%s"}' % call_id
-        head = b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\n%sContent-Length: %d\r\n\r\n"
-        return head % (close, len(body)) + body
+        return gateway.head("/v1/decisions", content_length=str(len(body)), **headers) + b"\r\n" + body
 
-    answer = gateway.raw(sent(b"p1") + sent(b"p2") + sent(b"p3", b"Connection: close\r\n"))
+    answer = gateway.raw(sent(b"p1") + sent(b"p2") + sent(b"p3", connection="close"))
     assert answer.count(b"HTTP/1.1 200 OK") == 3
     assert answer.index(b'"call_id":"p1"') < answer.index(b'"call_id":"p2"') < answer.index(b'"call_id":"p3"')
 
 
 def test_a_client_that_hangs_up_early_disturbs_nobody(gateway: Served) -> None:
-    for cut in (20, 60, 120):
-        data = (
-            b"POST /v1/decisions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bot\r\nContent-Length: 400\r\n\r\n"
-            + b"{" * 60
-        )
+    data = gateway.head("/v1/decisions", content_length="400") + b"\r\n" + b"{" * 60
+    for cut in (20, 60, len(data) - 100, len(data)):
         with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
             connection.sendall(data[:cut])
     assert gateway.decide().status == 200
 
 
 def test_tls_serves_the_same(tmp_path: Path) -> None:
-    openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(
-        [
-            *openssl,
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-        ],
-        check=True,
-        capture_output=True,
+    key, certificate = self_signed(tmp_path)
+    settings = ServeSettings(tls_certificate=certificate, tls_key=key)
+    with served(tmp_path / "home", settings=settings) as gateway:
+        context = ssl.create_default_context(cafile=certificate)
+        connection = http.client.HTTPSConnection("localhost", gateway.port, context=context, timeout=20)
+        connection.request("GET", "/readyz")
+        assert connection.getresponse().status == 200
+        connection.close()
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            gateway.decide()
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A key and a certificate for `localhost` that vouches for itself."""
+    secret = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(secret.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(secret, hashes.SHA256())
     )
-    assert os.stat(key).st_size  # noqa: PTH116
+    key, public = folder / "key.pem", folder / "certificate.pem"
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key.write_bytes(secret.private_bytes(*form))
+    public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return key, public

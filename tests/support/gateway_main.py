@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from support.served import Credentials
-
 from aegis.bootstrap import open_deployment
 from aegis.server.app import create_app
 from aegis.server.logs import configure_logs
@@ -18,17 +16,13 @@ def main() -> None:
     home, port = Path(sys.argv[1]), int(sys.argv[2])
     configure_logs()
     place = open_deployment(home / "aegis.yaml", home)
-    credentials = Credentials()
-    credentials.add("bot", "agent", agent="bot")
-    credentials.add("auditor", "auditor")
-    credentials.add("root", "admin")
 
     def ready(server: GatewayServer) -> None:
         sys.stdout.write(f"{server.port}\n")
         sys.stdout.flush()
 
     try:
-        serve(create_app(place.gate, credentials), ServeSettings(port=port, unix=home / "aegis.sock"), ready=ready)
+        serve(create_app(place), ServeSettings(port=port, unix=home / "aegis.sock"), ready=ready)
     finally:
         place.close()
 

@@ -6,13 +6,15 @@ import http.client
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aegis.bootstrap.state import open_state
 from support.deployments import TOOLS
+from support.served import Credentials
 
 CONFIG = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
 MAIN = Path(__file__).with_name("gateway_main.py")
@@ -25,13 +27,14 @@ class Process:
     home: Path
     port: int
     process: subprocess.Popen[str]
+    keys: Mapping[str, str]
 
     def ask(self, method: str, path: str, body: Any = None, *, key: str = "bot") -> tuple[int, Any]:
         """The status and the parsed body of one request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-            connection.request(method, path, data, {"authorization": f"Bearer {key}"})
+            connection.request(method, path, data, {"authorization": f"Bearer {self.keys[key]}"})
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -49,6 +52,11 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Itera
     file = home / "aegis.yaml"
     file.write_text(config)
     file.chmod(0o600)
+    with closing(open_state(file, home)) as state:
+        credentials = Credentials(state.store)
+        credentials.add("bot", "agent", agent="bot")
+        credentials.add("auditor", "auditor")
+    keys = {name: credentials.text(name) for name in credentials.issued}
     with subprocess.Popen(
         [sys.executable, str(MAIN), str(home), str(port)],
         stdout=subprocess.PIPE,
@@ -62,7 +70,7 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Itera
             assert process.stderr is not None
             raise RuntimeError(process.stderr.read())
         try:
-            yield Process(home=home, port=int(line), process=process)
+            yield Process(home=home, port=int(line), process=process, keys=keys)
         finally:
             if process.poll() is None:
                 process.kill()

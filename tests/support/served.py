@@ -8,13 +8,15 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aegis.bootstrap import Deployment
 from aegis.core.outcome import Role
-from aegis.core.principal import Principal
+from aegis.core.ports import Store
+from aegis.core.times import system_clock
+from aegis.keys.api import IssuedKey, issue, revoke_key, store_key
 from aegis.server.app import App, create_app
 from aegis.server.protocol import ConnectionLimits
 from aegis.server.serve import GatewayServer, ServeSettings, serve
@@ -47,17 +49,26 @@ class Answer:
 
 
 class Credentials:
-    """Principals by key; `lost` stands for a store that cannot be asked."""
+    """Keys of this store by the name of their holder."""
 
-    def __init__(self) -> None:
-        self.principals: dict[str, Principal] = {}
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.issued: dict[str, IssuedKey] = {}
 
-    def add(self, key: str, *roles: Role, agent: str | None = None) -> str:
-        self.principals[key] = Principal(id=f"key:{key}", roles=frozenset(roles), agent=agent)
-        return key
+    def add(self, name: str, *roles: Role, agent: str | None = None, tools: tuple[str, ...] = ()) -> None:
+        """Give `name` a key."""
+        issued = self.issued[name] = issue(roles=roles, now=system_clock(), agent=agent, tools=tools, name=name)
+        with self._store.transaction() as transaction:
+            store_key(transaction, issued)
 
-    def authenticate(self, key: str) -> Principal | None:
-        return self.principals.get(key)
+    def revoke(self, name: str) -> None:
+        """Take the key of `name` away."""
+        with self._store.transaction() as transaction:
+            revoke_key(transaction, self.issued[name].key.id, now=system_clock())
+
+    def text(self, name: str) -> str:
+        """The credential of `name`."""
+        return self.issued[name].text
 
 
 @dataclass(kw_only=True)
@@ -89,7 +100,7 @@ class Served:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = {"content-type": "application/json", **(headers or {})}
         if key is not None:
-            sent["authorization"] = f"Bearer {key}"
+            sent["authorization"] = f"Bearer {self.credentials.text(key)}"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request(method, path, data, sent)
@@ -112,6 +123,14 @@ class Served:
                 received += chunk
             return received
 
+    def head(self, path: str, *, key: str | None = "bot", **headers: str) -> bytes:
+        """A `POST` up to and without its last empty line, for tests that write the rest themselves."""
+        lines = [f"POST {path} HTTP/1.1", "Host: gateway"]
+        if key is not None:
+            lines.append(f"Authorization: Bearer {self.credentials.text(key)}")
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        return "".join(f"{line}\r\n" for line in lines).encode()
+
     def stop(self) -> None:
         """Drain and end."""
         self.server.stop()
@@ -121,27 +140,29 @@ class Served:
 
 @contextmanager
 def served(
-    home: Path, config: str = "", *, limits: ConnectionLimits | None = None, place: Deployment | None = None
+    home: Path, config: str = "", *, settings: ServeSettings | None = None, limits: ConnectionLimits | None = None
 ) -> Iterator[Served]:
     """A gateway over a deployment in `home` with keys `bot`, `other`, `auditor`, `ann` (approver), `root` (admin)."""
-    place = place or deployment(home, config)
-    credentials = Credentials()
+    place = deployment(home, config)
+    credentials = Credentials(place.store)
     credentials.add("bot", "agent", agent="bot")
     credentials.add("other", "agent", agent="other")
     credentials.add("seer", "agent", "auditor", agent="seer")
     credentials.add("auditor", "auditor")
     credentials.add("ann", "approver")
     credentials.add("root", "admin")
-    app = create_app(place.gate, credentials)
+    app = create_app(place)
     unix = home / "aegis.sock"
-    settings = ServeSettings(port=0, unix=unix, drain_seconds=5, limits=limits or ConnectionLimits())
+    chosen = replace(settings or ServeSettings(), port=0, unix=unix, drain_seconds=5)
+    if limits is not None:
+        chosen = replace(chosen, limits=limits)
     started, servers = threading.Event(), []
 
     def ready(server: GatewayServer) -> None:
         servers.append(server)
         started.set()
 
-    thread = threading.Thread(target=serve, args=(app, settings), kwargs={"ready": ready}, daemon=True)
+    thread = threading.Thread(target=serve, args=(app, chosen), kwargs={"ready": ready}, daemon=True)
     thread.start()
     assert started.wait(20)
     running = Served(deployment=place, app=app, server=servers[0], credentials=credentials, unix=unix, thread=thread)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aegis.gate import Gate
-from aegis.server.credentials import Authenticator
+from aegis.bootstrap import Deployment
+from aegis.keys.api import ApiKeys
 from aegis.server.decisions import PATH, Decisions
 from aegis.server.events import shape
 from aegis.server.expiry import expire
@@ -68,18 +68,20 @@ class App:
         self._tasks.append(task)
 
 
-def create_app(gate: Gate, keys: Authenticator) -> App:
-    """The gateway over `gate`, with the credentials that `keys` knows."""
-    metrics = Metrics()
+def create_app(deployment: Deployment) -> App:
+    """The gateway of `deployment`."""
+    gate, metrics = deployment.gate, Metrics()
     gate.parts.listeners.append(metrics.count)
     spans = configured()
     services = Services(
         gate=gate,
-        keys=keys,
+        keys=ApiKeys(deployment.store),
         decide=traced(gate.adecide) if spans else gate.adecide,
         feed=Feed(gate.parts.store, shape),
         metrics=metrics,
         readiness=Readiness(gate.parts.store),
+        log=deployment.log,
+        log_signer=deployment.keyring.log_signer(),
     )
     decisions: ASGIApp = Decisions(services)
     rest: ASGIApp = Router(routes(ENDPOINTS, services), redirect_slashes=False, default=not_found)

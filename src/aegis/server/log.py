@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Iterator
 from typing import Any, Final
 
-import orjson
 from starlette.responses import Response, StreamingResponse
 
+from aegis.audit.checkpoint import checkpoint_of, sign_checkpoint
 from aegis.audit.merkle import consistency_proof, inclusion_proof, root_at
-from aegis.bootstrap.introduce import COLLECTION
 from aegis.core.ports import Head, Store
 from aegis.errors import InvalidCall
+from aegis.keys.public import jwks as key_set
+from aegis.keys.public import public_keys
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
 
@@ -50,7 +50,23 @@ async def export(asked: Asked) -> Response:
 
 async def jwks(asked: Asked) -> Response:
     """The public keys of the deployment (RFC 7517)."""
-    return answer({"keys": await asyncio.to_thread(_jwks, asked.services.store)})
+    document = await asyncio.to_thread(_keys, asked.services.store)
+    # Which agents there are stays with the auditors.
+    keys = [{name: value for name, value in key.items() if name != "agent"} for key in key_set(document)["keys"]]
+    return answer({"keys": keys})
+
+
+async def keys(asked: Asked) -> Response:
+    """The `keys.json` of an offline verification; a verifier gets it another way than the receipts."""
+    return answer(await asyncio.to_thread(_keys, asked.services.store))
+
+
+async def checkpoint(asked: Asked) -> Response:
+    """The end of the log in a signed note (C2SP tlog-checkpoint)."""
+    services = asked.services
+    head = await asyncio.to_thread(_head, services.store)
+    note = sign_checkpoint(checkpoint_of(head, services.log), services.log_signer)
+    return Response(note, media_type="text/plain")
 
 
 def _lines(store: Store, start: int, stop: int) -> Iterator[bytes]:
@@ -92,28 +108,9 @@ def _consistency(store: Store, query: Any) -> dict[str, Any]:
     }
 
 
-def _jwks(store: Store) -> list[dict[str, str]]:
-    keys: list[dict[str, str]] = []
+def _keys(store: Store) -> dict[str, Any]:
     with store.reader() as reader:
-        after = ""
-        while page := reader.documents(COLLECTION, after=after):
-            after = page[-1].key
-            keys.extend(_jwk(orjson.loads(document.body)) for document in page)
-    return keys
-
-
-def _jwk(key: dict[str, str]) -> dict[str, str]:
-    """One public key (RFC 8037, 2); whose it is stays with the auditors."""
-    public = base64.urlsafe_b64encode(base64.b64decode(key["public"])).rstrip(b"=")
-    return {
-        "kty": "OKP",
-        "crv": "Ed25519",
-        "use": "sig",
-        "alg": "EdDSA",
-        "kid": key["kid"],
-        "x": public.decode("ascii"),
-        "aegis_purpose": key["purpose"],
-    }
+        return public_keys(reader)
 
 
 def _head(store: Store) -> Head:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from aegis.audit.checkpoint import NoteSigner
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.ports import Clock, Store
@@ -30,7 +31,11 @@ class Decide(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """One gateway's parts. `draining` is set once it takes no new work; whoever waits looks at it."""
+    """One gateway's parts.
+
+    `log` is the log's name, and `log_signer` signs its checkpoints. `draining` is set once no new
+    work is taken; whoever waits looks at it.
+    """
 
     gate: Gate
     keys: Authenticator
@@ -38,6 +43,8 @@ class Services:
     feed: Feed[Sent]
     metrics: Metrics
     readiness: Readiness
+    log: str
+    log_signer: NoteSigner
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.server.endpoint import Endpoint, Param, Reply
-from aegis.server.log import consistency, export, proof
+from aegis.server.log import checkpoint, consistency, export, keys, proof
 from aegis.server.permissions import AUDIT
 from aegis.server.receipts import get_receipt, list_receipts
 from aegis.server.sessions import list_sessions, trace_session
@@ -62,6 +62,16 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         method="GET",
+        path="/v1/log/checkpoint",
+        operation="getCheckpoint",
+        tag="audit",
+        summary="A signed checkpoint of the log as it is now (C2SP signed note)",
+        permission=AUDIT,
+        handler=checkpoint,
+        replies={200: Reply(text="the note", schema={"type": "string"}, media="text/plain; charset=utf-8")},
+    ),
+    Endpoint(
+        method="GET",
         path="/v1/log/proof",
         operation="getInclusionProof",
         tag="audit",
@@ -102,5 +112,15 @@ ENDPOINTS: Final = (
                 headers={"Aegis-Log-Size": "end position of this export"},
             )
         },
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/log/keys",
+        operation="exportKeys",
+        tag="audit",
+        summary="The public keys and their validity; `keys.json` of an offline verification",
+        permission=AUDIT,
+        handler=keys,
+        replies=ok("the keys", "LogKeys"),
     ),
 )
