@@ -97,6 +97,7 @@ class Ledger:
         seal: Seal,
         clock: Clock,
         on_clock_behind: Callable[[int], None] | None = None,
+        on_epoch: Callable[[], None] | None = None,
     ):
         self._store = store
         self._log = log
@@ -104,6 +105,8 @@ class Ledger:
         self._seal = seal
         self._clock = clock
         self._on_clock_behind = on_clock_behind
+        self._on_epoch = on_epoch
+        self._epoch = -1
         self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
         self._start_afresh()
         _open_ledgers.add(self)
@@ -161,6 +164,10 @@ class Ledger:
                 drafts.extend(more)
                 spans.append((start, len(drafts)))
             recorded: tuple[Recorded, ...] = ()
+            if head.epoch != self._epoch:  # control data moved, keys perhaps: none is used from memory
+                if self._on_epoch is not None:
+                    self._on_epoch()
+                self._epoch = head.epoch
             if drafts:
                 end, frontier = self._end
                 if end != head.frontier:  # another process wrote meanwhile, or this is the first commit

@@ -20,6 +20,8 @@ from aegis.keys.keyring import Ed25519Signer, Keyring
 
 COLLECTION: Final = "keys"
 
+Action = Literal["add", "rotate"]
+
 
 class Introductions:
     """Makes sure that the log knows a key before anything is signed with it."""
@@ -47,28 +49,39 @@ class Introductions:
             self._ledger.append(endorse(signer, "add"))
 
     def rotate(self, purpose: Literal["receipt", "permit"], agent: str = "") -> Ed25519Signer:
-        """Replace a key by a new one, endorsed as its successor before it signs anything."""
-        signer = self._keyring.rotate(purpose, agent)
-        self._ledger.append(endorse(signer, "rotate"))
-        return signer
+        """Replace a key by a new one, endorsed as its successor before it signs anything.
+
+        The file changes while this process alone may write to the log, and the control epoch moves with
+        it: every other process reads its keys again before it appends.
+        """
+
+        def apply(transaction: Transaction) -> Sequence[Draft]:
+            signer = self._keyring.rotate(purpose, agent)
+            drafts = _endorsed(transaction, signer, "rotate")
+            transaction.bump_epoch()
+            return drafts
+
+        self._ledger.append(Unit(apply=apply))
+        return self._keyring.permit_signer() if purpose == "permit" else self._keyring.receipt_signer(agent)
 
 
-def endorse(signer: Ed25519Signer, action: Literal["add", "rotate"]) -> Unit:
+def endorse(signer: Ed25519Signer, action: Action) -> Unit:
     """The unit that brings a public key into the log; it adds nothing where the key is there already."""
+    return Unit(apply=lambda transaction: _endorsed(transaction, signer, action))
+
+
+def _endorsed(transaction: Transaction, signer: Ed25519Signer, action: Action) -> Sequence[Draft]:
+    if transaction.document(COLLECTION, signer.kid) is not None:
+        return ()
     described: dict[str, Any] = dict(signer.describe())
-    document = Document(collection=COLLECTION, key=signer.kid, version=1, state="current", body=orjson.dumps(described))
-
-    def apply(transaction: Transaction) -> Sequence[Draft]:
-        if transaction.document(COLLECTION, signer.kid) is not None:
-            return ()
-        transaction.put_document(document)
-        members: dict[str, Any] = {
-            "kind": "key",
-            "receipt_id": new_id(),
-            "principal": "gate",
-            "action": action,
-            "key": described,
-        }
-        return (Draft(members=members, signer=LOG_SIGNER),)
-
-    return Unit(apply=apply)
+    transaction.put_document(
+        Document(collection=COLLECTION, key=signer.kid, version=1, state="current", body=orjson.dumps(described))
+    )
+    members: dict[str, Any] = {
+        "kind": "key",
+        "receipt_id": new_id(),
+        "principal": "gate",
+        "action": action,
+        "key": described,
+    }
+    return (Draft(members=members, signer=LOG_SIGNER),)

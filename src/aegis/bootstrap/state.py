@@ -67,6 +67,7 @@ def open_state(config: Path | None = None, home: Path | None = None) -> State:
         on_clock_behind=lambda behind: notify(
             listeners, Event(kind="clock", members={"behind_us": behind}, recorded=None)
         ),
+        on_epoch=keyring.forget,
     )
     introductions = Introductions(store=store, ledger=ledger, keyring=keyring)
     for signer in (keyring.log_signer(), keyring.receipt_signer(), keyring.permit_signer()):
