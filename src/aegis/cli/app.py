@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from aegis._version import __version__
-from aegis.cli.commands import agents, config, rules
+from aegis.cli.commands import agents, approvals, config, keys, rules
+from aegis.cli.commands.decide import decide
 from aegis.cli.commands.doctor import doctor
+from aegis.cli.commands.serve import serve
 
 
 def build() -> Any:
@@ -22,10 +24,10 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    app.command()(doctor)
-    app.add_typer(agents.app, name="agents")
-    app.add_typer(config.app, name="config")
-    app.add_typer(rules.app, name="rules")
+    for command in (serve, decide, doctor):
+        app.command()(command)
+    for group in (approvals, agents, keys, config, rules):
+        app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     return typer.main.get_command(app)
 
 

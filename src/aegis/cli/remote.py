@@ -20,7 +20,7 @@ class GatewayUnreachable(AegisError):
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:
-    """Where a gateway listens, and the API key to show it; the key has no representation."""
+    """Where a gateway listens: at a URL, or on a Unix socket."""
 
     url: str = DEFAULT_URL
     uds: str | None = None
@@ -36,7 +36,6 @@ class Gateway:
         from aegis.client.endpoint import endpoint
         from aegis.client.http1 import check_header_value
         from aegis.client.sync_transport import SyncTransport, TransportError
-        from aegis.core.strict_json import parse
 
         try:
             check_header_value(key or "-")
@@ -51,18 +50,27 @@ class Gateway:
             raise GatewayUnreachable(f"no gateway answers at `{self.uds or self.url}`") from error
         finally:
             transport.close()
-        if answer.status >= 500:
-            raise GatewayUnreachable(f"the gateway answered with status {answer.status}")
-        value = parse(bytes(answer.body))
-        if answer.status >= 400:
-            error_shape = value.get("error", {}) if isinstance(value, dict) else {}
-            raise InvalidCall(
-                str(error_shape.get("message", f"the gateway answered with status {answer.status}")),
-                code=str(error_shape.get("code", "refused")),
-                hint=str(error_shape.get("hint") or ""),
-                status=answer.status,
-            )
-        return value
+        return value_of(answer.status, bytes(answer.body))
+
+
+def value_of(status: int, body: bytes) -> Any:
+    """The value in an answer of the HTTP API.
+
+    Raises `InvalidCall` with the words of its error shape for a 4xx and `GatewayUnreachable` for any
+    other status that is not a success.
+    """
+    from aegis.core.strict_json import parse
+
+    if status < 300:
+        return parse(body)
+    if not 400 <= status < 500:
+        raise GatewayUnreachable(f"the gateway answered with status {status}")
+    try:
+        error = parse(body)["error"]
+        message, code, hint = str(error["message"]), str(error["code"]), str(error.get("hint") or "")
+    except (InvalidCall, KeyError, TypeError) as broken:
+        raise GatewayUnreachable(f"the gateway answered with status {status}") from broken
+    raise InvalidCall(message, code=code, hint=hint, status=status)
 
 
 def local_gateway(home: Path) -> Gateway | None:

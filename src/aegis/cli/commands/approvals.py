@@ -1,0 +1,174 @@
+"""`aegis approvals`: held calls, shown in full, and a person's answer to them.
+
+Answering takes an approver's API key, always: owning the home is not enough, and the key says who it was.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote, urlencode
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
+from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.cli.inside import Asked
+
+app = typer.Typer(help="Held calls, and a person's answer to them.")
+
+Approval = Annotated[str, typer.Argument(metavar="APPROVAL", help="the approval's id")]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the answer")]
+State = Annotated[
+    Literal["pending", "approved", "denied", "expired", "cancelled", "redeemed", "all"],
+    typer.Option("--state", help="only these"),
+]
+
+_COLUMNS = (
+    Column(title="APPROVAL", member="id"),
+    Column(title="STATE", member="state"),
+    Column(title="AGENT", member="agent"),
+    Column(title="TOOL", member="tool"),
+    Column(title="EXPIRES", member="expires_at"),
+)
+_FIRST = ("id", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")
+_LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
+
+
+@app.command("list")
+def list_approvals(
+    state: State = "pending",
+    limit: Limit = 100,
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """List held calls; by default those that wait for an answer."""
+    from aegis.cli.inside import api
+
+    with api(url, home, config) as asked:
+        query = urlencode({"state": state, "limit": limit})
+        items = asked.ask("GET", f"/v1/approvals?{query}", _key(key_file))["items"]
+    show_list(items, _COLUMNS, as_json=as_json, empty="nothing is held")
+
+
+@app.command()
+def show(
+    approval: Approval,
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show one held call: who asks, the tool, and the full arguments that would run."""
+    from aegis.cli.inside import api
+
+    with api(url, home, config) as asked:
+        value = asked.ask("GET", _target(approval), _key(key_file))
+    if as_json:
+        print_json(value)
+    else:
+        _show(value)
+
+
+@app.command()
+def approve(
+    approval: Approval,
+    reason: Why = "",
+    digest: Annotated[
+        str, typer.Option("--call-digest", metavar="DIGEST", help="refuse unless exactly this call is held")
+    ] = "",
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Let a held call run, once, exactly as it is shown."""
+    from aegis.cli.inside import api
+
+    with api(url, home, config) as asked:
+        _answer(asked, approval, "approve", reason, digest, _key(key_file), as_json=as_json)
+
+
+@app.command()
+def deny(
+    approval: Approval,
+    reason: Why = "",
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Refuse a held call."""
+    from aegis.cli.inside import api
+
+    with api(url, home, config) as asked:
+        _answer(asked, approval, "deny", reason, "", _key(key_file), as_json=as_json)
+
+
+def _answer(asked: Asked, approval: str, decision: str, reason: str, digest: str, key: str, *, as_json: bool) -> None:
+    """Answer what was read just before: the digests go back, so that nothing else can be meant."""
+    held = asked.ask("GET", _target(approval), key)
+    if digest and held.get("call_digest") != digest:
+        raise InvalidCall("another call is held under this approval", code="conflict", status=409)
+    body: dict[str, Any] = {"decision": decision}
+    body |= {name: held[name] for name in ("call_digest", "policy_digest") if held.get(name)}
+    if reason:
+        body["reason"] = reason
+    value = asked.ask("POST", _target(approval), key, body)
+    if as_json:
+        print_json(value)
+    else:
+        show_members({name: value.get(name) for name in ("id", "state", "tool", "agent", "resolved_by")}, as_json=False)
+
+
+def _show(value: dict[str, Any]) -> None:
+    show_members({name: value.get(name) for name in _FIRST}, as_json=False)
+    print_line()
+    print_line("arguments")
+    arguments = value.get("arguments")
+    if arguments is None:
+        print_line("  (erased)")
+    else:
+        for line in _lines(arguments):
+            print_line(f"  {line}")
+    for found in value.get("findings", ()):
+        show_members({"finding": f"{found['rule']} at {found['path'] or '/'}: {found['message']}"}, as_json=False)
+    print_line()
+    show_members({name: value.get(name) for name in _LAST}, as_json=False)
+
+
+def _lines(arguments: Any) -> list[str]:
+    """The arguments in full; where letters beyond ASCII could pass for others, once more spelled out."""
+    import json
+
+    from aegis.cli.text import json_text
+
+    text = json_text(arguments, pretty=True)
+    if text.isascii():
+        return text.splitlines()
+    spelled = json.dumps(arguments, indent=2)
+    return [*text.splitlines(), "", "the same with every character beyond ASCII spelled out", *spelled.splitlines()]
+
+
+def _target(approval: str) -> str:
+    return f"/v1/approvals/{quote(approval, safe='')}"
+
+
+def _key(file: Path | None) -> str:
+    key = api_key_of(file)
+    if not key:
+        raise InvalidCall(
+            "this needs an approver's API key",
+            code="unauthenticated",
+            hint="set AEGIS_API_KEY, or give --api-key-file; `aegis keys create --role approver` makes one",
+        )
+    return key
