@@ -1,11 +1,77 @@
-"""Everything that one call's arguments tell by themselves."""
+"""Everything that one call's arguments tell by themselves: roles, readings, and what would be done."""
 
 from __future__ import annotations
 
-from aegis.facts.extract import extract
-from aegis.facts.model import Facts, Subject
+from typing import Final
+
+from aegis.core.outcome import Effect
+from aegis.facts.analyse import Gathering, analyse
+from aegis.facts.effects import named_effects
+from aegis.facts.extract import walk
+from aegis.facts.fold import hidden_text
+from aegis.facts.model import Facts, Subject, Text, Texts, View
+from aegis.facts.roles import role_of
+from aegis.facts.split import joined_views
+from aegis.facts.views import views_of
+
+_PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
+_MOST_VIEWED: Final = 400  # strings of one call whose other readings are made, the longest apart
+_MOST_VIEW_CHARS: Final = 524_288
+_NONE: Final[frozenset[Effect]] = frozenset()
 
 
 def gather(subject: Subject) -> Facts:
     """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
-    return Facts(texts=extract(subject.arguments, subject.limits, unresolved=subject.unresolved))
+    raw, total, limits = walk(subject.arguments, subject.limits)
+    tool, declared = subject.tool, subject.roles
+    texts: list[Text] = []
+    views: list[View] = []
+    found = Gathering()
+    viewed = view_chars = 0
+    for path, value, is_key in raw:
+        if is_key:
+            texts.append(Text(path, value, True, "identifier", 0))
+            continue
+        argument = _argument(path)
+        role, confidence = role_of(tool, path, argument, value, declared)
+        index = len(texts)
+        texts.append(Text(path, value, False, role, confidence))
+        if len(value) <= _PLAIN and value.isascii() and value.isalnum() and role != "command":
+            continue
+        if viewed < _MOST_VIEWED and view_chars < _MOST_VIEW_CHARS:
+            for reading, kinds in views_of(value):
+                viewed += 1
+                view_chars += len(reading)
+                views.append(View(index, reading, kinds))
+            if not value.isascii():
+                hidden = hidden_text(value)
+                if hidden:
+                    found.signal("text.hidden", texts[index], hidden)
+        analyse(texts[index], found)
+    joined = joined_views(texts)
+    if joined:
+        views.extend(joined)
+    if not found.touched:
+        return Facts(
+            texts=Texts(strings=tuple(texts), total_bytes=total, limits=limits, unresolved=subject.unresolved),
+            effects=named_effects(tool),
+            views=tuple(views),
+        )
+    return Facts(
+        texts=Texts(strings=tuple(texts), total_bytes=total, limits=limits, unresolved=subject.unresolved),
+        effects=named_effects(tool) | found.effects,
+        irreversible=found.irreversible,
+        tier=found.tier,
+        findings=tuple(found.notes),
+        unparsed=tuple(found.unparsed),
+        signals=tuple(found.signals),
+        views=tuple(views),
+    )
+
+
+def _argument(path: str) -> str:
+    """The nearest name in a pointer: indexes of arrays are no names."""
+    for token in reversed(path.split("/")):
+        if token and not token.isdigit():
+            return token
+    return ""

@@ -6,17 +6,22 @@ from typing import Final
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
+from aegis.core.text import TextRole
 from aegis.guards.base import Case
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
+from aegis.guards.outflow import answer_data
 from aegis.guards.verdicts import report_of
 from aegis.rules.model import Rule
 from aegis.rules.scanner import Scanner
 
 __all__ = ["ContentGuard", "ContentOptions", "DlpPolicy", "InjectedPolicy", "RuleOverride"]
 
+MOST_FINDINGS: Final = 100  # findings that one report keeps; what restricts is kept first
 _QUIET: Final = Report(guard="content")
 _PLAIN: Final = 12  # a key or value of so few letters and digits is a name, and no rule speaks of those
 _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
+# Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
+_NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "sql", "code"})
 
 
 class ContentGuard:
@@ -29,23 +34,42 @@ class ContentGuard:
         self._options = options or ContentOptions()
 
     def check(self, case: Case) -> Report:
-        """One report; `block` for an attack and for a call beyond the limits."""
+        """One report: `block` for an attack and for a call beyond the limits, patches for what is masked."""
         facts = case.facts
-        scanner = self._scanner
-        findings: list[Finding] = list(facts.texts.limits)
-        for text in facts.texts.strings:
+        scan = self._scanner.scan
+        strings = facts.texts.strings
+        seen: dict[tuple[str, str], tuple[Rule, str]] = {}
+        for text in strings:
             value = text.value
-            if len(value) <= _PLAIN and value.isalnum():
+            if len(value) <= _PLAIN and value.isascii() and value.isalnum() and text.role != "command":
                 continue
-            for hit in scanner.scan(value, text.role):
-                findings.append(self._finding(hit.rule, case, text.path, value[hit.start : hit.end]))
+            if text.is_key and value.isidentifier():
+                continue
+            for hit in scan(value, text.role):
+                seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
+        for view in facts.views:
+            text = strings[view.source]
+            if text.role in _NO_SHELL and "shell" in view.kinds:
+                continue
+            for hit in scan(view.value, text.role):
+                key = (hit.rule.id, text.path)
+                if key not in seen:
+                    seen[key] = (hit.rule, view.value[hit.start : hit.end])
         for signal in facts.signals:
-            for rule in scanner.rules_for(signal.fact):
+            for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
-                    findings.append(self._finding(rule, case, signal.path, signal.evidence))
-        if not findings and not facts.unparsed:
+                    seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
+        if not seen and not facts.unparsed and not facts.texts.limits:
             return _QUIET
-        return report_of(self.name, findings, missing=facts.unparsed)
+        findings = [self._finding(rule, case, path, evidence) for (_, path), (rule, evidence) in seen.items()]
+        findings, patches = answer_data(findings, case, self._options, self._scanner)
+        findings.sort(key=lambda finding: -finding.outcome)
+        return report_of(
+            self.name,
+            [*facts.texts.limits, *findings[:MOST_FINDINGS]],
+            patches=patches,
+            missing=facts.unparsed,
+        )
 
     def _finding(self, rule: Rule, case: Case, path: str, evidence: str) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW

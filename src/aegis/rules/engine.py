@@ -85,17 +85,31 @@ def _open(patterns: Sequence[Pattern], cache: Path | None) -> Any:
         except hyperscan.error:
             pass  # written by another build of the engine: compiled anew below
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    base = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
-    flags = [base if pattern.case_sensitive else base | hyperscan.HS_FLAG_CASELESS for pattern in patterns]
     try:
-        database.compile(
-            expressions=[pattern.text.encode() for pattern in patterns], ids=list(range(len(patterns))), flags=flags
-        )
+        _compile(database, patterns)
     except hyperscan.error as error:
-        raise ConfigError((Problem(message=f"the patterns do not compile together: {error}"),)) from error
+        raise ConfigError(_culprits(patterns, error)) from error
     if cache:
         store_cached(cache, identity, hyperscan.dumpb(database))
     return database
+
+
+def _compile(database: Any, patterns: Sequence[Pattern]) -> None:
+    base = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
+    flags = [base if pattern.case_sensitive else base | hyperscan.HS_FLAG_CASELESS for pattern in patterns]
+    texts = [pattern.text.encode() for pattern in patterns]
+    database.compile(expressions=texts, ids=list(range(len(patterns))), flags=flags)
+
+
+def _culprits(patterns: Sequence[Pattern], together: Exception) -> tuple[Problem, ...]:
+    """The patterns that do not compile alone; the engine itself names only an offset."""
+    problems: list[Problem] = []
+    for pattern in patterns:
+        try:
+            _compile(hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK), [pattern])
+        except hyperscan.error as error:
+            problems.append(Problem(message=f"the pattern `{pattern.text[:80]}` does not compile: {error}"))
+    return tuple(problems) or (Problem(message=f"the patterns do not compile together: {together}"),)
 
 
 class _Sets:

@@ -10,8 +10,9 @@ from typing import Any, Final, get_args
 import orjson
 
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
-from aegis.core.text import SURFACES, Surface
+from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.errors import ConfigError, Problem
+from aegis.rules.checks import CHECKS
 from aegis.rules.document import parse
 from aegis.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
 from aegis.rules.patterns import check_pattern
@@ -19,13 +20,19 @@ from aegis.rules.patterns import check_pattern
 LEAST_EXAMPLES: Final = 2
 MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
 _MEMBERS: Final = frozenset({
-    "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns", "case_sensitive",
+    "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
+    "case_sensitive", "least", "check",
+    "entropy",
     "facts", "references", "examples",
 })  # fmt: skip
 _REQUIRED: Final = ("id", "title", "category", "severity", "outcome", "roles", "message", "examples")
 _CATEGORIES: Final = frozenset(get_args(Category))
 _EXAMPLE_KINDS: Final[tuple[ExampleKind, ...]] = ("match", "evade", "pass")
-_ANYWHERE: Final = frozenset(SURFACES) - {"description"}
+_GROUPS: Final[dict[str, tuple[Surface, ...]]] = {
+    "any": ("unknown", *(surface for surface in SURFACES if surface not in {"description", "unknown"})),
+    "argument": ("unknown", *(role for role in TEXT_ROLES if role != "unknown")),
+    "plain": ("identifier", "unknown", "query_fragment", "path", "url"),
+}
 
 
 def load(*folders: Path) -> RuleSet:
@@ -88,7 +95,7 @@ def _digest(rules: Sequence[Rule]) -> str:
     meaning = [
         [
             rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
-            rule.patterns, rule.case_sensitive, rule.facts,
+            rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.check, rule.entropy,
         ]
         for rule in rules
     ]  # fmt: skip
@@ -122,6 +129,10 @@ class _Reader:
             wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
             if wrong:
                 self.bad(wrong, f"/patterns/{at}")
+        if value.get("check", "") not in {"", *CHECKS}:
+            self.bad(f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join(CHECKS)}")
+        self.number(value, "least", 1, len(patterns) or 1)
+        self.number(value, "entropy", 0, 8)
         category = self.one_of(value, "category", _CATEGORIES)
         maturity: Maturity = "sandbox" if value.get("maturity") == "sandbox" else "stable"
         if value.get("maturity", "stable") not in {"stable", "sandbox"}:
@@ -143,6 +154,9 @@ class _Reader:
             message=self.text(value, "message"),
             patterns=patterns,
             case_sensitive=bool(case_sensitive),
+            least=self.number(value, "least", 1, len(patterns) or 1),
+            check=str(value.get("check", "")),
+            entropy=float(self.number(value, "entropy", 0, 8)),
             facts=facts,
             references=self.words(value, "references"),
             examples=examples,
@@ -168,6 +182,13 @@ class _Reader:
             return ()
         return tuple(items)
 
+    def number(self, value: dict[str, Any], key: str, least: int, most: int) -> Any:
+        number = value.get(key, least)
+        if type(number) not in (int, float) or not least <= number <= most:
+            self.bad(f"`{key}` must be a number from {least} to {most}", f"/{key}")
+            return least
+        return number
+
     def one_of(self, value: dict[str, Any], key: str, allowed: frozenset[Any]) -> Any:
         word = value.get(key)
         if word not in allowed:
@@ -189,13 +210,11 @@ class _Reader:
             return Outcome.BLOCK
 
     def surfaces(self, value: dict[str, Any]) -> tuple[frozenset[Surface], Surface]:
-        words = self.words(value, "roles")
-        if words == ("any",):
-            return _ANYWHERE, "unknown"
+        words = tuple(word for given in self.words(value, "roles") for word in _GROUPS.get(given, (given,)))
         known = [surface for surface in SURFACES if surface in words]
         for word in words:
             if word not in SURFACES:
-                self.bad(f"`{word}` is not a role", "/roles", hint=f"any, or some of {', '.join(SURFACES)}")
+                self.bad(f"`{word}` is not a role", "/roles", hint=f"some of {', '.join((*_GROUPS, *SURFACES))}")
         if not known:
             self.bad("`roles` names no role", "/roles")
             return frozenset(), "unknown"

@@ -30,7 +30,9 @@ class Example:
 class Rule:
     """One detector rule: linear-time patterns, or the names of facts, on certain surfaces.
 
-    A rule of maturity `sandbox` is recorded and decides nothing.
+    A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
+    must occur in one text. `check` and `entropy` (bits a character) judge the first group of a match,
+    or all of it.
     """
 
     id: str
@@ -44,6 +46,9 @@ class Rule:
     message: str
     patterns: tuple[str, ...] = ()
     case_sensitive: bool = False
+    least: int = 1
+    check: str = ""
+    entropy: float = 0.0
     facts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()

@@ -11,17 +11,17 @@ MAX_PATTERN: Final = 4_000  # characters: an automaton grows with its pattern
 _MEMORY: Final = 16_777_216  # bytes one compiled pattern may take
 
 
-def compile_pattern(pattern: str, *, case_sensitive: bool) -> Any:
+def compile_pattern(pattern: str, *, case_sensitive: bool, groups: bool = False) -> Any:
     """The pattern for RE2 over UTF-8 bytes, `.` matching newlines; raises `re2.error`."""
-    return _compile(pattern, case_sensitive)
+    return _compile(pattern, case_sensitive, groups)
 
 
 @lru_cache(maxsize=4_096)
-def _compile(pattern: str, case_sensitive: bool) -> Any:
+def _compile(pattern: str, case_sensitive: bool, groups: bool) -> Any:
     options = re2.Options()
     options.case_sensitive = case_sensitive
     options.dot_nl = True
-    options.never_capture = True
+    options.never_capture = not groups
     options.log_errors = False
     options.max_mem = _MEMORY
     return re2.compile(pattern.encode(), options)

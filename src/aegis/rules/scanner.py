@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aegis.core.text import SURFACES, Surface
+from aegis.rules.checks import CHECKS, entropy
 from aegis.rules.engine import Pattern, make_engine
 from aegis.rules.model import Rule, RuleSet
 from aegis.rules.patterns import compile_pattern
 
 WINDOW_BEFORE: Final = 4_096  # bytes before the reported end in which a match is looked for first
 WINDOW_AFTER: Final = 256
+DENSE_WINDOW: Final = 2_500  # bytes in which all that a rule needs must stand
+MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
 _NO_RULES: Final[tuple[Rule, ...]] = ()
 
 
@@ -38,10 +42,11 @@ class Scanner:
         confirm: list[Any] = []
         facts: dict[str, list[Rule]] = {}
         for rule in rules.rules:
+            judged = bool(rule.check or rule.entropy)
             for text in rule.patterns:
                 owners.append(rule)
                 patterns.append(Pattern(text, rule.case_sensitive))
-                confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive))
+                confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive, groups=judged))
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
         self._owners = tuple(owners)
@@ -51,40 +56,110 @@ class Scanner:
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
 
     def scan(self, text: str, surface: Surface) -> list[Hit]:
-        """Every rule of `surface` with a pattern that occurs in `text`; one hit a rule.
+        """Every rule of `surface` whose patterns occur in `text`; one hit a rule.
 
         Time is linear in the text. A lone surrogate is read as a replacement character.
         """
         data = text.encode("utf-8", "replace")
         found = self._engine.hits(data)
+        if not text.isascii():
+            # The engine folds the case of ASCII alone; other scripts are folded here.
+            lowered = text.lower()
+            if lowered != text:
+                found += [(index, -1) for index, _ in self._engine.hits(lowered.encode("utf-8", "replace"))]
         if not found:
             return []
         applies = self._applies[surface]
         hits: list[Hit] = []
         taken: set[str] = set()
+        counts: dict[str, set[int]] = {}
         for index, end in found:
-            rule = self._owners[index]
-            if not applies[index] or rule.id in taken:
+            if not applies[index]:
                 continue
-            span = self._locate(index, data, end)
-            if span is not None:
-                taken.add(rule.id)
-                hits.append(Hit(rule, _characters(data, span[0]), _characters(data, span[1])))
+            rule = self._owners[index]
+            if rule.id in taken:
+                continue
+            span = self._locate(rule, index, data, end)
+            if span is None:
+                continue
+            if rule.least > 1:
+                distinct = counts.setdefault(rule.id, set())
+                distinct.add(index)
+                if len(distinct) < rule.least or not self._dense(rule, distinct, data):
+                    continue
+            taken.add(rule.id)
+            hits.append(Hit(rule, _characters(data, span[0]), _characters(data, span[1])))
         return hits
 
     def rules_for(self, fact: str) -> tuple[Rule, ...]:
         """The rules that judge the signal `fact`."""
         return self._facts.get(fact, _NO_RULES)
 
-    def _locate(self, index: int, data: bytes, end: int) -> tuple[int, int] | None:
+    def spans(self, rule: Rule, text: str) -> list[tuple[int, int]]:
+        """Where `rule` matches in `text`, as spans of characters, for masking; at most `MOST_CHECKED` a pattern."""
+        data = text.encode("utf-8", "replace")
+        judged = bool(rule.check or rule.entropy)
+        found: list[tuple[int, int]] = []
+        for pattern in rule.patterns:
+            compiled = compile_pattern(pattern, case_sensitive=rule.case_sensitive, groups=judged)
+            for match in _first(compiled.finditer(data)):
+                if not judged or _passes(rule, match):
+                    group = 1 if judged and match.re.groups else 0
+                    start, end = match.span(group)
+                    found.append((_characters(data, start), _characters(data, end)))
+        return sorted(found)
+
+    def _dense(self, rule: Rule, indexes: set[int], data: bytes) -> bool:
+        """Whether enough different patterns of a rule stand close together; a long text says a little of all."""
+        if len(data) <= DENSE_WINDOW:
+            return True
+        places: list[tuple[int, int]] = []
+        for index in indexes:
+            places.extend((match.start(), index) for match in _first(self._confirm[index].finditer(data)))
+        places.sort()
+        first = 0
+        inside: Counter[int] = Counter()
+        for start, index in places:
+            inside[index] += 1
+            while start - places[first][0] > DENSE_WINDOW:
+                gone = places[first][1]
+                inside[gone] -= 1
+                if not inside[gone]:
+                    del inside[gone]
+                first += 1
+            if len(inside) >= rule.least:
+                return True
+        return False
+
+    def _locate(self, rule: Rule, index: int, data: bytes, end: int) -> tuple[int, int] | None:
         pattern = self._confirm[index]
+        if rule.check or rule.entropy:
+            for match in _first(pattern.finditer(data)):
+                if _passes(rule, match):
+                    span: tuple[int, int] = match.span()
+                    return span
+            return None
+        match = None
         if end >= 0:
-            start = max(0, end - WINDOW_BEFORE)
-            match = pattern.search(data, start, min(len(data), end + WINDOW_AFTER))
-            if match is not None:
-                return match.span()  # type: ignore[no-any-return]
-        match = pattern.search(data)
+            match = pattern.search(data, max(0, end - WINDOW_BEFORE), min(len(data), end + WINDOW_AFTER))
+        if match is None:
+            match = pattern.search(data)
         return match.span() if match is not None else None
+
+
+def _first(matches: Iterator[Any]) -> Iterator[Any]:
+    for number, match in enumerate(matches):
+        if number >= MOST_CHECKED:
+            return
+        yield match
+
+
+def _passes(rule: Rule, match: Any) -> bool:
+    group = match.group(1) if match.re.groups else None
+    value = (group or match.group(0)).decode("utf-8", "replace")
+    if rule.entropy and entropy(value) < rule.entropy:
+        return False
+    return not rule.check or CHECKS[rule.check](value)
 
 
 def _characters(data: bytes, offset: int) -> int:

@@ -1,0 +1,164 @@
+"""Decoders: each reads one encoding and answers the decoded text, or `None` where nothing changed.
+
+Every decoder is linear, and its result is not much longer than its input. Each stands for something
+that a program behind a tool really does: a web server decodes percent signs, a template engine
+entities, a shell quotes, a script base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import re2
+
+_PERCENT: Final = re2.compile(rb"%u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2}")
+_OVERLONG: Final = {
+    # UTF-8 decoders that skip the shortest-form check read these as `.` `/` `\` (CVE-2000-0884).
+    b"\xc0\xae": b".", b"\xc0\xaf": b"/", b"\xc0\x2e": b".", b"\xc0\x2f": b"/", b"\xc1\x9c": b"\\", b"\xc0\x5c": b"\\",
+    b"\xc1\x1c": b"\\", b"\xc1\xaf": b"/", b"\xe0\x80\xaf": b"/", b"\xe0\x80\xae": b".",
+    b"\xe0\x80\xa5": b"%", b"\xf0\x80\x80\xaf": b"/",
+}  # fmt: skip
+_ESCAPE: Final = re2.compile(r"\\(?:x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|[0-3][0-7]{2}|[nrtvf0])")
+_ZERO_X: Final = re2.compile(r"(?:0x[0-9a-fA-F]{2}){2,}")
+_NAMED: Final = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
+_BASE64: Final = re2.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+_HEX: Final = re2.compile(
+    r"(?:0x|\\x)?[0-9a-fA-F]{16,}|(?:\\x[0-9a-fA-F]{2}){6,}|(?:[0-9a-fA-F]{2}[ :]){8,}[0-9a-fA-F]{2}"
+)
+_BITS: Final = re2.compile(r"(?:[01]{8}[ ,]?){6,}")
+_SQL_COMMENT: Final = re2.compile(r"(?s)/\*!?\d{0,6}(.*?)\*/")
+_CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
+_SPELLED: Final = re2.compile(r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b")
+_MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
+_LEAST_TEXT: Final = 6
+
+
+def percent(text: str) -> str | None:
+    """Percent-decoded, with `%uXXXX` and overlong UTF-8 read as lenient servers read them."""
+    if "%" not in text:
+        return None
+    data = _PERCENT.sub(_percent_bytes, text.encode("utf-8", "replace"))
+    for overlong, plain in _OVERLONG.items():
+        if overlong in data:
+            data = data.replace(overlong, plain)
+    decoded: str = data.decode("utf-8", "replace")
+    return decoded if decoded != text else None
+
+
+def _percent_bytes(match: Any) -> bytes:
+    piece = match.group()
+    if piece[1] in b"u":
+        return chr(int(piece[2:], 16)).encode("utf-8", "replace")
+    return bytes.fromhex(piece[1:].decode())
+
+
+def entities(text: str) -> str | None:
+    """HTML character references decoded."""
+    if "&" not in text:
+        return None
+    decoded = html.unescape(text)
+    return decoded if decoded != text else None
+
+
+def escapes(text: str) -> str | None:
+    r"""Backslash escapes (`\x2e`, `\u002e`, `\056`, `\n`) and runs of `0x2e` decoded."""
+    decoded = text
+    if "\\" in text:
+        decoded = _ESCAPE.sub(_escape_char, decoded)
+    if "0x" in decoded:
+        decoded = _ZERO_X.sub(lambda match: bytes.fromhex(match.group().replace("0x", "")).decode("latin-1"), decoded)
+    return decoded if decoded != text else None
+
+
+def _escape_char(match: Any) -> str:
+    body = match.group()[1:]
+    if body in _NAMED:
+        return _NAMED[body]
+    if body[0] == "x":
+        return chr(int(body[1:], 16))
+    if body[0] == "u":
+        code = int(body[1:].strip("{}"), 16)
+        return chr(code) if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else "\ufffd"
+    return chr(int(body, 8))
+
+
+def sql_comments(text: str) -> str | None:
+    """Inline comments removed, and what version comments (`/*!50000 ... */`) hold executed."""
+    if "/*" not in text:
+        return None
+    decoded: str = _SQL_COMMENT.sub(lambda match: match.group(1) if match.group()[2] == "!" else "", text)
+    spaced: str = _SQL_COMMENT.sub(lambda match: f" {match.group(1)} " if match.group()[2] == "!" else " ", text)
+    return f"{spaced}\n{decoded}" if decoded != text else None
+
+
+def character_codes(text: str) -> str | None:
+    """What calls like `CHAR(39,32)` and `String.fromCharCode(60,115)` spell."""
+    if "(" not in text:
+        return None
+    spelled = "".join(
+        "".join(chr(int(code)) for code in match.group(1).replace(",", " ").split() if int(code) < 256)
+        for match in _CHARS.finditer(text)
+    )
+    return spelled if len(spelled) >= _LEAST_TEXT else None
+
+
+def spelled_out(text: str) -> str | None:
+    """Words written letter by letter (`i g n o r e`) put together."""
+    match = _SPELLED.search(text)
+    if match is None:
+        return None
+    return str(_SPELLED.sub(lambda found: found.group()[::2], text))
+
+
+def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
+    """Texts that stand encoded inside `text` as base64, hex or bits, with the name of the encoding."""
+    for name, pattern, decoder in _RUNS:
+        for number, match in enumerate(pattern.finditer(text)):
+            if number >= _MAX_RUNS:
+                break
+            decoded = decoder(match.group())
+            if decoded is not None:
+                yield name, decoded
+
+
+def _from_base64(run: str) -> str | None:
+    body = run.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return _text(
+            base64.b64decode(body[: len(body) // 4 * 4 if len(body) % 4 == 1 else None] + "=" * (-len(body) % 4))
+        )
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _from_hex(run: str) -> str | None:
+    digits = run.replace("\\x", "").replace("0x", "").replace(" ", "").replace(":", "")
+    return _text(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+
+
+def _from_bits(run: str) -> str | None:
+    bits = run.replace(" ", "").replace(",", "")
+    return _text(bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) // 8 * 8, 8)))
+
+
+def _text(data: bytes) -> str | None:
+    """The bytes as text, where they are text that a person or a program would read."""
+    if b"\0" in data[1::2] and data[1::2].count(0) > len(data) // 3:
+        data = data[::2]  # UTF-16LE, the way PowerShell encodes commands
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    readable = sum(char.isprintable() or char in "\n\r\t" for char in text)
+    return text if len(text) >= _LEAST_TEXT and readable == len(text) else None
+
+
+_RUNS: Final[tuple[tuple[str, Any, Callable[[str], str | None]], ...]] = (
+    ("base64", _BASE64, _from_base64),
+    ("hex", _HEX, _from_hex),
+    ("bits", _BITS, _from_bits),
+)

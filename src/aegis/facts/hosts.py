@@ -1,0 +1,114 @@
+"""URLs and hosts: where a request would really go (server-side request forgery, CWE-918)."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, NamedTuple
+
+METADATA: Final = frozenset({
+    "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "metadata.google.internal",
+    "metadata.goog", "metadata.azure.com", "metadata", "instance-data", "metadata.tencentyun.com", "168.63.129.16",
+})  # fmt: skip
+WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "tel", "sftp", "ssh", "git", "s3", "gs"})
+ODD: Final = frozenset(
+    {"gopher", "dict", "ldap", "ldaps", "tftp", "expect", "phar", "php", "zip", "netdoc", "jar", "glob"}
+)
+
+
+class Target(NamedTuple):
+    """Where a URL or host leads: scheme, host as a resolver reads it, and what is odd about it."""
+
+    scheme: str
+    host: str
+    address: str
+    odd_spelling: bool
+    userinfo: str
+
+
+def read_target(text: str) -> Target | None:
+    """The target of a URL or bare host; `None` for text that names none."""
+    value = text.strip()
+    scheme, separator, rest = value.partition("://")
+    if not separator:
+        scheme, rest = "", value.removeprefix("//")
+    if len(rest) > 4_096 or " " in scheme:
+        return None
+    authority = rest
+    for stop in ("/", "?", "#", "\\"):
+        authority = authority.partition(stop)[0]
+    userinfo, at, host = authority.rpartition("@")
+    host = host if at else authority
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    host = host.rstrip(".").lower()
+    if not host or any(char.isspace() for char in host):
+        return None
+    address, odd = _address(host)
+    return Target(scheme.lower(), host, address, odd, userinfo)
+
+
+def is_metadata(target: Target) -> bool:
+    """Whether this is a cloud's metadata service, however its address is spelled."""
+    return target.host in METADATA or _plain_address(target.address) in METADATA
+
+
+def is_local(target: Target) -> bool:
+    """Whether this is the machine itself or its link: loopback, unspecified, link-local."""
+    if target.host == "localhost" or target.host.endswith((".localhost", ".localdomain")):
+        return True
+    if not target.address:
+        return target.host.endswith((".nip.io", ".sslip.io", ".xip.io")) and (
+            "127.0.0" in target.host or "169.254" in target.host
+        )
+    address = ipaddress.ip_address(target.address)
+    mapped = getattr(address, "ipv4_mapped", None)
+    address = mapped or address
+    return address.is_loopback or address.is_unspecified or address.is_link_local
+
+
+def _plain_address(address: str) -> str:
+    """An IPv4 address that is written inside an IPv6 one (`::ffff:a.b.c.d`), as itself."""
+    if ":" not in address:
+        return address
+    mapped = ipaddress.IPv6Address(address).ipv4_mapped
+    return str(mapped) if mapped else address
+
+
+def _address(host: str) -> tuple[str, bool]:
+    """The address that a host spells, as lenient resolvers read it, and whether the spelling is odd."""
+    try:
+        return str(ipaddress.ip_address(host)), False
+    except ValueError:
+        pass
+    # inet_aton: one to four parts, each decimal, octal or hexadecimal; the last fills what is left.
+    parts = host.split(".")
+    if not 1 <= len(parts) <= 4 or len(host) > 64:
+        return "", False
+    numbers: list[int] = []
+    for part in parts:
+        number = _number(part)
+        if number is None:
+            return "", False
+        numbers.append(number)
+    *leading, last = numbers
+    if any(number > 255 for number in leading) or last >= 256 ** (4 - len(leading)):
+        return "", False
+    value = last
+    for place, number in enumerate(leading):
+        value += number << (8 * (3 - place))
+    if len(parts) == 1 and value < 2**24:
+        return "", False
+    return str(ipaddress.IPv4Address(value)), True
+
+
+def _number(part: str) -> int | None:
+    try:
+        if part.startswith("0x"):
+            return int(part, 16)
+        if len(part) > 1 and part.startswith("0"):
+            return int(part, 8)
+        return int(part) if part.isascii() and part.isdigit() else None
+    except ValueError:
+        return None

@@ -1,0 +1,40 @@
+"""Paths: where they really lead, and which files hold secrets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import re2
+
+_SECRET: Final = re2.compile(
+    r"(?i)(?:^|[/\\])(?:"
+    r"\.ssh[/\\](?:id_[a-z0-9]+|identity|.*\.pem|.*_rsa|.*_ed25519)$"
+    r"|\.aws[/\\](?:credentials|config)$|\.azure[/\\].*(?:token|profile)|\.config[/\\]gcloud[/\\].*(?:credential|\.db|token)"
+    r"|\.kube[/\\]config$|\.docker[/\\]config\.json$|\.netrc$|_netrc$|\.pgpass$|\.my\.cnf$|\.npmrc$|\.pypirc$|\.git-credentials$"
+    r"|\.gnupg[/\\](?:private|secring)|\.vault-token$|\.htpasswd$|\.bash_history$|\.zsh_history$|\.mysql_history$"
+    r"|etc[/\\](?:g?shadow-?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+)[/\\](?:environ|mem|maps)$"
+    r"|windows[/\\](?:system32[/\\]config|repair)[/\\](?:sam|system|security)|ntds\.dit$"
+    r"|Login Data$|cookies\.sqlite$|logins\.json$|key[34]\.db$|wallet\.dat$|service[_-]account.*\.json$"
+    r"|\.env(?:\.(?:local|production|prod|staging|development))?$|id_(?:rsa|dsa|ecdsa|ed25519)$|.*\.(?:pem|p12|pfx|keystore|jks|ppk|kdbx)$"
+    r")"
+)
+
+
+def is_secret_file(path: str) -> bool:
+    """Whether the path names a file whose purpose is to hold credentials or keys."""
+    return len(path) <= 4_096 and _SECRET.search(path) is not None
+
+
+def climb(path: str) -> int:
+    """How many folders above its start a path leads at its highest point; 0 for one that stays inside.
+
+    Both slashes separate, and repeated ones count once. An absolute path that climbs above the root
+    counts the climbs that have nothing to leave.
+    """
+    depth = lowest = 0
+    for part in path.replace("\\", "/").split("/"):
+        if part in {"", "."}:
+            continue
+        depth += -1 if part == ".." else 1
+        lowest = min(lowest, depth)
+    return -lowest

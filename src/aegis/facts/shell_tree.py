@@ -1,0 +1,119 @@
+"""A shell text as its simple commands, by the grammar (tree-sitter-bash).
+
+The parser never fails: what it cannot read becomes an error node, and everything around it is still
+there. Commands inside substitutions, subshells, loops and `-c` scripts are commands like any other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+MAX_SHELL: Final = 16_384  # characters given to the parser
+MAX_COMMANDS: Final = 500  # commands of one text that are looked at
+_LANGUAGE: Final = Language(tree_sitter_bash.language())
+_QUERY: Final = Query(_LANGUAGE, "(command) @command (file_redirect) @redirect (pipeline) @pipeline")
+
+
+class Command(NamedTuple):
+    """One simple command: its words with quotes undone, and where its input comes from.
+
+    `pipe` names the pipeline (0 outside of one) and `stage` the place in it; `inside` says that it
+    stands in a command or process substitution.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    text: str
+    pipe: int
+    stage: int
+    inside: bool
+
+
+class Shell(NamedTuple):
+    """The commands and redirections of a text; `error` where part of it was not grammar."""
+
+    commands: tuple[Command, ...]
+    writes: tuple[str, ...]
+    error: bool
+
+
+def parse_shell(text: str) -> Shell:
+    """The commands of a shell text of at most `MAX_SHELL` characters."""
+    source = text.encode("utf-8", "replace")
+    tree = Parser(_LANGUAGE).parse(source)
+    found: dict[str, list[Node]] = QueryCursor(_QUERY).captures(tree.root_node)
+    pipes = {node.id: number for number, node in enumerate(found.get("pipeline", ()), 1)}
+    commands = []
+    for node in found.get("command", ())[:MAX_COMMANDS]:
+        command = _command(node, pipes)
+        if command is not None:
+            commands.append(command)
+    writes = []
+    for node in found.get("redirect", ())[:MAX_COMMANDS]:
+        target = _target(node)
+        if target is not None:
+            writes.append(target)
+    return Shell(tuple(commands), tuple(writes), tree.root_node.has_error)
+
+
+def _command(node: Node, pipes: dict[int, int]) -> Command | None:
+    name, args = "", []
+    for child in node.children:
+        kind = child.type
+        if kind == "command_name":
+            name = word(_text(child))
+        elif kind in _WORDS:
+            args.append(word(_text(child)))
+    if not name:
+        return None
+    pipe, stage, inside = _place(node, pipes)
+    return Command(name.rsplit("/", 1)[-1], tuple(args), _text(node), pipe, stage, inside)
+
+
+def _place(node: Node, pipes: dict[int, int]) -> tuple[int, int, bool]:
+    pipe = stage = 0
+    inside = False
+    current, parent = node, node.parent
+    for _ in range(12):
+        if parent is None:
+            break
+        if parent.type == "pipeline" and not pipe and not inside:
+            pipe = pipes.get(parent.id, 0)
+            stage = next((at for at, child in enumerate(parent.named_children) if child.id == current.id), 0)
+        if parent.type in {"command_substitution", "process_substitution"}:
+            inside = True
+        current, parent = parent, parent.parent
+    return pipe, stage, inside
+
+
+def _target(node: Node) -> str | None:
+    """The file that an output redirection writes; `None` for input and for descriptors."""
+    children = node.children
+    operator = next((child.type for child in children if ">" in child.type or "<" in child.type), "")
+    if not operator.startswith((">", "&>")) or operator in {">&", "<&"}:
+        return None
+    return word(_text(children[-1]))
+
+
+_WORDS: Final = frozenset({
+    "word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "simple_expansion", "expansion",
+    "command_substitution", "process_substitution", "translated_string", "brace_expression",
+})  # fmt: skip
+_QUOTES: Final = str.maketrans("", "", "'\"\\")
+
+
+def word(text: str) -> str:
+    """A shell word with its quoting undone."""
+    if len(text) >= 2 and text[0] == text[-1] == "'":
+        return text[1:-1]
+    if len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', ""):
+        return text[1:-1].replace('\\"', '"')
+    return text.translate(_QUOTES) if "'" in text or '"' in text or "\\" in text else text
+
+
+def _text(node: Any) -> str:
+    raw: bytes = node.text or b""
+    return raw.decode("utf-8", "replace")

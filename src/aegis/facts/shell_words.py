@@ -1,0 +1,72 @@
+"""What command names mean: closed lists that the shell analyser reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHELLS: Final = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "ash", "fish", "rbash", "pwsh", "cmd.exe"}
+)
+INTERPRETERS: Final = SHELLS | {
+    "python", "python2", "python3", "perl", "ruby", "node", "nodejs", "php", "lua", "osascript", "powershell",
+    "powershell.exe", "pwsh.exe", "tclsh", "iex", "invoke-expression",
+}  # fmt: skip
+FETCHERS: Final = frozenset({
+    "curl", "wget", "fetch", "lwp-request", "aria2c", "iwr", "invoke-webrequest", "irm", "invoke-restmethod", "lynx",
+})  # fmt: skip
+SENDERS: Final = FETCHERS | {
+    "nc",
+    "ncat",
+    "netcat",
+    "telnet",
+    "socat",
+    "ftp",
+    "tftp",
+    "sftp",
+    "openssl",
+    "ssh",
+    "mail",
+    "sendmail",
+}
+NETWORK: Final = SENDERS | {
+    "scp", "rsync", "ping", "dig", "nslookup", "host", "git", "pip", "pip3", "npm", "apt", "apt-get",
+    "traceroute", "whois",
+}  # fmt: skip
+# Commands that name a shell without starting it, or whose work is to start one where a person wants it.
+NAMES_A_SHELL: Final = frozenset({
+    "which", "whereis", "type", "command", "hash", "man", "apropos", "whatis", "info", "help", "ls", "ll", "dir",
+    "file",
+    "stat", "readlink", "realpath", "basename", "dirname", "ln", "cp", "mv", "rm", "touch", "cat", "less", "more",
+    "head",
+    "tail", "md5sum", "sha1sum", "sha256sum", "cmp", "diff", "strings", "ldd", "objdump", "readelf", "nm", "echo",
+    "printf", "grep", "egrep", "fgrep", "rg", "ag", "ack", "awk", "gawk", "sed", "cut", "sort", "uniq", "wc",
+    "tr", "tee",
+    "test", "[", "[[", "dpkg", "apt", "apt-get", "apt-cache", "yum", "dnf", "brew", "rpm", "pacman", "apk", "port",
+    "chsh", "usermod", "useradd", "adduser", "su", "sudo", "doas", "ssh", "docker", "podman", "kubectl", "vagrant",
+    "lxc", "chmod", "chown", "chgrp", "ps", "pgrep", "pidof", "pkill", "killall", "kill", "top", "lsof", "fuser",
+    "export", "set", "declare", "local", "alias", "unalias", "unset", "read", "exec", "source", ".", "screen", "tmux",
+    "git", "make", "tar", "zip", "unzip", "gzip", "find", "locate", "mlocate", "updatedb", "case",
+    "update-alternatives",
+    "join", "paste", "column", "rev", "tac", "xargs", "parallel", "cd", "pushd", "getent", "id", "groups",
+    "finger", "w",
+    "who", "last", "history", "time", "watch", "env", "nohup", "compgen", "complete", "mount", "du", "df", "install",
+    "yes", "seq", "bc", "date", "expr", "dd", "od", "xxd", "hexdump", "rename", "perl", "python", "python3", "ruby",
+    *SHELLS,
+})  # fmt: skip
+# Those of the above that start what they are given: a bare shell as the last word is a shell started.
+STARTS: Final = frozenset({"env", "nohup", "time", "watch", "find", "xargs", "parallel"})
+DELETERS: Final = frozenset({"rm", "shred", "unlink", "srm", "rmdir", "del", "rd", "remove-item"})
+READERS: Final = frozenset({
+    "cat", "less", "more", "head", "tail", "strings", "xxd", "od", "hexdump", "base64", "cp", "scp", "rsync", "tar",
+    "zip", "curl", "wget", "nl", "tac", "rev", "awk", "sed", "grep", "cut", "sort", "dd", "mv", "tee", "vi",
+    "vim", "nano",
+    "source", "type", "get-content", "gpg", "openssl", "nc",
+})  # fmt: skip
+SYSTEM_ROOTS: Final = frozenset({
+    "/", "/*", "~", "~/", "~/*", "$home", "$home/", "$home/*", "${home}", "${home}/*", "/etc", "/usr", "/bin",
+    "/sbin",
+    "/lib", "/lib64", "/boot", "/var", "/home", "/root", "/sys", "/proc", "/dev", "/opt", "/etc/*", "/usr/*",
+    "/bin/*",
+    "/boot/*", "/var/*", "/home/*", "/root/*", "/lib/*", "c:\\", "c:\\*", "c:/", "/.", "/..", "/**", "//", "$home/.",
+    "c:\\windows", "%userprofile%", "/system", "/library", "/users",
+})  # fmt: skip

@@ -1,0 +1,158 @@
+"""What a pattern cannot say: checksums, randomness, and that a value is a placeholder."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Final
+
+_LONGEST: Final = 4_096  # bytes of a match that are looked at
+_WORD_RUN: Final = 7
+_PLACEHOLDERS: Final = (
+    "example", "sample", "placeholder", "your", "dummy", "changeme", "change_me", "redacted", "xxxx", "****",
+    "....", "fake",
+    "insert", "replace", "todo", "abcdef", "123456789", "qwerty", "lorem", "secret_here", "notreal", "<", "{", "$",
+)  # fmt: skip
+
+
+_SHOWN: Final = ("xxxx", "****", "....", "example", "placeholder", "redacted", "your_", "your-", "<", "${")
+
+
+def entropy(text: str) -> float:
+    """Shannon entropy of the characters of `text`, in bits a character."""
+    if not text:
+        return 0.0
+    total = len(text)
+    return -sum(count / total * math.log2(count / total) for count in Counter(text).values())
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a value only shows where a secret would stand."""
+    lowered = text[:_LONGEST].lower()
+    if any(word in lowered for word in _PLACEHOLDERS):
+        return True
+    letters = lowered.strip("-_=.")
+    return len(set(letters)) <= max(2, len(letters) // 12) or _is_run(letters)
+
+
+def _is_run(text: str) -> bool:
+    """Whether most characters follow their neighbour (`abcdefgh`, `01234567`)."""
+    steps = sum(ord(after) - ord(before) in (0, 1) for before, after in pairwise(text))
+    return len(text) >= 12 and steps * 10 > len(text) * 7
+
+
+def luhn(text: str) -> bool:
+    """The Luhn checksum over the digits of `text` (ISO/IEC 7812-1), all-equal digits excluded."""
+    digits = [int(char) for char in text if char.isdigit()]
+    if not 12 <= len(digits) <= 19 or len(set(digits)) < 3:
+        return False
+    doubled = [
+        digit if at % 2 == 0 else (digit * 2 - 9 if digit > 4 else digit * 2)
+        for at, digit in enumerate(reversed(digits))
+    ]
+    return sum(doubled) % 10 == 0
+
+
+def iban(text: str) -> bool:
+    """The ISO 7064 mod 97-10 checksum of an IBAN (ISO 13616)."""
+    compact = "".join(text.split()).upper()
+    if not 15 <= len(compact) <= 34 or not compact.isalnum() or not compact.isascii():
+        return False
+    rearranged = compact[4:] + compact[:4]
+    return int("".join(str(int(char, 36)) for char in rearranged)) % 97 == 1
+
+
+def ssn(text: str) -> bool:
+    """Whether the digits can be a United States social security number (no area 000, 666, 9xx)."""
+    digits = "".join(char for char in text if char.isdigit())
+    return (
+        len(digits) == 9
+        and digits[:3] not in {"000", "666"}
+        and digits[0] != "9"
+        and digits[3:5] != "00"
+        and digits[5:] != "0000"
+    )
+
+
+def real(text: str) -> bool:
+    """Whether a value in a provider's own format is more than the format: no `xxxx`, no `EXAMPLE`."""
+    lowered = text.lower()
+    return not any(word in lowered for word in _SHOWN) and len(set(lowered)) > max(4, len(lowered) // 12)
+
+
+def mixed(text: str) -> bool:
+    """Whether a value has at least two kinds of characters and is no placeholder."""
+    kinds = sum((any(c.islower() for c in text), any(c.isupper() for c in text), any(c.isdigit() for c in text)))
+    return kinds >= 2 and not is_placeholder(text)
+
+
+def token(text: str) -> bool:
+    """Whether a value is random enough for a machine's token: letters and digits mixed, no words, no path."""
+    if is_placeholder(text) or "://" in text or text.startswith(("/", "./")) or "(" in text:
+        return False
+    if len(text) == 36 and text.count("-") == 4:
+        return False  # a UUID names things; it seldom opens them
+    digits = sum(char.isdigit() for char in text)
+    letters = sum(char.isalpha() for char in text)
+    if digits < 3 or letters < 3:
+        return False
+    return not _has_word(text) and text.count(".") <= 2 and text.count("-") <= len(text) // 8 + 2
+
+
+def _has_word(text: str) -> bool:
+    """Whether a run of six or more letters of one case stands in the value, as words do and tokens seldom."""
+    run = 0
+    for before, char in zip(" " + text, text, strict=False):
+        same = char.isalpha() and before.isalpha() and before.islower() == char.islower()
+        run = run + 1 if same else 1
+        if run >= _WORD_RUN and char.isalpha() and set("aeiouAEIOU") & set(text):
+            return True
+    return False
+
+
+def userpass(text: str) -> bool:
+    """Whether `user:password` holds a password that somebody chose."""
+    user, colon, password = text.partition(":")
+    password = password.strip("'\"")
+    if colon and not password:
+        return len(user) >= 10 and mixed(user)
+    if not colon:
+        return len(text) >= 16 and not is_placeholder(text)
+    usual = {"password", "pass", "passwd", "pwd", "secret", "user", "yyy", "xxx", "token", "test"}
+    return (
+        len(password) >= 5 and password.lower() not in usual and user.lower() != "xxx" and not is_placeholder(password)
+    )
+
+
+def slack(text: str) -> bool:
+    """Whether a Slack token has the lengths and digits of a real one."""
+    if text.startswith("http"):
+        return not is_placeholder(text.rpartition("/")[2])
+    return sum(char.isdigit() for char in text) >= 8 and "xxxx" not in text.lower()
+
+
+def jwt(text: str) -> bool:
+    """Whether the first part of a token decodes to the header of a JSON web token."""
+    head = text.partition(".")[0]
+    try:
+        data = base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))
+    except (ValueError, binascii.Error):
+        return False
+    return b'"alg"' in data or b'"typ"' in data or data.startswith(b"eyJ")
+
+
+CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "luhn": luhn,
+    "iban": iban,
+    "ssn": ssn,
+    "real": real,
+    "mixed": mixed,
+    "token": token,
+    "userpass": userpass,
+    "slack": slack,
+    "jwt": jwt,
+}
