@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aegis.bootstrap.state import open_state
+from aegis.rules.cache import default_cache_folder
 from support.deployments import TOOLS
 from support.served import Credentials
 
@@ -62,7 +63,12 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Itera
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={"PYTHONPATH": str(MAIN.parents[1]), "PATH": "/usr/bin:/bin", "HOME": str(home)},
+        env={
+            "PYTHONPATH": str(MAIN.parents[1]),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home),
+            "XDG_CACHE_HOME": str(default_cache_folder().parents[1]),
+        },
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

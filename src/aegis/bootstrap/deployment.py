@@ -18,6 +18,7 @@ from aegis.gate.parts import Parts
 from aegis.keys.keyring import Keyring
 from aegis.pipeline.config import Config
 from aegis.pipeline.reload import PolicyHolder
+from aegis.rules.cache import default_cache_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,9 @@ def open_deployment(config: Path | None = None, home: Path | None = None, *, age
     """
     state = open_state(config, home)
     try:
-        policy = PolicyHolder(state.config, path=state.config_path, cache=state.home / "cache", protected=(state.home,))
+        policy = PolicyHolder(
+            state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home,)
+        )
         record_start(state.ledger, policy.current.digest)
     except BaseException:
         state.close()

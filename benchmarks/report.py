@@ -1,0 +1,132 @@
+"""The table and the chart that `docs` show of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Results = Mapping[str, Mapping[str, Any]]
+
+_HEAD: Final = """# Benchmarks
+
+Written by `make bench`. Every figure stands beside a baseline that was measured in the same run on the
+same machine: quote the ratios, not the absolute times.
+
+![Cost of one decision](benchmarks.svg)
+
+"""
+
+
+def table(results: Results) -> str:
+    """The results as a page of Markdown."""
+    machine = results["machine"]
+    lines = [
+        _HEAD,
+        f"Measured with Aegis {machine['aegis']}, Python {machine['python']}, {machine['system']} "
+        f"{machine['machine']}, {machine['cores']} cores.\n",
+        "| what | measured | asked | baseline of the same run |",
+        "|---|---|---|---|",
+        *(f"| {' | '.join(row)} |" for row in rows(results)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
+    """One row a figure: what, measured, asked, baseline."""
+    inside = results.get("in_process")
+    if inside:
+        raw, bare = inside["raw_fdatasync"]["p50"], inside["bare_sqlite_commit"]["p50"]
+        yield (
+            "decision in process, signed, `durability: fsync`, median",
+            f"{inside['decide_fsync']['p50']:.0f} us, {inside['fsync_beyond_raw_us']:.0f} us beyond the raw disk",
+            "at most 100 us beyond",
+            f"raw write and flush {raw:.0f} us, bare SQLite commit {bare:.0f} us",
+        )
+        yield (
+            "decision in process, signed, `durability: os`, median",
+            f"{inside['decide_os']['p50']:.0f} us (p95 {inside['decide_os']['p95']:.0f})",
+            "at most 100 us",
+            f"Ed25519 signature alone {inside['sign']['p50']:.0f} us",
+        )
+    http = results.get("http")
+    if http:
+        yield (
+            "HTTP, one connection, signed and durable, median",
+            f"{http['sequential']['p50_ms']:.2f} ms",
+            "at most 0.5 ms",
+            f"bare server {http['bare_server_sequential']['p50_ms']:.2f} ms",
+        )
+        yield (
+            "HTTP, 32 connections, decisions a second",
+            f"{http['connections_32']['per_second']:,.0f} (median {http['connections_32']['p50_ms']:.1f} ms)",
+            "at least 6,000, aim 10,000",
+            f"bare server {http['bare_server_32']['per_second']:,.0f}",
+        )
+        wrk = http.get("wrk_32")
+        if wrk:
+            yield "the same with `wrk`", f"{wrk['per_second']:,}, median {wrk['p50']}", "", ""
+        memory = http["gateway_resident_mib"]
+        yield "memory of the gateway before and after the load", f"{memory['before']} and {memory['after']} MiB", "", ""
+    size = results.get("argument_size")
+    if size:
+        for name, cost in size.items():
+            if isinstance(cost, dict):
+                yield f"decision on {int(name):,} bytes of prose, median", f"{cost['p50'] / 1_000:.2f} ms", "", ""
+        yield "cost of 1 MB over cost of 100 kB", f"{size['ratio_1MB_over_100kB']}", "linear: about 10", ""
+    length = results.get("log_length")
+    if length:
+        for name, cost in length.items():
+            if isinstance(cost, dict):
+                yield f"decision on a log of {int(name):,} receipts, median", f"{cost['p50']:.0f} us", "flat", ""
+        yield "longest log over shortest", f"{length['last_over_first']}", "about 1", ""
+        yield "offline verification, receipts a second", f"{length['verify_per_second']:,}", "at least 30,000", ""
+        yield "export, receipts a second", f"{length['export_per_second']:,}", "", ""
+    start = results.get("start_up")
+    if start:
+        yield "`import aegis`, median", f"{start['import_ms']} ms", "under 150 ms", ""
+        yield (
+            "opening an embedded gate, first and again",
+            f"{start['open_gate_ms'][0]} and {start['open_gate_ms'][-1]} ms",
+            "",
+            "",
+        )
+        yield "a key and a gateway, from nothing to ready", f"{start['key_and_gateway_ready_ms']:.0f} ms", "", ""
+
+
+_WIDTH: Final = 720
+_BAR: Final = 26
+_LEFT: Final = 300
+
+
+def chart(results: Results) -> str:
+    """Medians of one decision beside their baselines, as an SVG bar chart."""
+    bars: list[tuple[str, float, str]] = []
+    inside, http = results.get("in_process"), results.get("http")
+    if inside:
+        bars += [
+            ("raw write and flush", inside["raw_fdatasync"]["p50"], "base"),
+            ("bare SQLite commit", inside["bare_sqlite_commit"]["p50"], "base"),
+            ("decision, durability os", inside["decide_os"]["p50"], "ours"),
+            ("decision, durability fsync", inside["decide_fsync"]["p50"], "ours"),
+        ]
+    if http:
+        bars += [
+            ("bare HTTP server", http["bare_server_sequential"]["p50_ms"] * 1_000, "base"),
+            ("decision over HTTP, durable", http["sequential"]["p50_ms"] * 1_000, "ours"),
+        ]
+    longest = max((value for _, value, _ in bars), default=1.0)
+    height = 40 + len(bars) * (_BAR + 10)
+    body: list[str] = []
+    for position, (name, value, kind) in enumerate(bars):
+        y = 30 + position * (_BAR + 10)
+        width = max(1.0, (value / longest) * (_WIDTH - _LEFT - 90))
+        body.append(f'<text x="{_LEFT - 10}" y="{y + 18}" text-anchor="end">{name}</text>')
+        body.append(f'<rect class="{kind}" x="{_LEFT}" y="{y}" width="{width:.0f}" height="{_BAR}" rx="3"/>')
+        body.append(f'<text x="{_LEFT + width + 8:.0f}" y="{y + 18}">{value:,.0f} us</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        'aria-label="median cost of one decision beside its baselines">\n'
+        "<style>text{font:14px system-ui,sans-serif;fill:#57606a}.base{fill:#afb8c1}.ours{fill:#2f6feb}</style>\n"
+        + "\n".join(body)
+        + "\n</svg>\n"
+    )
