@@ -44,14 +44,6 @@ async def get_approval(asked: Asked) -> Response:
 async def resolve_approval(asked: Asked) -> Response:
     """Approve or deny, once, by somebody who did not ask for the call."""
     services, body, principal = asked.services, asked.body, asked.principal
-    if "arguments" in body:
-        raise InvalidCall(
-            "narrowing the arguments is not available in this version", code="not_available", hint="deny, and say why"
-        )
-    if body.get("scope", "once") != "once":
-        raise InvalidCall(
-            "approving for a session is not available in this version", code="not_available", hint="approve once"
-        )
     approval = await asyncio.to_thread(_found, services, asked.path["id"])
     _check_standing(services, principal, approval, approves=body["decision"] == "approve")
     if approval.principal == principal.id or (principal.agent is not None and principal.agent == approval.agent):

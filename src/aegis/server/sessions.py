@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from starlette.responses import Response
 
@@ -17,16 +17,10 @@ from aegis.server.paging import DEFAULT_LIMIT, index_of, page
 from aegis.server.receipts import listed
 from aegis.server.services import Services
 
-# What a host may say of a session in a later version; saying it now must not look as if it were kept.
-_LATER: Final = ("available_tools", "mounts", "mission", "proof")
-
 
 async def open_session(asked: Asked) -> Response:
     """Open a session under the caller's principal; the same name with another task is a conflict."""
     body = asked.body
-    for name in _LATER:
-        if name in body:
-            raise InvalidCall(f"`{name}` is not available in this version", code="not_available")
     session, task = body.get("session") or new_id(), body.get("task", "")
     opened = await asyncio.to_thread(_find, asked, session)
     if opened is not None:

@@ -33,6 +33,8 @@ class BodyCheck:
         error = next(iter(self._validator.iter_errors(value)))
         place = "".join(f"/{escape(str(token))}" for token in error.instance_path)
         rule = str(error.schema_path[-1]) if error.schema_path else "schema"
+        if rule == "not":
+            raise InvalidCall("a member of the body is not available in this version", code="not_available", hint=place)
         if rule in ("additionalProperties", "unevaluatedProperties"):
             raise InvalidCall(
                 "the body has an unknown member", code="unknown_member", hint=f"at `{place or '/'}`; see /openapi.json"

@@ -48,6 +48,9 @@ def call_of(value: Any) -> ToolCall:
     for name, member in members.items():
         if member is None:
             raise InvalidCall(f"`{name}` must not be null", hint="leave the member out")
+    turn = members.get("turn")
+    if type(turn) is float and turn.is_integer():  # `3.0` is the number `3` (JSON Schema, 6.1.1)
+        members["turn"] = int(turn)
     proof = members.get("proof")
     if proof is not None and (type(proof) is not str or len(proof) > MAX_PROOF_CHARS):
         raise InvalidCall("`proof` must be a compact JWS")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.server.limits import MAX_REASON_CHARS
-from aegis.server.schemas.common import ANY_OBJECT, DIGEST, ID, TEXT, TIME, Schema, closed, listing, nullable
+from aegis.server.schemas.common import ANY_OBJECT, DIGEST, ID, TEXT, TIME, Schema, closed, later, listing, nullable
 from aegis.server.schemas.decision import FINDINGS
 
 STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
@@ -48,12 +48,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "decision": {"type": "string", "enum": ["approve", "deny"]},
             "reason": {"type": "string", "maxLength": MAX_REASON_CHARS},
-            "arguments": {"type": "object", "description": "narrowed arguments; refused by this version"},
-            "scope": {
-                "type": "string",
-                "enum": ["once", "session"],
-                "description": "`session`: refused by this version",
-            },
+            "arguments": later("narrowed arguments"),
+            "scope": {"type": "string", "enum": ["once"], "description": "`session`: not available in this version"},
             "call_digest": {**DIGEST, "description": "the digest that was shown; another one is refused (409)"},
             "policy_digest": {**DIGEST, "description": "the digest that was shown; another one is refused (409)"},
         },

@@ -18,6 +18,11 @@ WHOLE: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 ANY_OBJECT: Final[Schema] = {"type": "object"}
 
 
+def later(what: str) -> Schema:
+    """A member that the contract has and this version cannot keep: refused, not ignored."""
+    return {"not": {}, "description": f"{what}; not available in this version"}
+
+
 def ref(name: str) -> Schema:
     """A reference to a named schema."""
     return {"$ref": f"#/components/schemas/{name}"}

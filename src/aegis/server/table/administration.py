@@ -16,7 +16,7 @@ from aegis.server.table.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing
 
 _AGENT: Final = named("name of the agent")
 _CHANGE: Final = Body(schema=ref("AgentChange"), required=False)
-_YAML: Final = Body(schema={"type": "string", "description": "the text of `aegis.yaml`"}, media="application/yaml")
+_YAML: Final = Body(schema={"type": "object", "description": "`aegis.yaml`, as text"}, media="application/yaml")
 
 ENDPOINTS: Final = (
     Endpoint(
