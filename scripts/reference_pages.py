@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from reference import claims, command_line, errors, guards, metrics, profiles, receipt, rules, words
+from reference import claims, command_line, errors, guards, http_api, metrics, profiles, receipt, rules, words
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "docs" / "reference"
 PAGES: Final[dict[str, Callable[[], str]]] = {
@@ -15,6 +15,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "command-line.md": command_line.render,
     "errors.md": errors.render,
     "guards.md": guards.render,
+    "http-api.md": http_api.render,
     "metrics.md": metrics.render,
     "profiles.md": profiles.render,
     "receipt.md": receipt.render,

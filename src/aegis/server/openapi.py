@@ -62,7 +62,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
             *(_parameter(param, "path") for param in endpoint.path_params),
             *(_parameter(param, "query") for param in endpoint.query),
         ],
-        "responses": {str(status): _response(reply) for status, reply in sorted(_replies(endpoint).items())},
+        "responses": {str(status): _response(reply) for status, reply in sorted(all_replies(endpoint).items())},
         "security": [] if permission is None else [{"key": []}],
     }
     if permission is not None:
@@ -76,7 +76,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return operation
 
 
-def _replies(endpoint: Endpoint) -> dict[int, Reply]:
+def all_replies(endpoint: Endpoint) -> dict[int, Reply]:
     """The declared answers, and those that the checks before every handler can give."""
     replies = dict(endpoint.replies)
 
