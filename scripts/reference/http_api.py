@@ -36,7 +36,7 @@ same on both. `GET /openapi.json` describes the API to programs; this page is ma
 - **Request ids**: every answer has `X-Request-Id`; a short, plain one of the caller's is kept.
 - **Lists** answer `{{"items": [], "next": cursor or null}}`; `limit` is {DEFAULT_LIMIT}, and at most {MAX_LIMIT}.
 - **Limits**: {MAX_CONNECTIONS} connections, {MAX_HEADER_BYTES // 1024} KiB of request line and headers,
-  {ARRIVAL_S:.0f} s for a request to arrive whole, {KEEP_ALIVE_S} s for an idle connection, {MAX_CALLS} calls in a batch.
+  {ARRIVAL_S:.0f} s for a request to arrive whole, {KEEP_ALIVE_S} s for an idle connection, {MAX_CALLS} calls a batch.
 - **Caching and origins**: `Cache-Control: no-store` on every answer, and no CORS header on any.
 - **Draining**: on SIGTERM nothing new is accepted, what is under way is answered, waiting clients are woken, and
   what was acknowledged is in the log.
