@@ -47,7 +47,9 @@ def rule(block: Wire, index: int, ruling: Ruling) -> Wire | Refused:
 
 def refusal_of(refused: Refused) -> Wire:
     """The result block that tells the model of a refusal."""
-    return {"type": "tool_result", "tool_use_id": refused.call_id, "content": refused.message, "is_error": True}
+    result = {"type": "tool_result", "tool_use_id": refused.call_id, "content": refused.message, "is_error": True}
+    toolset = refused.call.get("toolset_name")
+    return result if toolset is None else {**result, "toolset_name": toolset}
 
 
 def keys_of(kept: Iterable[Wire]) -> tuple[str, ...]:

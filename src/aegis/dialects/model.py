@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,11 +83,15 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolOutput:
-    """One tool result in a request, and the pointer tokens that lead to its value."""
+    """One tool result in a request, and the pointer tokens that lead to its value.
+
+    `shell` says that the value is a list of what commands printed, and cannot be text.
+    """
 
     call_id: str
     value: Any
     path: tuple[str | int, ...]
+    shell: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,6 +245,20 @@ def call_key(call: Proposed) -> str:
     except InvalidCall:
         return ""
     return sha256(f"{call.call_id}\0{call.server}\0{call.tool}\0".encode() + arguments)
+
+
+def framed(output: ToolOutput, value: Any) -> Any:
+    """The value in the shape that the place of `output` takes."""
+    if output.shell and not isinstance(value, list):
+        return printed(value if isinstance(value, str) else json.dumps(value))
+    if isinstance(output.value, str) and not isinstance(value, str):
+        return json.dumps(value)
+    return value
+
+
+def printed(notice: str) -> list[Any]:
+    """A notice as what a command printed."""
+    return [{"stdout": "", "stderr": notice, "outcome": {"type": "exit", "exit_code": 1}}]
 
 
 def put_at(root: Any, path: Sequence[str | int], value: Any) -> Any:

@@ -70,7 +70,7 @@ class OpenAIChat:
                 path=("messages", index, "content"),
             )
             for index, message in enumerate(list_of(request.get("messages")))
-            if isinstance(message, dict) and message.get("role") == "tool"
+            if isinstance(message, dict) and message.get("role") == "tool" and message.get("content") is not None
         ]
 
     def put_back(self, request: Wire, recall: Recall) -> Wire:

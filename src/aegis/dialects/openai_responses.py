@@ -88,9 +88,14 @@ class OpenAIResponses:
     def outputs(self, request: Wire) -> list[ToolOutput]:
         """The outputs of calls among the input items."""
         return [
-            ToolOutput(call_id=item_id(item), value=item.get("output"), path=("input", index, "output"))
+            ToolOutput(
+                call_id=item_id(item),
+                value=item.get("output"),
+                path=("input", index, "output"),
+                shell=item.get("type") == "shell_call_output",
+            )
             for index, item in enumerate(list_of(request.get("input")))
-            if isinstance(item, dict) and item.get("type") in _OUTPUTS
+            if isinstance(item, dict) and item.get("type") in _OUTPUTS and item.get("output") is not None
         ]
 
     def put_back(self, request: Wire, recall: Recall) -> Wire:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aegis.core.canonical import canonical
 from aegis.dialects.arguments import read_arguments
-from aegis.dialects.model import Proposed, Refused, Wire, text_of
+from aegis.dialects.model import Proposed, Refused, Wire, printed, text_of
 
 # Executed by the provider before the answer arrives: there is nothing left to decide.
 _SERVER_CALLS: Final = frozenset(
@@ -39,8 +39,7 @@ def _output(kind: str, **more: Any) -> Callable[[Refused], list[Wire]]:
 
 
 def _shell_output(refused: Refused) -> list[Wire]:
-    said = {"stdout": "", "stderr": refused.message, "outcome": {"type": "exit", "exit_code": 1}}
-    return [{"type": "shell_call_output", "call_id": refused.call_id, "output": [said]}]
+    return [{"type": "shell_call_output", "call_id": refused.call_id, "output": printed(refused.message)}]
 
 
 def _local_shell_output(refused: Refused) -> list[Wire]:

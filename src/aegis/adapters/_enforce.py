@@ -1,0 +1,349 @@
+"""The only enforcement: adapters say what is about to run, and run nothing that is not allowed here.
+
+A call is taken as a snapshot of canonical bytes, decided, and allowed only if the decision carries
+the digests of that very snapshot; what runs is decoded from the digested bytes. Every exception on
+the way is a refusal. The logic is written once, as steps that put questions; a thread and an event
+loop answer them each in their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeVar
+
+from aegis.adapters.context import Session, current_session
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.canonical import canonical
+from aegis.core.decider import Decider
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.digest import call_digest
+from aegis.core.messages import message_for
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.strict_json import parse
+from aegis.errors import InvalidCall
+
+OnApproval = Literal["wait", "block"]
+T = TypeVar("T")
+
+log: Final = logging.getLogger("aegis")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """A call that is about to run, with its final arguments. `call_id` is the framework's, if it has one."""
+
+    tool: str
+    arguments: dict[str, Any]
+    server: str | None = None
+    call_id: str | None = None
+    unresolved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Enforced:
+    """What becomes of an attempt. Nothing but `arguments()` may be run, and only if `allowed`."""
+
+    tool: str
+    decision: Decision
+    body: bytes
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the tool may run now."""
+        return self.decision.allowed
+
+    @property
+    def changed(self) -> bool:
+        """Whether other arguments than those of the attempt have to be run."""
+        return self.decision.outcome is Outcome.SANITIZE
+
+    @property
+    def refusal(self) -> str:
+        """The sentence that the model is given as the result of a refused call."""
+        return f"`{self.tool}` was not run: {self.decision.message} (reason: {self.decision.reason.value})"
+
+    def arguments(self) -> dict[str, Any]:
+        """What may run: a fresh decode of the digested bytes."""
+        arguments: dict[str, Any] = parse(self.body)
+        return arguments
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """What the model may see of a result: `value`, which is a notice where the result is withheld."""
+
+    decision: ResultDecision
+    value: Any
+    changed: bool
+
+    @property
+    def withheld(self) -> bool:
+        """Whether nothing of the result may be seen."""
+        return not self.decision.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class DecideAll:
+    """Ask for the decisions on several calls."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitAll:
+    """Ask for what several held calls come to."""
+
+    held: tuple[tuple[ToolCall, Decision], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveAll:
+    """Ask what may be seen of several results."""
+
+    results: tuple[ToolResult, ...]
+
+
+Question = DecideAll | WaitAll | ObserveAll
+Steps = Generator[Question, list[Any], T]
+
+
+class Enforcer:
+    """Enforces the decisions of one `Decider`; shared by all adapters of a process.
+
+    `on_approval` says whether a held call waits (at most `approval_timeout` seconds, for ever
+    without) or is refused at once. `agent` names the agent for deciders that are told.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        *,
+        agent: str | None = None,
+        on_approval: OnApproval = "wait",
+        approval_timeout: float | None = None,
+    ):
+        self.decider = decider
+        self.agent = agent
+        self.on_approval = on_approval
+        self.approval_timeout = approval_timeout
+
+    def enforce(self, attempts: Sequence[Attempt], session: Session | None = None) -> Steps[list[Enforced]]:
+        """The steps that lead several attempts of one turn to what becomes of each, in order."""
+        session = session or current_session()
+        # (1) Snapshots: from here on only these bytes count.
+        drafts = [self._draft(attempt, session) for attempt in attempts]
+        # (2) Decide all; a call id that stands for another call is replaced, and the call decided anew.
+        yield from _decide([draft for draft in drafts if draft.decision is None])
+        conflicting = [draft for draft in drafts if draft.because is Reason.CONFLICT]
+        for draft in conflicting:
+            draft.rename()
+        yield from _decide(conflicting)
+        # (3) Wait for those that are held, at the same time where the host can.
+        if self.on_approval == "wait":
+            yield from _wait([draft for draft in drafts if draft.held])
+        # (4) What is allowed must be what was asked about, to the byte.
+        return [draft.settled() for draft in drafts]
+
+    def observe(self, results: Sequence[ToolResult]) -> Steps[list[Observed]]:
+        """The steps that lead to what the model may see of several results, in order."""
+        if not results:
+            return []
+        decisions = yield ObserveAll(tuple(results))
+        return [_observed(result, decision) for result, decision in zip(results, decisions, strict=True)]
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive steps in this thread."""
+        answers: list[Any] | None = None
+        while True:
+            try:
+                question = next(steps) if answers is None else steps.send(answers)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            answers = self._answer(question)
+
+    async def arun(self, steps: Steps[T]) -> T:
+        """Drive steps in this task; the questions of one step are put at the same time."""
+        answers: list[Any] | None = None
+        while True:
+            try:
+                question = next(steps) if answers is None else steps.send(answers)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            answers = await self._aanswer(question)
+
+    def _answer(self, question: Question) -> list[Any]:
+        if isinstance(question, DecideAll):
+            return [self._decide(call) for call in question.calls]
+        if isinstance(question, ObserveAll):
+            return [self._observe(result) for result in question.results]
+        return [self._wait(call, held) for call, held in question.held]
+
+    async def _aanswer(self, question: Question) -> list[Any]:
+        if isinstance(question, DecideAll):
+            return await asyncio.gather(*(self._adecide(call) for call in question.calls))
+        if isinstance(question, ObserveAll):
+            return await asyncio.gather(*(self._aobserve(result) for result in question.results))
+        return await asyncio.gather(*(self._await(call, held) for call, held in question.held))
+
+    def _decide(self, call: ToolCall) -> Decision:
+        try:
+            return self.decider.decide(call)
+        except Exception as error:
+            return _undecided(call, error)
+
+    async def _adecide(self, call: ToolCall) -> Decision:
+        try:
+            return await self.decider.adecide(call)
+        except Exception as error:
+            return _undecided(call, error)
+
+    def _wait(self, call: ToolCall, held: Decision) -> Decision:
+        try:
+            return self.decider.wait(call, held, self.approval_timeout)
+        except Exception as error:
+            return _undecided(call, error)
+
+    async def _await(self, call: ToolCall, held: Decision) -> Decision:
+        try:
+            return await self.decider.await_decision(call, held, self.approval_timeout)
+        except Exception as error:
+            return _undecided(call, error)
+
+    def _observe(self, result: ToolResult) -> ResultDecision:
+        try:
+            return self.decider.observe(result)
+        except Exception as error:
+            return _unobserved(error)
+
+    async def _aobserve(self, result: ToolResult) -> ResultDecision:
+        try:
+            return await self.decider.aobserve(result)
+        except Exception as error:
+            return _unobserved(error)
+
+    def _draft(self, attempt: Attempt, session: Session | None) -> _Draft:
+        call = ToolCall(
+            tool=attempt.tool,
+            server=attempt.server,
+            # The id exists before anything is asked: it is what makes a repetition harmless.
+            call_id=attempt.call_id or secrets.token_hex(16),
+            agent=self.agent,
+            session=None if session is None else session.name,
+            task=None if session is None else session.task,
+            unresolved=attempt.unresolved,
+        )
+        try:
+            body = canonical(attempt.arguments)
+            return _Draft(call=replace(call, arguments=parse(body)), body=body)
+        except Exception as error:
+            return _Draft(call=call, body=b"", decision=_undecided(call, error))
+
+
+@dataclass(kw_only=True, slots=True)
+class _Draft:
+    """An attempt on its way to a decision: the call, the bytes that it stands for, what is known so far."""
+
+    call: ToolCall
+    body: bytes
+    decision: Decision | None = None
+
+    @property
+    def held(self) -> bool:
+        return self.decision is not None and self.decision.outcome is Outcome.REQUIRE_APPROVAL
+
+    @property
+    def because(self) -> Reason | None:
+        return None if self.decision is None else self.decision.reason
+
+    def rename(self) -> None:
+        self.call = replace(self.call, call_id=secrets.token_hex(16))
+
+    def settled(self) -> Enforced:
+        """The enforced call: a decision that does not bind what would run does not count."""
+        call, decision, body = self.call, self.decision, self.body
+        if decision is None:
+            decision = _undecided(call, None)
+        if decision.allowed:
+            try:
+                body = _binding(call, decision, body)
+            except Exception as error:
+                decision = _undecided(call, error)
+        return Enforced(tool=call.tool, decision=decision, body=body)
+
+
+def _decide(drafts: Sequence[_Draft]) -> Steps[None]:
+    if drafts:
+        decisions = yield DecideAll(tuple(draft.call for draft in drafts))
+        for draft, decision in zip(drafts, decisions, strict=True):
+            draft.decision = decision
+
+
+def _wait(drafts: Sequence[_Draft]) -> Steps[None]:
+    held = tuple((draft.call, draft.decision) for draft in drafts if draft.decision is not None)
+    if held:
+        decisions = yield WaitAll(held)
+        for draft, decision in zip(drafts, decisions, strict=True):
+            draft.decision = decision
+
+
+def _binding(call: ToolCall, decision: Decision, body: bytes) -> bytes:
+    """The bytes that the decision allows; raises `InvalidCall` unless it carries their digests."""
+    asked = call_digest(server=call.server, tool=call.tool, arguments=body)
+    if decision.outcome is Outcome.SANITIZE:
+        if decision.arguments is None:
+            raise InvalidCall("a sanitised call has no arguments")
+        body = canonical(decision.arguments)
+    runs = call_digest(server=call.server, tool=call.tool, arguments=body)
+    if decision.request_digest != asked or decision.call_digest != runs:
+        raise InvalidCall("the decision is about another call")
+    return body
+
+
+def _undecided(call: ToolCall, error: Exception | None) -> Decision:
+    """The refusal of a call about which nothing could be learned."""
+    if error is not None:
+        log.warning("a call of `%s` was refused because it could not be decided: %s", call.tool, _described(error))
+    reason = Reason.SCHEMA_INVALID if isinstance(error, InvalidCall) and error.status == 422 else Reason.UNAVAILABLE
+    return Decision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        risk=Risk.HIGH,
+        reason=reason,
+        message=message_for(Outcome.BLOCK, reason),
+        decision_id="",
+        call_id=call.call_id or "",
+        request_digest="",
+        call_digest="",
+        policy_digest="",
+        salt="",
+    )
+
+
+def _unobserved(error: Exception) -> ResultDecision:
+    log.warning("a result was withheld because it could not be observed: %s", _described(error))
+    return ResultDecision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        reason=Reason.UNAVAILABLE,
+        message=message_for(Outcome.BLOCK, Reason.UNAVAILABLE),
+    )
+
+
+def _observed(result: ToolResult, decision: ResultDecision) -> Observed:
+    if not decision.allowed:
+        notice = f"the result was withheld: {decision.message} (reason: {decision.reason.value})"
+        return Observed(decision=decision, value=notice, changed=True)
+    if decision.outcome is Outcome.SANITIZE:
+        return Observed(decision=decision, value=decision.result, changed=True)
+    return Observed(decision=decision, value=result.result, changed=False)
+
+
+def _described(error: Exception) -> str:
+    """What may be logged of an error: foreign messages can hold argument values."""
+    return error.message if isinstance(error, InvalidCall) else type(error).__name__

@@ -1,0 +1,178 @@
+"""What a process remembers of its conversations: decided calls, observed results, and what was taken out.
+
+Bounded in number and bytes; the oldest goes first. What is forgotten is no longer put back or looked
+up, and nothing is allowed for it. Everything is kept by session, so that ids that a server counts anew in
+every conversation do not mix them up.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import orjson
+
+from aegis.dialects.model import Removal
+
+MAX_ITEMS: Final = 10_000  # a process that runs for months does not grow for ever
+MAX_BYTES: Final = 33_554_432  # refused arguments are the model's: their number and size are its choice
+MAX_RESULTS: Final = 16  # different results that are remembered of one call
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Bounded(Generic[K, V]):
+    """A dictionary that forgets what was used least recently. Not safe for threads by itself."""
+
+    def __init__(self, max_items: int, max_weight: int) -> None:
+        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._max_items = max_items
+        self._max_weight = max_weight
+        self._weight = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used now, or `None`."""
+        found = self._items.get(key)
+        if found is None:
+            return None
+        self._items.move_to_end(key)
+        return found[0]
+
+    def put(self, key: K, value: V, weight: int = 0) -> None:
+        """Remember a value; one that is heavier than all may be together is not remembered."""
+        self.drop(key)
+        if weight > self._max_weight:
+            return
+        self._items[key] = (value, weight)
+        self._weight += weight
+        while len(self._items) > self._max_items or self._weight > self._max_weight:
+            _, (_, gone) = self._items.popitem(last=False)
+            self._weight -= gone
+
+    def drop(self, key: K) -> None:
+        """Forget a value, if it is there."""
+        found = self._items.pop(key, None)
+        if found is not None:
+            self._weight -= found[1]
+
+
+@dataclass(slots=True)
+class Decided:
+    """A call that was decided here: how it is known to the decider, and what was made of its results.
+
+    `refusal` is set where a call that a runner is going to execute was refused before.
+    """
+
+    decision_id: str
+    allowed: bool
+    refusal: str = ""
+    results: dict[str, tuple[bool, Any]] = field(default_factory=dict)
+
+
+class Memory:
+    """The memory of all hooked clients of a process; safe for threads and forks."""
+
+    def __init__(self, max_items: int = MAX_ITEMS, max_bytes: int = MAX_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._decided: Bounded[tuple[str, str], Decided] = Bounded(max_items, max_bytes)
+        self._answers: Bounded[tuple[str, str], str] = Bounded(max_items, max_bytes)
+        self._removals: Bounded[tuple[str, str, str], Removal] = Bounded(max_items, max_bytes)
+        renew = weakref.WeakMethod(self._renew)
+        os.register_at_fork(after_in_child=lambda: (method := renew()) and method())
+
+    def call_id(self, session: str, answer_id: str, call_id: str) -> str:
+        """The id under which a provider's call is decided: its own, unless another answer has used that.
+
+        The same call of the same answer always has the same id.
+        """
+        if not call_id:
+            return secrets.token_hex(16)
+        with self._lock:
+            first = self._answers.get((session, call_id))
+            if first is None:
+                self._answers.put((session, call_id), answer_id)
+            if first is None or first == answer_id:
+                return call_id
+            own = f"{answer_id}\0{call_id}"
+            known = self._answers.get((session, own))
+            if known is None:
+                known = secrets.token_hex(16)
+                self._answers.put((session, own), known)
+            return known
+
+    def learn_decision(self, session: str, call_id: str, decided: Decided) -> None:
+        """Remember under which decision the result of a call is to be observed."""
+        if call_id:
+            with self._lock:
+                self._decided.put((session, call_id), decided)
+
+    def forget_decision(self, session: str, call_id: str) -> None:
+        """Forget the decision on a call: it is going to be decided anew."""
+        with self._lock:
+            self._decided.drop((session, call_id))
+
+    def decision(self, session: str, call_id: str) -> Decided | None:
+        """The decision on the newest call with this id, or `None`."""
+        with self._lock:
+            return self._decided.get((session, call_id))
+
+    def learn_result(self, decided: Decided, digest: str, changed: bool, value: Any) -> None:
+        """Remember what may be seen of the result with this digest."""
+        with self._lock:
+            if len(decided.results) >= MAX_RESULTS:
+                decided.results.pop(next(iter(decided.results)))
+            decided.results[digest] = (changed, value)
+
+    def learn_removals(self, session: str, anchors: Sequence[str], removals: Sequence[Removal]) -> None:
+        """Remember what was taken out of an answer, and forget what an anchor stood for before."""
+        with self._lock:
+            for anchor in anchors:
+                self._removals.drop((session, "anchor", anchor))
+            for removal in removals:
+                weight = sum(len(orjson.dumps(one.call, default=str)) for one in removal.refused)
+                for key in removal.kept:
+                    self._removals.put((session, "call", key), removal, weight)
+                if removal.ref:
+                    self._removals.put((session, "ref", removal.ref), removal, weight)
+                for anchor in filter(None, anchors):
+                    self._removals.put((session, "anchor", anchor), removal, weight)
+
+    def recall(self, session: str) -> SessionRecall:
+        """What was taken out in one session."""
+        return SessionRecall(self, session)
+
+    def removal(self, session: str, kind: str, key: str) -> Removal | None:
+        """What was taken out and is known by this key."""
+        with self._lock:
+            return self._removals.get((session, kind, key))
+
+    def _renew(self) -> None:
+        # The thread that held the lock does not exist in the child.
+        self._lock = threading.Lock()
+
+
+class SessionRecall:
+    """The removals of one session, as dialects look for them."""
+
+    def __init__(self, memory: Memory, session: str):
+        self._memory = memory
+        self._session = session
+
+    def by_call(self, key: str) -> Removal | None:
+        return self._memory.removal(self._session, "call", key)
+
+    def by_ref(self, ref: str) -> Removal | None:
+        return self._memory.removal(self._session, "ref", ref)
+
+    def by_anchor(self, anchor: str) -> Removal | None:
+        return self._memory.removal(self._session, "anchor", anchor)

@@ -1,0 +1,95 @@
+"""Tools that an SDK's own runner executes: enforced right before the body runs, with its final arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aegis.adapters._arguments import jsonable
+from aegis.adapters._enforce import Attempt, Enforced, Enforcer, Steps, log
+from aegis.adapters._memory import Decided, Memory
+from aegis.adapters.context import current_session
+from aegis.core.call import ToolResult
+from aegis.core.canonical import canonical
+from aegis.core.digest import sha256
+from aegis.errors import InvalidCall
+
+_UNREADABLE: Final = (
+    "was not run: its arguments are missing, of another type, or unknown; call it again as its schema says"
+)
+_NO_JSON: Final = "the result was withheld: it has no JSON form, so it could not be checked"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """One call that a runner is about to execute.
+
+    `arguments` gives the final arguments and may raise; `answer_id` tells apart answers whose ids repeat.
+    """
+
+    tool: str
+    call_id: str
+    answer_id: str
+    arguments: Callable[[], Any]
+    server: str | None = None
+
+
+class RunnerGate:
+    """What runners ask before and after they run a tool; remembers both for the request that follows."""
+
+    def __init__(self, enforcer: Enforcer, memory: Memory) -> None:
+        self.enforcer = enforcer
+        self._memory = memory
+
+    def before(self, execution: Execution) -> Steps[Enforced | str]:
+        """The enforced call where it may run, otherwise the sentence to give to the model."""
+        session = current_session()
+        name = "" if session is None else session.name
+        known = self._memory.decision(name, execution.call_id)
+        if known is not None and known.refusal:
+            return self._refused(name, execution, known.refusal)
+        try:
+            arguments = jsonable(execution.arguments())
+        except Exception as error:
+            log.info("the arguments of `%s` were not accepted: %s", execution.tool, type(error).__name__)
+            return self._refused(name, execution, f"`{execution.tool}` {_UNREADABLE}")
+        call_id = self._memory.call_id(name, execution.answer_id, execution.call_id)
+        attempt = Attempt(tool=execution.tool, server=execution.server, arguments=arguments, call_id=call_id)
+        (enforced,) = yield from self.enforcer.enforce([attempt], session)
+        if not enforced.allowed:
+            return self._refused(name, execution, enforced.refusal)
+        decided = Decided(decision_id=enforced.decision.decision_id, allowed=True)
+        self._memory.learn_decision(name, execution.call_id, decided)
+        return enforced
+
+    def after(self, execution: Execution, enforced: Enforced, result: Any) -> Steps[Any]:
+        """What the model may see of the result."""
+        session = current_session()
+        name = "" if session is None else session.name
+        try:
+            value = jsonable(result)
+            canonical(value)
+        except (ValueError, InvalidCall):
+            seen: Any = _NO_JSON
+        else:
+            asked = ToolResult(decision_id=enforced.decision.decision_id, result=value)
+            (observed,) = yield from self.enforcer.observe([asked])
+            seen = observed.value if observed.changed else result
+        self._learn(name, execution.call_id, seen)
+        return seen
+
+    def _refused(self, session: str, execution: Execution, refusal: str) -> str:
+        self._memory.learn_decision(session, execution.call_id, Decided(decision_id="", allowed=False))
+        self._learn(session, execution.call_id, refusal)
+        return refusal
+
+    def _learn(self, session: str, call_id: str, seen: Any) -> None:
+        """What the model is given here passes in the next request as it is."""
+        decided = self._memory.decision(session, call_id)
+        if decided is not None:
+            try:
+                digest = sha256(canonical(jsonable(seen)))
+            except (ValueError, InvalidCall):
+                return
+            self._memory.learn_result(decided, digest, False, seen)

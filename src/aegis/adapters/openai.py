@@ -1,0 +1,84 @@
+"""The `openai` package: chat completions and responses, sync and async, whole and streamed, and its runners.
+
+What cannot be covered is barred while the hooks are in place: a call over it raises `UnhookedFramework`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._transport import Transport
+from aegis.adapters.seams import Seams
+from aegis.dialects.model import Dialect
+from aegis.dialects.openai_chat import OpenAIChat
+from aegis.dialects.openai_responses import OpenAIResponses
+from aegis.errors import UnhookedFramework
+
+DISTRIBUTION: Final = "openai"
+SUPPORTED: Final = ((3, 50), (4,))
+
+_CHAT: Final = OpenAIChat()
+_RESPONSES: Final = OpenAIResponses()
+
+
+def dialect_of(path: str) -> Dialect | None:
+    """The dialect that a request path speaks; raises for one that proposes calls and is not covered."""
+    parts = path.partition("?")[0].split("/")
+    if "threads" in parts:
+        raise UnhookedFramework("runs of the Assistants API are not covered; use chat completions or responses")
+    if "responses" in parts:
+        return _RESPONSES
+    if "completions" in parts and "chat" in parts:
+        return _CHAT
+    return None
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
+    from openai import Omit
+    from openai._base_client import AsyncAPIClient, SyncAPIClient
+    from openai._utils._json import openapi_dumps
+
+    from aegis.adapters import openai_runner
+
+    transport = Transport(enforcer, memory, dialect_of, openapi_dumps, Omit())
+    transport.hook(patches, SyncAPIClient, AsyncAPIClient, send="request")
+    openai_runner.hook(enforcer, memory, patches)
+    barred = _bar(patches) if bar else ()
+    return Seams(
+        seams=(
+            "SyncAPIClient.request", "SyncAPIClient._process_response", "AsyncAPIClient.request",
+            "AsyncAPIClient._process_response", "ResponsesToolRunner", "AsyncResponsesToolRunner",
+            "agents session tool dispatch",
+        ),
+        barred=(*barred, "beta.threads"),
+    )  # fmt: skip
+
+
+def _bar(patches: Patches) -> tuple[str, ...]:
+    """Refuse WebSocket connections and the decisions runner: what arrives over them is not seen."""
+    from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner, DecisionsToolRunner
+    from openai.resources.beta.realtime.realtime import AsyncRealtime as AsyncBetaRealtime
+    from openai.resources.beta.realtime.realtime import Realtime as BetaRealtime
+    from openai.resources.beta.responses.responses import AsyncResponses, Responses
+    from openai.resources.realtime.realtime import AsyncRealtime, Realtime
+
+    for owner in (BetaRealtime, AsyncBetaRealtime, Responses, AsyncResponses, Realtime, AsyncRealtime):
+        patches.replace(owner, "connect", _refuse)
+    for runner in (DecisionsToolRunner, AsyncDecisionsToolRunner):
+        patches.replace(runner, "run", _refuse)
+    return "realtime.connect", "beta.realtime.connect", "beta.responses.connect", "DecisionsToolRunner"
+
+
+def _refuse(original: Method) -> Method:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnhookedFramework(f"`{original.__qualname__}` is not covered, so it is refused while the hooks are on")
+
+    async def arefuse(*args: Any, **kwargs: Any) -> Any:
+        refuse()
+
+    return arefuse if inspect.iscoroutinefunction(original) else refuse

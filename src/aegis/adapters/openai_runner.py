@@ -1,0 +1,208 @@
+"""The runners of the `openai` package: the Responses tool runner and the tools of agent sessions."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aegis.adapters._enforce import Enforced, Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution, RunnerGate
+from aegis.adapters._transport import DEFERRED_HEADER
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
+    """Hook every place where the package runs a tool itself."""
+    import openai.lib.beta.agents  # noqa: F401  (its modules import each other; this is the way in)
+    from openai.lib.browser import AsyncBrowserToolset, BrowserToolset
+    from openai.lib.responses_tool_runner import AsyncResponsesToolRunner, ResponsesToolRunner
+    from openai.lib.streaming.agents._dispatch import AsyncToolDispatcher, ToolDispatcher
+
+    hooks = _Hooks(RunnerGate(enforcer, memory))
+    for runner in (ResponsesToolRunner, AsyncResponsesToolRunner):
+        patches.replace(runner, "iterate", _marked)
+    patches.replace(ResponsesToolRunner, "_execute_function", hooks.execute)
+    patches.replace(AsyncResponsesToolRunner, "_execute_function", hooks.aexecute)
+    patches.replace(BrowserToolset, "_execute", hooks.browse)
+    patches.replace(AsyncBrowserToolset, "_execute", hooks.abrowse)
+    patches.replace(ToolDispatcher, "dispatch", hooks.dispatch)
+    patches.replace(AsyncToolDispatcher, "dispatch", hooks.adispatch)
+
+
+def _marked(original: Method) -> Method:
+    """Let the transport know which calls the runner is going to enforce when it runs them."""
+
+    def iterate(runner: Any, client: Any, *args: Any, **kwargs: Any) -> Any:
+        names = sorted({*runner._functions, *runner._browser_names})
+        marked = client.with_options(default_headers={DEFERRED_HEADER: json.dumps(names)})
+        return original(runner, marked, *args, **kwargs)
+
+    return iterate
+
+
+_tokens: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def _token(run: Any) -> str:
+    """A name for an object that no later object can have: addresses are used again."""
+    return _tokens.setdefault(run, secrets.token_hex(8))
+
+
+class _Hooks:
+    """The replacements, around one gate."""
+
+    def __init__(self, gate: RunnerGate) -> None:
+        self._gate = gate
+        self._run = gate.enforcer.run
+        self._arun = gate.enforcer.arun
+
+    def execute(self, original: Method) -> Method:
+        def execute(runner: Any, run: Any, item: Any) -> Any:
+            execution = _execution(run, item)
+            outcome = self._run(self._gate.before(execution))
+            refused = _prepared(run, item, outcome)
+            if refused is not None:
+                return refused
+            output = original(runner, run, item)
+            seen = self._run(self._gate.after(execution, _enforced(outcome), output["output"]))
+            return {**output, "output": _output(seen)}
+
+        return execute
+
+    def aexecute(self, original: Method) -> Method:
+        async def execute(runner: Any, run: Any, item: Any) -> Any:
+            execution = _execution(run, item)
+            outcome = await self._arun(self._gate.before(execution))
+            refused = _prepared(run, item, outcome)
+            if refused is not None:
+                return refused
+            output = await original(runner, run, item)
+            seen = await self._arun(self._gate.after(execution, _enforced(outcome), output["output"]))
+            return {**output, "output": _output(seen)}
+
+        return execute
+
+    def browse(self, original: Method) -> Method:
+        def browse(browser: Any, call: Any, **kwargs: Any) -> Any:
+            execution = _browsing(browser, call)
+            outcome = self._run(self._gate.before(execution))
+            if isinstance(outcome, str):
+                return _result(call.call_id, outcome), True
+            output, done = original(browser, _with_arguments(call, outcome), **kwargs)
+            seen = self._run(self._gate.after(execution, outcome, output["output"]))
+            return {**output, "output": _output(seen)}, done
+
+        return browse
+
+    def abrowse(self, original: Method) -> Method:
+        async def browse(browser: Any, call: Any, **kwargs: Any) -> Any:
+            execution = _browsing(browser, call)
+            outcome = await self._arun(self._gate.before(execution))
+            if isinstance(outcome, str):
+                return _result(call.call_id, outcome), True
+            output, done = await original(browser, _with_arguments(call, outcome), **kwargs)
+            seen = await self._arun(self._gate.after(execution, outcome, output["output"]))
+            return {**output, "output": _output(seen)}, done
+
+        return browse
+
+    def dispatch(self, original: Method) -> Method:
+        def dispatch(dispatcher: Any, pending: tuple[str, Any, Method]) -> Any:
+            session_id, call, handler = pending
+
+            def gated(parsed: Any) -> Any:
+                execution = _agent_execution(session_id, call, parsed)
+                outcome = self._run(self._gate.before(execution))
+                if isinstance(outcome, str):
+                    return outcome
+                result = _materialised(handler(outcome.arguments()))
+                return self._run(self._gate.after(execution, outcome, result))
+
+            return original(dispatcher, (session_id, call, gated))
+
+        return dispatch
+
+    def adispatch(self, original: Method) -> Method:
+        async def dispatch(dispatcher: Any, pending: tuple[str, Any, Method]) -> Any:
+            session_id, call, handler = pending
+
+            async def gated(parsed: Any) -> Any:
+                execution = _agent_execution(session_id, call, parsed)
+                outcome = await self._arun(self._gate.before(execution))
+                if isinstance(outcome, str):
+                    return outcome
+                result = handler(outcome.arguments())
+                if hasattr(result, "__await__"):
+                    result = await result
+                return await self._arun(self._gate.after(execution, outcome, _materialised(result)))
+
+            return await original(dispatcher, (session_id, call, gated))
+
+        return dispatch
+
+
+def _execution(run: Any, item: Any) -> Execution:
+    return Execution(
+        tool=item.name,
+        call_id=item.call_id,
+        # A run refuses an id that it has seen, so that the run stands for the answer.
+        answer_id=_token(run),
+        arguments=lambda: run.arguments[item.call_id],
+    )
+
+
+def _browsing(browser: Any, call: Any) -> Execution:
+    return Execution(
+        tool=call.name,
+        call_id=call.call_id,
+        answer_id=f"browser:{id(browser)}",
+        arguments=lambda: json.loads(call.arguments),
+    )
+
+
+def _agent_execution(session_id: str, call: Any, parsed: Any) -> Execution:
+    return Execution(
+        tool=call.name, call_id=call.call_id, answer_id=f"{session_id}/{call.turn_id}", arguments=lambda: parsed
+    )
+
+
+def _prepared(run: Any, item: Any, outcome: Enforced | str) -> dict[str, Any] | None:
+    """Put what may run in place of the runner's own arguments; the refusal where nothing may run."""
+    if isinstance(outcome, str):
+        return _result(item.call_id, outcome)
+    given = run.arguments[item.call_id]
+    # Typed tools are given their model again, made anew from the digested bytes.
+    validate = getattr(type(given), "model_validate_json", None)
+    run.arguments[item.call_id] = outcome.arguments() if validate is None else validate(outcome.body)
+    return None
+
+
+def _enforced(outcome: Enforced | str) -> Enforced:
+    if isinstance(outcome, str):
+        raise TypeError("a refused call has no result")
+    return outcome
+
+
+def _result(call_id: str, refusal: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": refusal}
+
+
+def _output(seen: Any) -> Any:
+    return seen if isinstance(seen, (str, list)) else json.dumps(seen)
+
+
+def _with_arguments(call: Any, outcome: Enforced) -> Any:
+    return call.model_copy(update={"arguments": outcome.body.decode()})
+
+
+def _materialised(result: Any) -> Any:
+    """A result that can be looked at more than once."""
+    return (
+        result
+        if result is None or isinstance(result, (str, list, Mapping)) or hasattr(result, "__await__")
+        else list(result)
+    )

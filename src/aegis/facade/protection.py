@@ -1,0 +1,198 @@
+"""Any Python callable as a tool: decided before its body runs, its result observed after."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar, cast, overload
+
+from aegis.adapters._arguments import named_arguments
+from aegis.adapters._enforce import Attempt, Enforced, Observed
+from aegis.adapters.context import current_session
+from aegis.core.call import ToolResult
+from aegis.core.outcome import Outcome, Reason
+from aegis.core.pointer import escape
+from aegis.errors import ToolCallBlocked
+from aegis.facade.forms import Argument, argument_of, described, holds_stream
+from aegis.facade.runtime import current_runtime
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What a method is called on is the host's, and seldom has a JSON form.
+_RECEIVERS: Final = ("self", "cls")
+_STREAM: Final = "the result is a stream that nobody could look at, so it was withheld"
+
+
+@overload
+def protect(function: F) -> F: ...
+
+
+@overload
+def protect(*, name: str | None = None, server: str | None = None) -> Callable[[F], F]: ...
+
+
+def protect(function: F | None = None, *, name: str | None = None, server: str | None = None) -> F | Callable[[F], F]:
+    """Decide each call of a function before its body runs, and observe what it returns.
+
+    The decision is about the final arguments: bound, defaulted, as JSON. Arguments that are plain JSON
+    reach the body as a fresh decode of the bytes that were decided; others as a copy made before.
+    Generators, streams and what has no JSON form are declared unresolved. Changed arguments and results
+    take the place of the original ones. Works with sync and async functions, and with generator
+    functions, whose items are observed together before the first is handed out.
+
+    Args:
+        function: the tool's body.
+        name: the tool's name; by default the function's.
+        server: the namespace that is part of the tool's identity.
+
+    Raises (when called):
+        ToolCallBlocked: the call may not run, or nothing of its result may be seen.
+    """
+    if function is None:
+        return lambda one: _protected(one, name or one.__name__, server)
+    return _protected(function, name or function.__name__, server)
+
+
+def _protected(function: F, tool: str, server: str | None) -> F:
+    guard = _Guard(function=function, tool=tool, server=server, signature=inspect.signature(function))
+    if inspect.iscoroutinefunction(function):
+
+        async def arun(*args: Any, **kwargs: Any) -> Any:
+            bound, enforced = await guard.adecided(args, kwargs)
+            return await guard.aobserved(enforced, await function(*bound.args, **bound.kwargs))
+
+        return cast("F", functools.wraps(function)(arun))
+    if inspect.isasyncgenfunction(function):
+
+        async def aiterate(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            bound, enforced = await guard.adecided(args, kwargs)
+            items = [item async for item in function(*bound.args, **bound.kwargs)]
+            for item in await guard.aobserved(enforced, items):
+                yield item
+
+        return cast("F", functools.wraps(function)(aiterate))
+    if inspect.isgeneratorfunction(function):
+
+        def iterate(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            bound, enforced = guard.decided(args, kwargs)
+            yield from guard.observed(enforced, list(function(*bound.args, **bound.kwargs)))
+
+        return cast("F", functools.wraps(function)(iterate))
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        bound, enforced = guard.decided(args, kwargs)
+        return guard.observed(enforced, function(*bound.args, **bound.kwargs))
+
+    return cast("F", functools.wraps(function)(run))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Guard:
+    """One protected function."""
+
+    function: Callable[..., Any]
+    tool: str
+    server: str | None
+    signature: inspect.Signature
+
+    def decided(self, args: Any, kwargs: Any) -> tuple[inspect.BoundArguments, Enforced]:
+        """The arguments that may run; raises `ToolCallBlocked`."""
+        bound, arguments, attempt = self._attempt(args, kwargs)
+        enforcer = current_runtime().enforcer
+        (enforced,) = enforcer.run(enforcer.enforce([attempt], current_session()))
+        return self._allowed(bound, arguments, enforced), enforced
+
+    async def adecided(self, args: Any, kwargs: Any) -> tuple[inspect.BoundArguments, Enforced]:
+        """The async twin of `decided`."""
+        bound, arguments, attempt = self._attempt(args, kwargs)
+        enforcer = current_runtime().enforcer
+        (enforced,) = await enforcer.arun(enforcer.enforce([attempt], current_session()))
+        return self._allowed(bound, arguments, enforced), enforced
+
+    def observed(self, enforced: Enforced, result: Any) -> Any:
+        """What may be seen of the result; raises `ToolCallBlocked` where nothing may."""
+        enforcer = current_runtime().enforcer
+        (seen,) = enforcer.run(enforcer.observe([_result(enforced, result)]))
+        return _visible(enforced, seen, result)
+
+    async def aobserved(self, enforced: Enforced, result: Any) -> Any:
+        """The async twin of `observed`."""
+        enforcer = current_runtime().enforcer
+        (seen,) = await enforcer.arun(enforcer.observe([_result(enforced, result)]))
+        return _visible(enforced, seen, result)
+
+    def _attempt(self, args: Any, kwargs: Any) -> tuple[inspect.BoundArguments, dict[str, Argument], Attempt]:
+        bound = self.signature.bind(*args, **kwargs)
+        named = named_arguments(bound)
+        arguments = {name: argument_of(value) for name, value in named.items() if name not in _RECEIVERS}
+        attempt = Attempt(
+            tool=self.tool,
+            server=self.server,
+            arguments={name: argument.form for name, argument in arguments.items()},
+            unresolved=tuple(f"/{escape(name)}" for name, one in arguments.items() if not one.resolved),
+        )
+        return bound, arguments, attempt
+
+    def _allowed(
+        self, bound: inspect.BoundArguments, arguments: dict[str, Argument], enforced: Enforced
+    ) -> inspect.BoundArguments:
+        if not enforced.allowed:
+            raise ToolCallBlocked(enforced.decision)
+        allowed = enforced.arguments()
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
+        if allowed.keys() - arguments.keys() and not takes_more:
+            raise ToolCallBlocked(replace(enforced.decision, outcome=Outcome.BLOCK, reason=Reason.SCHEMA_INVALID))
+        unknown = Argument(value=None, form=None)
+        return _rebound(
+            bound, {name: self._value(name, arguments.get(name, unknown), allowed[name]) for name in allowed}
+        )
+
+    def _value(self, name: str, argument: Argument, allowed: Any) -> Any:
+        """What the body gets for one argument of which `allowed` is the decided form."""
+        if argument.plain:
+            return allowed
+        if allowed == argument.form:
+            return argument.value
+        parameter = self.signature.parameters.get(name)
+        if parameter is None or parameter.annotation is inspect.Parameter.empty:
+            return allowed
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(inspect.get_annotations(self.function, eval_str=True)[name]).validate_python(allowed)
+
+
+def _rebound(bound: inspect.BoundArguments, values: dict[str, Any]) -> inspect.BoundArguments:
+    """The same call with other values; what was taken away falls back to its default."""
+    rebound = inspect.BoundArguments(bound.signature, OrderedDict())
+    rest = dict(values)
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            if name in rest:
+                rebound.arguments[name] = rest.pop(name)
+            elif name in _RECEIVERS and name in bound.arguments:
+                rebound.arguments[name] = bound.arguments[name]
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rebound.arguments[name] = rest
+    return rebound
+
+
+def _result(enforced: Enforced, result: Any) -> ToolResult:
+    if holds_stream(result):
+        decision = replace(
+            enforced.decision, outcome=Outcome.BLOCK, reason=Reason.INSUFFICIENT_EVIDENCE, message=_STREAM
+        )
+        raise ToolCallBlocked(decision)
+    return ToolResult(decision_id=enforced.decision.decision_id, result=described(result))
+
+
+def _visible(enforced: Enforced, seen: Observed, result: Any) -> Any:
+    if seen.withheld:
+        said = seen.decision
+        raise ToolCallBlocked(
+            replace(enforced.decision, outcome=Outcome.BLOCK, reason=said.reason, message=said.message)
+        )
+    return seen.value if seen.changed else result

@@ -1,0 +1,94 @@
+"""What `auto`, `protect` and `unhook` share: the decider of this process and what is hooked to it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aegis.adapters._enforce import Enforcer, OnApproval
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Patches
+from aegis.core.decider import Decider
+
+EMBEDDED: Final = "embedded"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """Where decisions come from; what is not given is taken from the environment."""
+
+    url: str | None = None
+    api_key: str | None = None
+    agent: str | None = None
+    config: str | Path | None = None
+    home: str | Path | None = None
+    on_approval: OnApproval = "wait"
+    approval_timeout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runtime:
+    """One opened decider. `gateway` is its address or `embedded`; `authenticated` is `None` where it is embedded."""
+
+    enforcer: Enforcer
+    memory: Memory
+    gateway: str
+    authenticated: bool | None
+    patches: list[Patches] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Take the hooks off and release the decider."""
+        for patches in self.patches:
+            patches.undo()
+        self.enforcer.decider.close()
+
+
+_lock: Final = threading.RLock()
+_current: Runtime | None = None
+
+
+def open_runtime(settings: Settings) -> Runtime:
+    """A runtime with nothing hooked yet; raises what opening the gate or making the client raises."""
+    url = settings.url or os.environ.get("AEGIS_URL")
+    agent = settings.agent or os.environ.get("AEGIS_AGENT")
+    decider, gateway, authenticated = _decider(settings, url, agent)
+    enforcer = Enforcer(
+        decider,
+        agent=agent if url else None,
+        on_approval=settings.on_approval,
+        approval_timeout=settings.approval_timeout,
+    )
+    return Runtime(enforcer=enforcer, memory=Memory(), gateway=gateway, authenticated=authenticated)
+
+
+def replace_runtime(runtime: Runtime | None) -> None:
+    """Make a runtime the process's own; the one before is closed."""
+    global _current
+    with _lock:
+        before, _current = _current, runtime
+    if before is not None:
+        before.close()
+
+
+def current_runtime() -> Runtime:
+    """The process's runtime; where `auto` has made none, one is opened from the environment."""
+    global _current
+    with _lock:
+        if _current is None:
+            _current = open_runtime(Settings())
+        return _current
+
+
+def _decider(settings: Settings, url: str | None, agent: str | None) -> tuple[Decider, str, bool | None]:
+    if url:
+        from aegis.client import Client
+
+        api_key = settings.api_key or os.environ.get("AEGIS_API_KEY") or ""
+        client = Client(url, api_key, agent=agent)
+        return client, url, client.authenticated
+    from aegis.facade.gate import Gate
+
+    return Gate.open(settings.config, home=settings.home, agent=agent), EMBEDDED, None
