@@ -12,6 +12,7 @@ from typing import Final
 import orjson
 
 SALT_BYTES: Final = 32
+KID_DIGITS: Final = 32
 _CALL_DOMAIN: Final = b"aegis/call-commitment/v1\0"
 _PAYLOAD_DOMAIN: Final = b"aegis/payload-commitment/v1\0"
 
@@ -19,6 +20,11 @@ _PAYLOAD_DOMAIN: Final = b"aegis/payload-commitment/v1\0"
 def sha256(data: bytes) -> str:
     """`sha-256:` and the lower-case hex digest of `data`."""
     return "sha-256:" + hashlib.sha256(data).hexdigest()
+
+
+def kid_of(public: bytes) -> str:
+    """The identifier of a public key: the first 128 bits of its SHA-256, in hex; it vouches for the key."""
+    return hashlib.sha256(public).hexdigest()[:KID_DIGITS]
 
 
 def call_digest(*, server: str | None, tool: str, arguments: bytes) -> str:

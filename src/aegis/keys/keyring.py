@@ -9,19 +9,16 @@ payload   wraps the key of each stored payload
 from __future__ import annotations
 
 import base64
-import hashlib
 import threading
 from pathlib import Path
-from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from aegis.core.digest import kid_of
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, agent_of_signer
 from aegis.keys.files import Purpose, create, load_or_create
 from aegis.keys.payload import PayloadBox
-
-_KID_DIGITS: Final = 32
 
 
 class Ed25519Signer:
@@ -50,11 +47,6 @@ class Ed25519Signer:
         if self.agent:
             described["agent"] = self.agent
         return described
-
-
-def kid_of(public: bytes) -> str:
-    """The identifier of a public key: the first 128 bits of its SHA-256, in hex."""
-    return hashlib.sha256(public).hexdigest()[:_KID_DIGITS]
 
 
 class Keyring:

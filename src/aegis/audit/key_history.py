@@ -1,0 +1,126 @@
+"""Which key may sign which receipt: followed through the log's `key` receipts, from the log's key on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aegis.audit.breaks import Break, BreakKind
+from aegis.audit.trust import Trust, public_of
+from aegis.core.digest import kid_of
+from aegis.errors import LogInvalid
+
+_PURPOSES: Final = frozenset({"log", "receipt", "permit"})
+_MEMBERS: Final = frozenset({"kid", "purpose", "public"})
+
+
+@dataclass(kw_only=True, slots=True)
+class _Key:
+    """A key that is vouched for; it signs leaves with `after < index < until`."""
+
+    purpose: str
+    agent: str
+    public: bytes
+    after: int
+    until: int | None
+    announced: bool
+
+
+class KeyHistory:
+    """The keys of a log, as far as it was read."""
+
+    def __init__(self, trust: Trust):
+        self._keys: dict[str, _Key] = {}
+        self._current: dict[tuple[str, str], str] = {}
+        for key in trust.keys:
+            self._keys[key.kid] = _Key(
+                purpose="log", agent="", public=key.public, after=-1, until=key.until, announced=False
+            )
+            if key.until is None or ("log", "") not in self._current:
+                self._current[("log", "")] = key.kid
+
+    def public(self, kid: str) -> bytes | None:
+        """The public half of a key that is vouched for."""
+        key = self._keys.get(kid)
+        return None if key is None else key.public
+
+    def log_keys(self, size: int) -> list[bytes]:
+        """The keys that may sign a checkpoint of `size` leaves."""
+        return [
+            key.public
+            for key in self._keys.values()
+            if key.purpose == "log" and (key.until is None or size <= key.until)
+        ]
+
+    def check(self, receipt: dict[str, Any]) -> None:
+        """Guarantee that the key that `receipt` names may sign it, where it stands; raises `LogInvalid`."""
+        key = self._keys.get(receipt["sig"]["kid"])
+        if receipt["kind"] == "key":
+            if key is None or key.purpose != "log":
+                raise _invalid("key_not_endorsed")
+        elif key is None:
+            raise _invalid("unknown_key")
+        elif key.purpose != "receipt":
+            raise _invalid("key_not_valid", "its purpose is another one")
+        elif key.agent and key.agent != receipt.get("agent"):
+            raise _invalid("key_not_valid", "it belongs to another agent")
+        index = receipt["index"]
+        if index <= key.after or (key.until is not None and index >= key.until):
+            raise _invalid("key_not_valid", "it was not in force")
+
+    def announce(self, receipt: dict[str, Any]) -> None:
+        """Follow a `key` receipt whose signature was checked; raises `LogInvalid`."""
+        index, action = receipt["index"], receipt.get("action")
+        kid, purpose, agent, public = _described(receipt.get("key"))
+        known = self._keys.get(kid)
+        owner = (purpose, agent)
+        if action == "retire":
+            if known is None or (known.purpose, known.agent) != owner or known.until is not None:
+                raise _malformed("`key` is not in force")
+            known.until = index
+            return
+        if action not in {"add", "rotate"}:
+            raise _malformed("`action`")
+        if known is not None:
+            # The key that the verifier was given may stand in the log too, once and as what it is.
+            if known.announced or (known.purpose, known.agent) != owner:
+                raise _malformed("`key` was announced before")
+            known.announced = True
+            return
+        if action == "rotate" and owner in self._current:
+            self._keys[self._current[owner]].until = index
+        self._keys[kid] = _Key(purpose=purpose, agent=agent, public=public, after=index, until=None, announced=True)
+        self._current[owner] = kid
+
+
+def announced_key(receipt: dict[str, Any]) -> tuple[str, bytes] | None:
+    """The identifier and public half that a `key` receipt claims to announce, or `None` where it is malformed.
+
+    An identifier is derived from its key, so nobody can claim another key's.
+    """
+    try:
+        kid, _, _, public = _described(receipt.get("key"))
+    except LogInvalid:
+        return None
+    return kid, public
+
+
+def _described(key: Any) -> tuple[str, str, str, bytes]:
+    if type(key) is not dict or not _MEMBERS <= key.keys() <= _MEMBERS | {"agent"}:
+        raise _malformed("`key`")
+    public, purpose, agent = public_of(key["public"]), key["purpose"], key.get("agent", "")
+    if public is None or key["kid"] != kid_of(public):
+        raise _malformed("`key.kid`")
+    if type(purpose) is not str or purpose not in _PURPOSES or type(agent) is not str:
+        raise _malformed("`key.purpose`")
+    if "agent" in key and (not agent or purpose != "receipt"):
+        raise _malformed("`key.agent`")
+    return kid_of(public), purpose, agent, public
+
+
+def _malformed(detail: str) -> LogInvalid:
+    return _invalid("malformed_member", detail)
+
+
+def _invalid(kind: BreakKind, detail: str = "") -> LogInvalid:
+    return LogInvalid(Break(kind=kind, detail=detail))

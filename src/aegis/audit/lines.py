@@ -1,0 +1,99 @@
+"""What can be said about one line of an export by itself; many lines can be checked at once, anywhere.
+
+(1) it is canonical JSON
+(2) it has the members of its version
+(3) it belongs to the log
+(4) its signature holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from aegis.audit.breaks import Break, BreakKind
+from aegis.audit.members import check_members
+from aegis.audit.signature import Signed, read_signature, signing_input, verify_signed
+from aegis.core.canonical import canonical_record
+from aegis.errors import LogInvalid
+
+
+def check_lines(lines: Sequence[bytes], first: int, log: str, keys: Mapping[str, bytes]) -> Break | None:
+    """The first defect of `lines`, the first of which is line `first`; `None` where there is none.
+
+    `keys` are the public keys that the lines may name. A signature that several receipts share is
+    verified once.
+    """
+    verified: set[Signed] = set()
+    for offset, line in enumerate(lines):
+        try:
+            receipt = read_line(line)
+            try:
+                _check_receipt(receipt, line, log, keys, verified)
+            except LogInvalid as error:
+                return locate(error.broken, first + offset, receipt)
+        except LogInvalid as error:
+            return replace(error.broken, line=first + offset)
+    return None
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """The object that a line holds; raises `LogInvalid` where it is not JSON."""
+    try:
+        receipt = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise _invalid("not_canonical", "it is not JSON") from error
+    if type(receipt) is not dict:
+        raise _invalid("not_canonical", "it is not an object")
+    return receipt
+
+
+def locate(broken: Break, line: int, receipt: dict[str, Any]) -> Break:
+    """The break with the position of the receipt that it was found in."""
+    index, receipt_id = receipt.get("index"), receipt.get("receipt_id")
+    return replace(
+        broken,
+        line=line,
+        index=index if type(index) is int else -1,
+        receipt_id=receipt_id if type(receipt_id) is str else "",
+    )
+
+
+def _check_receipt(
+    receipt: dict[str, Any], line: bytes, log: str, keys: Mapping[str, bytes], verified: set[Signed]
+) -> None:
+    # (1) Bytes that the serialiser gives back hide no second key and no second spelling. It equals
+    # RFC 8785 on ASCII keys without floats, which (2) guarantees.
+    try:
+        if canonical_record(receipt) != line:
+            raise _invalid("not_canonical")
+    except orjson.JSONEncodeError as error:
+        raise _invalid("not_canonical") from error
+    # (2)
+    check_members(receipt)
+    # (3)
+    if receipt["log"] != log:
+        raise _invalid("wrong_log")
+    # (4)
+    signed = read_signature(receipt, signing_input(receipt))
+    if signed in verified:
+        return
+    public = keys.get(signed.kid)
+    if public is None:
+        raise _invalid("key_not_endorsed" if receipt["kind"] == "key" else "unknown_key")
+    verify_signed(signed, _public_key(public))
+    verified.add(signed)
+
+
+@lru_cache(maxsize=4_096)
+def _public_key(public: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(public)
+
+
+def _invalid(kind: BreakKind, detail: str = "") -> LogInvalid:
+    return LogInvalid(Break(kind=kind, detail=detail))

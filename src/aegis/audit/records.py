@@ -1,0 +1,84 @@
+"""Rules between receipts: what must have come before, and what may come only once.
+
+They hold for what the log says; that a tool ran or did not run is outside of any log.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from aegis.audit.breaks import Break, BreakKind
+from aegis.audit.id_set import IdSet
+from aegis.errors import LogInvalid
+
+_FINAL: Final = frozenset({"denied", "expired", "cancelled", "redeemed"})
+_ACTIONS: Final = _FINAL - {"redeemed"} | {"approved"}
+
+
+class RecordRule(Protocol):
+    """Sees every receipt once, in order; raises `LogInvalid` for the first that breaks the rule."""
+
+    def see(self, receipt: dict[str, Any]) -> None: ...
+
+
+class Records:
+    """The rules of version 1.
+
+    (1) an identifier occurs once
+    (2) a parent came before; the parent of a result is a decision
+    (3) an approval is redeemed at most once, after it was approved, and not after it ended otherwise
+    (4) a permit is redeemed at most once
+    """
+
+    def __init__(self) -> None:
+        self.ids = IdSet()
+        self._decisions = IdSet()
+        self._permits = IdSet()
+        self._approvals: dict[str, str] = {}
+
+    def see(self, receipt: dict[str, Any]) -> None:
+        kind, receipt_id = receipt["kind"], receipt["receipt_id"]
+        # (1)
+        if not self.ids.add(receipt_id):
+            raise _invalid("duplicated")
+        # (2)
+        parent = receipt.get("parent")
+        if kind == "result":
+            if parent is None or parent not in self._decisions:
+                raise _invalid("parent_missing")
+        elif parent is not None and (parent not in self.ids or parent == receipt_id):
+            raise _invalid("parent_missing")
+        if kind == "decision":
+            self._decisions.add(receipt_id)
+        elif kind == "approval":
+            self._resolve(receipt)
+        elif kind == "redemption":
+            self._redeem(receipt)
+
+    def _resolve(self, receipt: dict[str, Any]) -> None:
+        approval, action = receipt.get("approval_id"), receipt.get("action")
+        if approval is None or action not in _ACTIONS:
+            raise _invalid("malformed_member", "`approval_id` or `action`")
+        if self._approvals.get(approval) in _FINAL:
+            raise _invalid("approval_reused", "it had ended before")
+        self._approvals[approval] = action
+
+    def _redeem(self, receipt: dict[str, Any]) -> None:
+        approval, permit = receipt.get("approval_id"), receipt.get("permit_id")
+        # (3)
+        if approval is not None:
+            state = self._approvals.get(approval)
+            if state == "redeemed":
+                raise _invalid("approval_reused")
+            if state != "approved":
+                raise _invalid("approval_missing")
+            self._approvals[approval] = "redeemed"
+        # (4)
+        elif permit is None:
+            raise _invalid("approval_missing")
+        elif not self._permits.add(permit):
+            raise _invalid("permit_reused")
+
+
+def _invalid(kind: BreakKind, detail: str = "") -> LogInvalid:
+    return LogInvalid(Break(kind=kind, detail=detail))

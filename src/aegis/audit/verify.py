@@ -1,0 +1,281 @@
+"""Verifying an export of the log offline, trusting nothing but the keys that were given from outside.
+
+(0) what is believed: the log's name and key, and a retained checkpoint if there is one
+(1) the checkpoint is parsed strictly
+(2) every line by itself: canonical bytes, closed members, this log, its signature
+(3) every line in its place: index, chain of hashes, time, a key that may sign it there
+(4) rules between receipts
+(5) the tree: the root at the checkpoint's size, and at the size of the retained one
+(6) the checkpoints' signatures, by keys of the log that were in force
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+
+from aegis.audit.breaks import Break, BreakKind
+from aegis.audit.checkpoint import Note, open_checkpoint, parse_checkpoint
+from aegis.audit.key_history import KeyHistory, announced_key
+from aegis.audit.lines import check_lines, locate, read_line
+from aegis.audit.lookahead import name_gap
+from aegis.audit.members import check_members
+from aegis.audit.merkle import Frontier, leaf_hash
+from aegis.audit.records import RecordRule, Records
+from aegis.audit.split import batches
+from aegis.audit.trust import Trust, read_keys
+from aegis.errors import LogInvalid
+
+MAX_WARNINGS: Final = 100  # kept for the report; all are counted
+_IN_FLIGHT: Final = 8  # batches handed to the executor and not answered: bounds memory
+
+NOT_COVERED: Final = (
+    "receipts after the checkpoint",
+    "whether a tool ran or what it did: receipts record decisions",
+    "payloads: the log commits to them and does not hold them",
+)
+NOT_COVERED_WITHOUT_SINCE: Final = "another history shown to somebody else: give a checkpoint that was kept before"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verified:
+    """A log that verified: what it is, what was odd, and what nobody should conclude from it."""
+
+    log: str
+    size: int
+    root: bytes
+    first_time: str
+    last_time: str
+    kinds: dict[str, int]
+    since: int | None
+    warnings: tuple[Break, ...]
+    warning_count: int
+    not_covered: tuple[str, ...]
+
+
+def verify_export(
+    receipts: Iterable[bytes],
+    *,
+    checkpoint: bytes,
+    keys: bytes,
+    since: bytes | None = None,
+    rules: Sequence[RecordRule] = (),
+    executor: Executor | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Verified:
+    """Guarantee that `receipts` are the log that `checkpoint` commits to, from its first leaf on.
+
+    `receipts` are blocks of `receipts.jsonl` in order, of any size; `keys` is a `keys.json` that came
+    another way. `since` is a checkpoint that the verifier kept: the log must have grown from it.
+    `rules` see every receipt after the rules of the log itself. An `executor` of processes checks
+    signatures beside; `progress` is told how many receipts were read.
+
+    Raises `LogInvalid` with the first defect, by position.
+    """
+    # (0)
+    trust = read_keys(keys)
+    # (1)
+    note = _parse(checkpoint, trust)
+    kept = None if since is None else _parse(since, trust)
+    if kept is not None and kept.unverified.size > note.unverified.size:
+        raise _invalid("tail_cut", "the checkpoint is older than the one that was kept")
+    # (2), (3), (4)
+    walk = _Walk(trust, note, kept, rules)
+    _walk_all(walk, _numbered(receipts), executor, progress)
+    # (5)
+    if walk.size < note.unverified.size:
+        raise _invalid("tail_cut", f"{note.unverified.size - walk.size} receipts are missing")
+    if walk.frontier.root() != note.unverified.root:
+        raise _invalid("fork", "the root is not the one of the checkpoint")
+    # (6)
+    open_checkpoint(note, walk.keys.log_keys(note.unverified.size))
+    if kept is not None:
+        open_checkpoint(kept, walk.keys.log_keys(kept.unverified.size))
+    return walk.verified()
+
+
+class _Walk:
+    """The state between one line and the next."""
+
+    def __init__(self, trust: Trust, note: Note, kept: Note | None, rules: Sequence[RecordRule]):
+        self.log = trust.log
+        self.keys = KeyHistory(trust)
+        self.size = 0
+        self.frontier = Frontier.empty()
+        self._limit = note.unverified.size
+        self._kept = None if kept is None else kept.unverified
+        self._records = Records()
+        self._rules = (self._records, *rules)
+        self._previous = ""
+        self._first_time = ""
+        self._time = ""
+        self._kinds: Counter[str] = Counter()
+        self._warnings: list[Break] = []
+        self._warning_count = 0
+        self._check_kept()
+
+    def see(self, lines: Sequence[bytes], first: int, candidates: dict[str, bytes]) -> Break | None:
+        """Take up `lines` until one breaks; collects the keys that they name into `candidates`."""
+        leaves: list[bytes] = []
+        broken: Break | None = None
+        for offset, line in enumerate(lines):
+            receipt: dict[str, Any] = {}
+            try:
+                receipt = read_line(line)
+                check_members(receipt)
+                self._collect(receipt, candidates)
+                leaf = leaf_hash(line)
+                self._place(receipt, leaf, first + offset)
+                leaves.append(leaf)
+                if self._kept is not None and self.size == self._kept.size:
+                    self._extend(leaves)
+                    self._check_kept()
+            except LogInvalid as error:
+                broken = locate(error.broken, first + offset, receipt)
+                break
+        self._extend(leaves)
+        return broken
+
+    def verified(self) -> Verified:
+        covered = NOT_COVERED if self._kept is not None else (*NOT_COVERED, NOT_COVERED_WITHOUT_SINCE)
+        return Verified(
+            log=self.log,
+            size=self.size,
+            root=self.frontier.root(),
+            first_time=self._first_time,
+            last_time=self._time,
+            kinds=dict(sorted(self._kinds.items())),
+            since=None if self._kept is None else self._kept.size,
+            warnings=tuple(self._warnings),
+            warning_count=self._warning_count,
+            not_covered=covered,
+        )
+
+    def _collect(self, receipt: dict[str, Any], candidates: dict[str, bytes]) -> None:
+        if receipt["kind"] == "key":
+            announced = announced_key(receipt)
+            if announced is not None:
+                candidates[announced[0]] = announced[1]
+        kid = receipt["sig"]["kid"]
+        if kid not in candidates:
+            public = self.keys.public(kid)
+            if public is not None:
+                candidates[kid] = public
+
+    def _place(self, receipt: dict[str, Any], leaf: bytes, line: int) -> None:
+        index, time = receipt["index"], receipt["time"]
+        # (3) Its place, its predecessor, its key.
+        if index != self.size:
+            raise _invalid(self._misplaced(index, receipt["receipt_id"]))
+        if index >= self._limit:
+            raise _invalid("uncovered")
+        if receipt["prev"] != self._previous:
+            raise _invalid("chain_broken")
+        self.keys.check(receipt)
+        if receipt["kind"] == "key":
+            self.keys.announce(receipt)
+        # (4)
+        for rule in self._rules:
+            rule.see(receipt)
+        if time < self._time:
+            self._warn(locate(Break(kind="clock_went_back"), line, receipt))
+        self._previous = leaf.hex()
+        self._first_time = self._first_time or time
+        self._time = max(time, self._time)
+        self._kinds[receipt["kind"]] += 1
+        self.size += 1
+
+    def _misplaced(self, index: int, receipt_id: str) -> BreakKind:
+        if index > self.size:
+            return "deleted"
+        return "duplicated" if receipt_id in self._records.ids else "fork"
+
+    def _extend(self, leaves: list[bytes]) -> None:
+        self.frontier, _ = self.frontier.extend(leaves)
+        leaves.clear()
+
+    def _check_kept(self) -> None:
+        # (5) for the retained checkpoint, when the log has its size.
+        kept = self._kept
+        if kept is not None and kept.size == self.size and kept.root != self.frontier.root():
+            raise _invalid("fork", "the root is not the one of the checkpoint that was kept")
+
+    def _warn(self, broken: Break) -> None:
+        self._warning_count += 1
+        if len(self._warnings) < MAX_WARNINGS:
+            self._warnings.append(broken)
+
+
+_Batch = tuple[int, list[bytes]]
+_Numbered = Iterator[_Batch | Break]
+
+
+def _walk_all(
+    walk: _Walk, numbered: _Numbered, executor: Executor | None, progress: Callable[[int], None] | None
+) -> None:
+    """Take up every batch in order, and have its lines checked by themselves, here or beside.
+
+    Of two defects the one that stands first is raised; on the same line, the one of the line itself.
+    """
+    pending: deque[Future[Break | None]] = deque()
+    for item in numbered:
+        if isinstance(item, Break):
+            _settle(pending, keep=0)
+            raise LogInvalid(item)
+        first, lines = item
+        candidates: dict[str, bytes] = {}
+        broken = walk.see(lines, first, candidates)
+        if broken is not None:
+            lines = lines[: broken.line - first + 1]
+        if executor is None:
+            _raise(check_lines(lines, first, walk.log, candidates))
+        else:
+            pending.append(executor.submit(check_lines, lines, first, walk.log, candidates))
+        if broken is not None:
+            _settle(pending, keep=0)
+            if broken.kind == "deleted":
+                rest = (batch[1] for batch in numbered if not isinstance(batch, Break))
+                broken = replace(broken, kind=name_gap(walk.size, chain([item[1]], rest)))
+            raise LogInvalid(broken)
+        _settle(pending, keep=_IN_FLIGHT)
+        if progress is not None:
+            progress(walk.size)
+    _settle(pending, keep=0)
+
+
+def _settle(pending: deque[Future[Break | None]], *, keep: int) -> None:
+    """Wait for the oldest answers; raises the first defect among them."""
+    while len(pending) > keep:
+        broken = pending.popleft().result()
+        if broken is not None:
+            for future in pending:
+                future.cancel()
+            raise LogInvalid(broken)
+
+
+def _raise(broken: Break | None) -> None:
+    if broken is not None:
+        raise LogInvalid(broken)
+
+
+def _numbered(receipts: Iterable[bytes]) -> _Numbered:
+    """Batches of lines, and at the end the break of a file that does not end well."""
+    try:
+        yield from batches(receipts)
+    except LogInvalid as error:
+        yield error.broken
+
+
+def _parse(data: bytes, trust: Trust) -> Note:
+    note = parse_checkpoint(data)
+    if note.unverified.origin != trust.log:
+        raise _invalid("wrong_log", "a checkpoint")
+    return note
+
+
+def _invalid(kind: BreakKind, detail: str = "") -> LogInvalid:
+    return LogInvalid(Break(kind=kind, detail=detail))
