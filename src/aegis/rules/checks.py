@@ -15,7 +15,7 @@ _WORD_RUN: Final = 7
 _PLACEHOLDERS: Final = (
     "example", "sample", "placeholder", "your", "dummy", "changeme", "change_me", "redacted", "xxxx", "****",
     "....", "fake",
-    "insert", "replace", "todo", "abcdef", "123456789", "qwerty", "lorem", "secret_here", "notreal", "<", "{", "$",
+    "insert", "replace", "abcdef", "123456789", "qwerty", "lorem", "secret_here", "notreal", "<", "{", "$",
 )  # fmt: skip
 
 

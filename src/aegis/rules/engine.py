@@ -27,6 +27,13 @@ _SET_SIZE: Final = 40  # patterns in one RE2 set: a larger set outgrows its auto
 _SET_MEMORY: Final = 67_108_864  # bytes an RE2 set may take
 
 
+_REPEAT: Final = re2.compile(r"\{(\d{1,4}),(\d{1,4})\}")
+_LONG_REPEAT: Final = 40
+_MOST_OPENED: Final = 8  # databases that one process keeps: several megabytes each
+_OPENED: dict[tuple[str, ...], Any] = {}
+_OPENED_LOCK: Final = threading.Lock()
+
+
 class Pattern(NamedTuple):
     """One pattern and whether case matters."""
 
@@ -71,13 +78,41 @@ class _Hyperscan:
         return found
 
 
+def relaxed(pattern: str) -> str:
+    """The pattern with long bounded repeats unbounded: it matches wherever the original does.
+
+    An automaton counts by holding a state for each step; what it finds too much is told apart when a
+    hit is confirmed with the original.
+    """
+    out: list[str] = []
+    at = 0
+    for match in _REPEAT.finditer(pattern):
+        escapes = len(pattern[: match.start()]) - len(pattern[: match.start()].rstrip("\\"))
+        if escapes % 2 == 0 and int(match.group(2)) >= _LONG_REPEAT:
+            out.append(f"{pattern[at : match.start()]}{{{match.group(1)},}}")
+            at = match.end()
+    out.append(pattern[at:])
+    return "".join(out)
+
+
 def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None:
     found.append((pattern, end))
 
 
 def _open(patterns: Sequence[Pattern], cache: Path | None) -> Any:
+    """The database of these patterns: the one this process has, the one on disk, or a new one."""
     version = str(hyperscan.__version__)
-    identity = [version, *[f"{int(pattern.case_sensitive)}{pattern.text}" for pattern in patterns]]
+    identity = (version, *[f"{int(pattern.case_sensitive)}{relaxed(pattern.text)}" for pattern in patterns])
+    with _OPENED_LOCK:
+        database = _OPENED.get(identity)
+        if database is None:
+            while len(_OPENED) >= _MOST_OPENED:
+                del _OPENED[next(iter(_OPENED))]
+            database = _OPENED[identity] = _read_or_compile(patterns, cache, identity)
+        return database
+
+
+def _read_or_compile(patterns: Sequence[Pattern], cache: Path | None, identity: tuple[str, ...]) -> Any:
     blob = load_cached(cache, identity) if cache else None
     if blob is not None:
         try:
@@ -97,7 +132,7 @@ def _open(patterns: Sequence[Pattern], cache: Path | None) -> Any:
 def _compile(database: Any, patterns: Sequence[Pattern]) -> None:
     base = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
     flags = [base if pattern.case_sensitive else base | hyperscan.HS_FLAG_CASELESS for pattern in patterns]
-    texts = [pattern.text.encode() for pattern in patterns]
+    texts = [relaxed(pattern.text).encode() for pattern in patterns]
     database.compile(expressions=texts, ids=list(range(len(patterns))), flags=flags)
 
 

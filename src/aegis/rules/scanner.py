@@ -15,6 +15,7 @@ from aegis.rules.patterns import compile_pattern
 
 WINDOW_BEFORE: Final = 4_096  # bytes before the reported end in which a match is looked for first
 WINDOW_AFTER: Final = 256
+FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may search again
 DENSE_WINDOW: Final = 2_500  # bytes in which all that a rule needs must stand
 MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
 _NO_RULES: Final[tuple[Rule, ...]] = ()
@@ -70,6 +71,7 @@ class Scanner:
         if not found:
             return []
         applies = self._applies[surface]
+        budget = [FULL_SEARCH_BYTES]
         hits: list[Hit] = []
         taken: set[str] = set()
         counts: dict[str, set[int]] = {}
@@ -79,7 +81,7 @@ class Scanner:
             rule = self._owners[index]
             if rule.id in taken:
                 continue
-            span = self._locate(rule, index, data, end)
+            span = self._locate(rule, index, data, end, budget)
             if span is None:
                 continue
             if rule.least > 1:
@@ -131,7 +133,12 @@ class Scanner:
                 return True
         return False
 
-    def _locate(self, rule: Rule, index: int, data: bytes, end: int) -> tuple[int, int] | None:
+    def _locate(self, rule: Rule, index: int, data: bytes, end: int, budget: list[int]) -> tuple[int, int] | None:
+        """Where a pattern that the engine reported really matches; `None` where it does not.
+
+        The whole text is searched only as far as `budget` goes; beyond it a report stands unconfirmed,
+        because giving up must not let anything through.
+        """
         pattern = self._confirm[index]
         if rule.check or rule.entropy:
             for match in _first(pattern.finditer(data)):
@@ -142,7 +149,10 @@ class Scanner:
         match = None
         if end >= 0:
             match = pattern.search(data, max(0, end - WINDOW_BEFORE), min(len(data), end + WINDOW_AFTER))
-        if match is None:
+        if (match is None and len(data) > WINDOW_BEFORE) or end < 0:
+            if len(data) > budget[0]:
+                return max(0, end - 1), max(0, end)
+            budget[0] -= len(data)
             match = pattern.search(data)
         return match.span() if match is not None else None
 
