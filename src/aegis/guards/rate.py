@@ -37,7 +37,10 @@ class Rate:
 
 
 class Windows:
-    """The times of the counted calls, by agent; kept when a configuration is replaced by another."""
+    """The times of the counted calls, by agent; kept when a configuration is replaced by another.
+
+    An agent that is there has at least one time: it is entered with its first counted call.
+    """
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, deque[int]] = OrderedDict()
@@ -57,7 +60,7 @@ class Windows:
                     return wait
                 times = self._times[agent] = deque()
             # (1) Time never runs backwards here: a clock that is set back frees no place.
-            elif times and times[-1] > now:
+            elif times[-1] > now:
                 now = times[-1]
             # (2) Forget what left the window.
             start = now - span
@@ -73,7 +76,7 @@ class Windows:
     def _make_room(self, now: int, span: int) -> int:
         """Drop the agent that was counted longest ago; the wait where even that one is inside the window."""
         oldest, times = next(iter(self._times.items()))
-        if times and times[-1] > now - span:
+        if times[-1] > now - span:
             return times[-1] + span - now
         del self._times[oldest]
         return 0

@@ -47,7 +47,7 @@ def unsettled(combined: Combined, rule: str, message: str) -> Combined:
         combined,
         outcome=Outcome.BLOCK,
         verdict=max(combined.verdict, Verdict.INSUFFICIENT_EVIDENCE),
-        reason=combined.reason if combined.outcome is Outcome.BLOCK else Reason.POLICY_DENIED,
+        reason=Reason.POLICY_DENIED,
         findings=(*combined.findings, finding),
         patches=(),
     )

@@ -50,7 +50,7 @@ def settle(value: Any, first: Combined, analyse: Analyse, expected: Sequence[str
             together = merged(rounds, expected, evidence)
             return Settled(unsettled(together, "patch-invalid", "a patch does not fit the call"), value, None)
         # (4) Patches that change nothing are carried out; others are looked at again.
-        if data is not None and after == data:
+        if after == data:
             return Settled(merged(rounds, expected, evidence), patched, data)
         if len(rounds) > MAX_ROUNDS:
             together = merged(rounds, expected, evidence)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -57,6 +58,38 @@ def test_a_clock_that_runs_backwards_frees_no_place() -> None:
     assert guard.check(make_case(now=0)).outcome is Outcome.BLOCK
 
 
+def test_time_stands_still_while_the_clock_is_behind() -> None:
+    windows, limit = Windows(), Rate(limit=2, seconds=60)
+    windows.charge("a", 10 * SECOND, limit)
+    windows.charge("a", 20 * SECOND, limit)
+    assert windows.charge("a", 15 * SECOND, limit) == 50 * SECOND
+
+
+def test_a_credential_without_an_agent_is_counted_by_itself() -> None:
+    guard = RateGuard(Rate(limit=1, seconds=60))
+    one, two = (Principal(id=name, roles=frozenset({"agent"})) for name in ("k1", "k2"))
+    assert guard.check(make_case(principal=one)).outcome is Outcome.ALLOW
+    assert guard.check(make_case(principal=two)).outcome is Outcome.ALLOW
+    assert guard.check(make_case(principal=one)).outcome is Outcome.BLOCK
+
+
+def test_a_forked_child_counts_on_though_the_lock_was_held_at_the_fork() -> None:
+    windows, limit = Windows(), Rate(limit=1, seconds=60)
+    windows.charge("a", 0, limit)
+    with windows._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if windows.charge("a", 0, limit) == MINUTE else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_finding_names_the_limit_and_nothing_of_the_call() -> None:
+    guard = RateGuard(Rate(limit=1, seconds=60))
+    guard.check(make_case())
+    (finding,) = guard.check(make_case()).findings
+    assert (finding.guard, finding.rule, finding.category, finding.evidence) == ("rate", "rate-limit", "rate", "")
+
+
 def test_unlimited_counts_nothing() -> None:
     guard = RateGuard(None)
     assert all(guard.check(make_case()).outcome is Outcome.ALLOW for _ in range(1_000))
@@ -82,6 +115,16 @@ def test_agents_beyond_the_bound_wait_until_an_idle_one_can_be_forgotten(monkeyp
     assert windows.charge("a", 61 * SECOND, limit) == 0
 
 
+def test_an_agent_is_forgotten_only_when_its_last_call_left_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate, "MAX_AGENTS", 1)
+    windows, limit = Windows(), Rate(limit=5, seconds=60)
+    windows.charge("a", 0, limit)
+    windows.charge("a", 30 * SECOND, limit)
+    assert windows.charge("b", 61 * SECOND, limit) == 29 * SECOND
+    assert windows.charge("b", 90 * SECOND - 1, limit) == 1
+    assert windows.charge("b", 90 * SECOND, limit) == 0
+
+
 def test_threads_never_pass_more_than_the_limit() -> None:
     guard = RateGuard(Rate(limit=100, seconds=60))
     passed: list[bool] = []
@@ -95,6 +138,10 @@ def test_threads_never_pass_more_than_the_limit() -> None:
     for thread in threads:
         thread.join()
     assert sum(passed) == 100
+
+
+def test_the_highest_rate_is_one() -> None:
+    assert Rate(limit=MAX_LIMIT, seconds=1).limit == 100_000
 
 
 @pytest.mark.parametrize("limit", [0, -1, MAX_LIMIT + 1])

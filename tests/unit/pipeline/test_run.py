@@ -240,6 +240,23 @@ def test_patches_that_do_not_converge_block() -> None:
     assert combined.findings[-1].rule == "patch-endless"
 
 
+@pytest.mark.parametrize(("steps", "outcome"), [(4, Outcome.SANITIZE), (5, Outcome.BLOCK)])
+def test_patches_have_four_rounds_to_converge(steps: int, outcome: Outcome) -> None:
+    def count(arguments: dict[str, Any]) -> Report:
+        if arguments["n"] == steps:
+            return Report(guard="g")
+        return Report(guard="g", outcome=Outcome.SANITIZE, patches=(Patch(path="/n", value=arguments["n"] + 1),))
+
+    assert policy(Scripted("g", count)).evaluate(incoming({"n": 0})).combined.outcome is outcome
+
+
+def test_a_patch_that_changes_nothing_is_still_a_patch() -> None:
+    guard = says("a", outcome=Outcome.SANITIZE, patches=(Patch(path="/to", value="x"),))
+    evaluation = policy(guard).evaluate(incoming({"to": "x"}))
+    assert evaluation.combined.outcome is Outcome.SANITIZE
+    assert evaluation.canonical == b'{"to":"x"}'
+
+
 def test_a_patch_that_repeats_itself_has_converged() -> None:
     guard = says("a", outcome=Outcome.SANITIZE, patches=(Patch(path="/to", value="y"),))
     evaluation = policy(guard).evaluate(incoming({"to": "x"}))
