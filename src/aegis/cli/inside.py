@@ -48,12 +48,11 @@ def api(url: str | None, home: Path | None, config: Path | None) -> Iterator[Ask
         yield Gateway(url=url)
         return
     from aegis.bootstrap import open_deployment
-    from aegis.keys.api import ApiKeys
     from aegis.server.app import create_app
 
     deployment = open_deployment(config, home_of(home))
     try:
-        yield Inside(app=create_app(deployment.gate, ApiKeys(deployment.store)))
+        yield Inside(app=create_app(deployment))
     finally:
         deployment.close()
 

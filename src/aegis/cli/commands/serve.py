@@ -39,7 +39,6 @@ def serve(
     of the file. It is up when `/readyz` answers 200.
     """
     from aegis.bootstrap import open_deployment
-    from aegis.keys.api import ApiKeys
     from aegis.server.app import create_app
     from aegis.server.logs import configure_logs
     from aegis.server.serve import SOCKET_NAME, GatewayServer, ServeSettings
@@ -64,6 +63,6 @@ def serve(
             print_line(f"aegis: ready at {scheme}://{shown}:{server.port} and {deployment.home / SOCKET_NAME}")
             sys.stdout.flush()
 
-        run(create_app(deployment.gate, ApiKeys(deployment.store)), settings, ready=ready)
+        run(create_app(deployment), settings, ready=ready)
     finally:
         deployment.close()
