@@ -1,0 +1,77 @@
+"""The reference names everything that it has to name, and links lead somewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+from urllib.parse import unquote
+
+import pytest
+import re2
+from reference.command_line import commands
+
+from aegis.cli.app import build
+from aegis.core.outcome import EFFECTS, ROLES, Category, Outcome, Reason, Risk, Verdict
+from aegis.core.receipt import KINDS, MEMBERS
+from aegis.pipeline.available import CALL_GUARDS, RESULT_GUARDS
+from aegis.pipeline.settings import PROFILES, Settings
+from aegis.rules import builtin_folder, load
+from aegis.server.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re2.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+WORDS = [
+    *(outcome.word for outcome in Outcome),
+    *(verdict.word for verdict in Verdict),
+    *(reason.value for reason in Reason),
+    *(risk.word for risk in Risk),
+    *get_args(Category),
+    *EFFECTS,
+    *ROLES,
+]
+EXPECTED: dict[str, list[str]] = {
+    "words.md": WORDS,
+    "receipt.md": [*KINDS, *MEMBERS],
+    "guards.md": [*CALL_GUARDS, *RESULT_GUARDS],
+    "rules.md": [rule.id for rule in load(builtin_folder()).rules],
+    "profiles.md": list(PROFILES),
+    "metrics.md": [family.name for family in Metrics().collect()],
+    "configuration.md": list(Settings.model_fields),
+    "command-line.md": [" ".join(path) for path, _ in commands(build(), ("aegis",))],
+}
+
+
+@pytest.mark.parametrize("page", EXPECTED)
+def test_a_page_of_the_reference_is_complete(page: str) -> None:
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    assert [word for word in EXPECTED[page] if word not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    dead = []
+    for match in LINK.finditer(page.read_text(encoding="utf-8")):
+        target = unquote(match.group(1))
+        if "://" in target or target.startswith(("#", "mailto:")):
+            continue
+        if not (page.parent / target.partition("#")[0]).exists():
+            dead.append(target)
+    assert dead == []
+
+
+def test_every_page_can_be_reached_from_the_table_of_contents() -> None:
+    seen: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md" or not page.is_file():
+            continue
+        seen.add(page)
+        for match in LINK.finditer(page.read_text(encoding="utf-8")):
+            target = unquote(match.group(1)).partition("#")[0]
+            if target and "://" not in target:
+                waiting.append((page.parent / target).resolve())
+    assert [page.relative_to(ROOT).as_posix() for page in PAGES if page not in seen] == []
