@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
@@ -10,6 +10,7 @@ from typing import Final, Literal
 from aegis.core.finding import Finding, Report
 from aegis.core.names import normalise_name, split_selector
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.facts.fold import skeleton
 from aegis.guards.base import Case
 
 Unregistered = Literal["scan", "block", "require_approval"]
@@ -32,11 +33,9 @@ class RegistryGuard:
 
     name = "registry"
 
-    def __init__(
-        self, rules: RegistryRules, *, names: Iterable[str] = (), skeleton: Callable[[str], str] = normalise_name
-    ):
+    def __init__(self, rules: RegistryRules, *, names: Iterable[str] = ()):
         self._rules = rules
-        self._names = LookAlikes(names, skeleton)
+        self._names = LookAlikes(names)
 
     def check(self, case: Case) -> Report:
         """The most restrictive of the demands below; the first of equals gives the reason."""
@@ -90,14 +89,13 @@ class RegistryGuard:
 
 
 class LookAlikes:
-    """Finds names that look like a registered tool's and are spelled otherwise."""
+    """Finds names that look like a registered tool's (UTS 39) and are spelled otherwise."""
 
-    def __init__(self, names: Iterable[str], skeleton: Callable[[str], str]):
+    def __init__(self, names: Iterable[str]):
         tools = [split_selector(name)[1] for name in names if "*" not in name]
         self._exact = frozenset(tools)
         self._normal = frozenset(normalise_name(tool) for tool in tools)
         self._skeletons = frozenset(skeleton(normalise_name(tool)) for tool in tools)
-        self._skeleton = skeleton
         self._look = lru_cache(maxsize=1_024)(self._compare)
 
     def find(self, tool: str) -> Finding | None:
@@ -110,7 +108,7 @@ class LookAlikes:
         name = normalise_name(tool)
         if name in self._normal:
             severity, message = Risk.LOW, "the name of a registered tool, in another spelling"
-        elif self._skeleton(name) in self._skeletons:
+        elif skeleton(name) in self._skeletons:
             severity, message = Risk.HIGH, "a name that looks like a registered tool's"
         else:
             return None

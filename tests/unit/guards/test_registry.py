@@ -83,8 +83,7 @@ def test_the_registered_name_itself_and_other_names_are_no_finding() -> None:
     assert not guard.check(make_case(tool="read_file")).findings
 
 
-def test_a_name_of_look_alike_letters_is_a_grave_finding() -> None:
-    skeletons = {"send_еmail": "send_email"}
-    guard = RegistryGuard(rules(), names=["send_email"], skeleton=lambda name: skeletons.get(name, name))
-    (finding,) = guard.check(make_case(tool="send_еmail")).findings
-    assert (finding.severity, finding.category) == (Risk.HIGH, "obfuscation")
+@pytest.mark.parametrize("name", ["send_\u0435mail", "s\u0435nd_em\u0430il"])
+def test_a_name_of_look_alike_letters_is_a_grave_finding(name: str) -> None:
+    (finding,) = RegistryGuard(rules(), names=["send_email"]).check(make_case(tool=name)).findings
+    assert (finding.severity, finding.category, finding.outcome) == (Risk.HIGH, "obfuscation", Outcome.ALLOW)
