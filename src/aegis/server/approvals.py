@@ -23,6 +23,7 @@ from aegis.server.services import Services
 
 POLL_S: Final = 0.2  # how soon a waiting client hears of an answer, whichever process took it
 SCAN: Final = 200  # approvals read at once while a list is filtered
+MAX_SCANNED: Final = 10_000  # approvals looked at for one page: a rare filter gives a short page and a cursor
 
 
 async def list_approvals(asked: Asked) -> Response:
@@ -95,6 +96,7 @@ def _list(asked: Asked) -> dict[str, Any]:
     after = place_of(query.get("cursor")) or ""
     now = services.clock()
     items: list[dict[str, Any]] = []
+    scanned = 0
     with services.store.reader() as reader:
         while True:
             stored = "" if state in ("all", "expired") else state
@@ -106,8 +108,11 @@ def _list(asked: Asked) -> dict[str, Any]:
                     items.append(_shown(services, reader, asked.principal, approval, now))
                     if len(items) == limit:
                         return page(items, after)
+            scanned += len(documents)
             if len(documents) < SCAN:
                 return page(items, None)
+            if scanned >= MAX_SCANNED:
+                return page(items, after)
 
 
 def _matches(asked: Asked, approval: Approval, now: int) -> bool:

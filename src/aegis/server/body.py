@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope
 from aegis.errors import InvalidCall
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024  # bounds what one request can make us hold in memory
+_DIGITS: Final = 15  # longer numbers are over the limit, whatever they are
 
 
 class Disconnected(Exception):
@@ -23,15 +24,15 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     first: bytes = message.get("body", b"")
     if not message.get("more_body", False):  # one chunk: by far the most frequent case
         if len(first) > MAX_BODY_BYTES:
-            raise _too_large()
+            raise too_large()
         return first
     for name, value in scope["headers"]:
-        if name == b"content-length" and (len(value) > 15 or int(value) > MAX_BODY_BYTES):
-            raise _too_large()
+        if name == b"content-length" and is_too_long(value):
+            raise too_large()
     chunks, size = [first], len(first)
     while True:
         if size > MAX_BODY_BYTES:
-            raise _too_large()
+            raise too_large()
         message = await receive()
         if message["type"] != "http.request":
             raise Disconnected
@@ -40,11 +41,17 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
         if not message.get("more_body", False):
             break
     if size > MAX_BODY_BYTES:
-        raise _too_large()
+        raise too_large()
     return b"".join(chunks)
 
 
-def _too_large() -> InvalidCall:
+def is_too_long(content_length: bytes) -> bool:
+    """Whether a declared length (digits, as the HTTP parser guarantees) is over the limit."""
+    return len(content_length) > _DIGITS or int(content_length) > MAX_BODY_BYTES
+
+
+def too_large() -> InvalidCall:
+    """The refusal of a body over the limit."""
     return InvalidCall(
         f"the body is over {MAX_BODY_BYTES} bytes", code="too_large", hint="send less in one request", status=413
     )

@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from aegis.core.outcome import Outcome
 from aegis.gate.events import Event
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -53,7 +54,7 @@ class Metrics(Collector):
         self._decisions: dict[tuple[str, str], int] = defaultdict(int)
         self._receipts: dict[str, int] = defaultdict(int)
         self._results: dict[tuple[str, str], int] = defaultdict(int)
-        self._guards: dict[tuple[str, str], int] = defaultdict(int)
+        self._guards: dict[tuple[str, Outcome], int] = defaultdict(int)
         self._guard_time: dict[str, _Histogram] = {}
         self._decision_time = _Histogram(SECONDS)
         self._unrecorded = 0
@@ -66,11 +67,13 @@ class Metrics(Collector):
             self._decisions[decision.outcome.word, decision.reason.value] += 1
             self._decision_time.observe(event.seconds)
             for time in decision.guards:
-                self._guards[time.guard, time.outcome.word] += 1
-                histogram = self._guard_time.get(time.guard)
+                guard, us = time.guard, time.us
+                self._guards[guard, time.outcome] += 1
+                histogram = self._guard_time.get(guard)
                 if histogram is None:
-                    histogram = self._guard_time[time.guard] = _Histogram(_GUARD_MICROS)
-                histogram.observe(time.us)
+                    histogram = self._guard_time[guard] = _Histogram(_GUARD_MICROS)
+                histogram.counts[bisect_left(_GUARD_MICROS, us)] += 1
+                histogram.total += us
         elif event.kind == "result":
             self._results[event.members["decision"], event.members["reason"]] += 1
 
@@ -93,8 +96,8 @@ class Metrics(Collector):
             results.add_metric(pair, count)
         yield results
         guards = CounterMetricFamily("aegis_guard_outcomes", "What each guard demanded.", labels=("guard", "outcome"))
-        for pair, count in list(self._guards.items()):
-            guards.add_metric(pair, count)
+        for (guard, outcome), count in list(self._guards.items()):
+            guards.add_metric((guard, outcome.word), count)
         yield guards
         receipts = CounterMetricFamily("aegis_receipts", "Receipts recorded by this process.", labels=("kind",))
         for kind, count in list(self._receipts.items()):

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from aegis.errors import InvalidCall
+from aegis.server.body import is_too_long, too_large
 from aegis.server.errors import error_body, error_headers
 from aegis.server.request_id import request_id_of
 
@@ -93,6 +94,15 @@ class LimitedProtocol(HttpToolsProtocol):
             self._too_large()
         super().on_header(name, value)
 
+    def on_headers_complete(self) -> None:
+        # A client that waits for leave to send a body gets none for one that is too large.
+        if self.expect_100_continue and any(
+            name == b"content-length" and is_too_long(value) for name, value in self.headers
+        ):
+            self._refuse(too_large())
+            raise _Refused
+        super().on_headers_complete()
+
     def on_message_complete(self) -> None:
         self._arriving = False
         self._request_arrived()
@@ -124,7 +134,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _too_large(self) -> None:
         self._refuse(InvalidCall("the request line and headers are too large", code="too_large", status=431))
-        raise _HeadersTooLarge
+        raise _Refused
 
     def _refuse(self, refusal: InvalidCall) -> None:
         body = error_body(refusal, request_id_of(None))
@@ -140,7 +150,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class _HeadersTooLarge(Exception):
+class _Refused(Exception):
     """Ends the parsing of a request that was already refused."""
 
 

@@ -37,6 +37,7 @@ class Checked:
         self._endpoint = endpoint
         self._handler = handler
         self._services = services
+        self.endless = endpoint.replies[200].media == "text/event-stream" if 200 in endpoint.replies else False
         self._query = QueryCheck(endpoint.query)
         self._body = BodyCheck(endpoint.body.schema) if endpoint.body is not None else None
 
@@ -46,8 +47,9 @@ class Checked:
         # (2)
         principal = _NOBODY
         if endpoint.permission is not None:
-            given = headers.get("authorization")
-            principal = principal_of(None if given is None else given.encode("latin-1"), services.keys)
+            given = headers.getlist("authorization")
+            credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
+            principal = principal_of(credential, services.keys)
             permit(principal, endpoint.permission)
         # (3)
         path = _names(scope.get("path_params", {}))
@@ -78,12 +80,14 @@ class ByMethod:
     """All endpoints of one path."""
 
     def __init__(self, methods: Mapping[str, Checked | None]):
-        self._methods = methods
-        self._allow = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+        self._methods = dict(methods)
+        got = methods.get("GET")
+        if got is not None and not got.endless:
+            self._methods["HEAD"] = got  # the server leaves the body out (RFC 9110, 9.3.2)
+        self._allow = ", ".join(sorted(self._methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        chosen = self._methods.get(method)
+        chosen = self._methods.get(scope["method"])
         if chosen is None:  # (1)
             refusal = InvalidCall(
                 "this path does not take this method", code="method_not_allowed", hint=self._allow, status=405
