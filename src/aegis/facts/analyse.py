@@ -10,8 +10,6 @@ from aegis.core.text import TextRole
 from aegis.facts.hosts import is_local, is_metadata, read_target
 from aegis.facts.model import Signal, Text
 from aegis.facts.paths import climb, is_secret_file
-from aegis.facts.shell import analyse_shell
-from aegis.facts.sql import analyse_sql
 
 MOST_PARSED: Final = 32  # strings of one call that are parsed: bounds what many small ones can cost
 _EVIDENCE: Final = 200
@@ -82,6 +80,9 @@ def _parse_allowed(text: Text, found: Gathering) -> bool:
 def _sql(text: Text, found: Gathering) -> None:
     if not _parse_allowed(text, found):
         return
+    # The parsers take long to load; a call that holds no statement does not pay for that.
+    from aegis.facts.sql import analyse_sql
+
     facts = analyse_sql(text.value)
     found.touched = True
     if facts.reads:
@@ -102,6 +103,8 @@ def _sql(text: Text, found: Gathering) -> None:
 def _shell(text: Text, found: Gathering) -> None:
     if not _parse_allowed(text, found):
         return
+    from aegis.facts.shell import analyse_shell
+
     facts = analyse_shell(text.value)
     found.touched = True
     effects: set[Effect] = {"exec"}

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 from typing import Final
 
+import re2
+
 from aegis.facts.confusables import ASCII, LOOKALIKES
 
-_INVISIBLE: Final = tuple(
-    code
-    for code in range(sys.maxunicode + 1)
-    if unicodedata.category(chr(code)) == "Cf"
-    or 0xFE00 <= code <= 0xFE0F  # variation selectors
-    or 0xE0100 <= code <= 0xE01EF
-    or code in (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, 0x2800)  # blank by nature
-)
-_DROP: Final = dict.fromkeys(_INVISIBLE)
+# Unicode 15.1: general category Cf, variation selectors, and letters that are blank by nature.
+_INVISIBLE: Final = (
+    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x0600, 0x0605), (0x061C, 0x061C), (0x06DD, 0x06DD), (0x070F, 0x070F),
+    (0x0890, 0x0891), (0x08E2, 0x08E2), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F),
+    (0x202A, 0x202E), (0x2060, 0x206F), (0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF9, 0xFFFB), (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0001, 0xE0001), (0xE0020, 0xE007F), (0xE0100, 0xE01EF),
+)  # fmt: skip
+_DROP: Final = {code: None for first, last in _INVISIBLE for code in range(first, last + 1)}
 # Tag characters carry a second, invisible ASCII text (Unicode 15.1, chapter 23.9).
 _TAGS: Final = {0xE0000 + code: code for code in range(0x20, 0x7F)}
 _SKELETON: Final = str.maketrans(LOOKALIKES, ASCII) | {0x2044: "/", 0x2215: "/", 0x29F8: "/", 0x2216: "\\", 0x2024: "."}
 _MARKS: Final = dict.fromkeys(code for code in range(0x0300, 0x0370))
 _LEAST_TAGS: Final = 6
-_LEAST_RUN: Final = 8
+_RUN: Final = re2.compile(r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}")
 
 
 def skeleton(text: str) -> str:
@@ -47,11 +48,8 @@ def hidden_text(text: str) -> str:
     """
     if text.isascii():
         return ""
-    tags = tag_text(text)
+    tags = tag_text(text) if max(text) >= "\U000e0020" else ""
     if len(tags) >= _LEAST_TAGS and "\U0001f3f4" not in text:  # flags of regions are spelled with tags
         return tags
-    run = longest = 0
-    for char in text:
-        run = run + 1 if ord(char) in _DROP else 0
-        longest = max(longest, run)
-    return f"{longest} invisible characters" if longest >= _LEAST_RUN else ""
+    match = _RUN.search(text)
+    return f"{len(match.group())} invisible characters" if match is not None else ""

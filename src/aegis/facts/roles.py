@@ -7,12 +7,11 @@ from typing import Final
 
 from aegis.core.text import TextRole
 from aegis.facts.lexicon import executes, named_role
-from aegis.facts.sql import looks_like_sql
+from aegis.facts.sql_words import looks_like_sql
 
 # Places that hold a short plain value by their nature: a whole statement in one of them is an attack on
 # the query that it will be put into, not a query.
 _PLAIN: Final[frozenset[TextRole]] = frozenset({"identifier", "path", "url", "content", "code"})
-_LONGEST_IDENTIFIER: Final = 512
 
 
 def role_of(tool: str, path: str, argument: str, value: str, declared: Mapping[str, TextRole]) -> tuple[TextRole, int]:
@@ -38,8 +37,6 @@ def role_of(tool: str, path: str, argument: str, value: str, declared: Mapping[s
         return "sql", 80
     if role in {"unknown", "query_fragment"}:
         return _by_shape(value, role, confidence)
-    if role == "identifier" and len(value) > _LONGEST_IDENTIFIER:
-        return "content", 40
     return role, confidence
 
 

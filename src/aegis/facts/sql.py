@@ -40,7 +40,6 @@ _READ_WORDS: Final = frozenset({
     "select", "with", "show", "describe", "desc", "explain", "values", "pragma", "use", "set", "table", "begin",
     "commit",
 })  # fmt: skip
-STATEMENT_WORDS: Final = _IRREVERSIBLE_WORDS | _WRITE_WORDS | _READ_WORDS | {"declare", "copy", "load", "rollback"}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -176,19 +175,6 @@ def _by_words(text: str, facts: SqlFacts) -> None:
             facts.reads = True
 
 
-def looks_like_sql(text: str) -> bool:
-    """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
-    words = text.split(None, 3)
-    if len(words) < 2:
-        return False
-    first, second = words[0].lower().lstrip("("), words[1].lower()
-    lowered = text[:4_096].lower()
-    if first in {"select", "with"}:
-        return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
-    companions = _COMPANIONS.get(first)
-    return companions is not None and second in companions
-
-
 def _first_word(text: str) -> str:
     words = text.split(None, 1)
     return words[0].lower() if words else ""
@@ -203,20 +189,3 @@ def _nesting(text: str) -> int:
         elif char == ")":
             depth -= 1
     return deepest if text.lower().count("case") < MAX_NESTING else MAX_NESTING + 1
-
-
-_COMPANIONS: Final[dict[str, frozenset[str]]] = {
-    "insert": frozenset({"into", "ignore", "overwrite"}),
-    "replace": frozenset({"into"}),
-    "delete": frozenset({"from"}),
-    "create": frozenset(
-        {"table", "view", "index", "database", "schema", "user", "or", "unique", "temporary", "function"}
-    ),
-    "drop": frozenset({"table", "view", "index", "database", "schema", "user", "column", "function", "trigger"}),
-    "alter": frozenset({"table", "user", "database", "view", "role"}),
-    "truncate": frozenset({"table"}),
-    "grant": frozenset({"all", "select", "insert", "update", "delete", "create", "usage", "execute"}),
-    "merge": frozenset({"into"}),
-    "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
-    "explain": frozenset({"select", "analyze", "query"}),
-}

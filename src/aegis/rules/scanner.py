@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from aegis.core.text import SURFACES, Surface
 from aegis.rules.checks import CHECKS, entropy
-from aegis.rules.engine import Pattern, make_engine
+from aegis.rules.engine import Engine, Pattern, make_engine
 from aegis.rules.model import Rule, RuleSet
 from aegis.rules.patterns import compile_pattern
 
@@ -52,7 +52,7 @@ class Scanner:
                 facts.setdefault(fact, []).append(rule)
         self._owners = tuple(owners)
         self._confirm = tuple(confirm)
-        self._engine = make_engine(patterns, cache=cache, prefer=engine)
+        self._engines = _engines(owners, patterns, cache, engine)
         self._facts: Mapping[str, tuple[Rule, ...]] = {name: tuple(found) for name, found in facts.items()}
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
 
@@ -62,12 +62,13 @@ class Scanner:
         Time is linear in the text. A lone surrogate is read as a replacement character.
         """
         data = text.encode("utf-8", "replace")
-        found = self._engine.hits(data)
+        found = [hit for engine in self._engines[surface] for hit in engine.hits(data)]
         if not text.isascii():
             # The engine folds the case of ASCII alone; other scripts are folded here.
             lowered = text.lower()
             if lowered != text:
-                found += [(index, -1) for index, _ in self._engine.hits(lowered.encode("utf-8", "replace"))]
+                folded = lowered.encode("utf-8", "replace")
+                found += [(index, -1) for engine in self._engines[surface] for index, _ in engine.hits(folded)]
         if not found:
             return []
         applies = self._applies[surface]
@@ -155,6 +156,43 @@ class Scanner:
             budget[0] -= len(data)
             match = pattern.search(data)
         return match.span() if match is not None else None
+
+
+class _Part:
+    """One engine over a part of all patterns, speaking of them by their place in the whole."""
+
+    def __init__(self, places: list[int], engine: Engine):
+        self._places = places
+        self._engine = engine
+
+    def hits(self, data: bytes) -> list[tuple[int, int]]:
+        found = self._engine.hits(data)
+        return [(self._places[index], end) for index, end in found] if found else found
+
+
+def _engines(
+    owners: list[Rule], patterns: list[Pattern], cache: Path | None, prefer: str
+) -> Mapping[Surface, tuple[Engine, ...]]:
+    """Engines by surface: a text is scanned for what can apply to it, and not for the rest."""
+    parts: dict[str, list[int]] = {}
+    for place, rule in enumerate(owners):
+        parts.setdefault(_part(rule), []).append(place)
+    made: dict[str, Engine] = {
+        name: _Part(places, make_engine([patterns[place] for place in places], cache=cache, prefer=prefer))
+        for name, places in parts.items()
+    }
+    return {
+        surface: tuple(
+            made[name] for name, places in parts.items() if any(surface in owners[place].surfaces for place in places)
+        )
+        for surface in SURFACES
+    }
+
+
+def _part(rule: Rule) -> str:
+    if "result" in rule.surfaces or {"command", "identifier"} <= rule.surfaces:
+        return "everywhere"
+    return "executed" if rule.surfaces <= {"command", "code", "sql"} else "values"
 
 
 def _first(matches: Iterator[Any]) -> Iterator[Any]:

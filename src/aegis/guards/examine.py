@@ -1,0 +1,71 @@
+"""Puts one example of a rule through facts and content guards, as a call or a result would go."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from aegis.core.principal import Principal
+from aegis.core.text import TEXT_ROLES, TextRole
+from aegis.facts import extract, gather
+from aegis.facts.model import Limits, Subject
+from aegis.guards.base import Case, ResultCase
+from aegis.guards.content import ContentGuard
+from aegis.guards.result import ResultContentGuard
+from aegis.rules.model import Example
+from aegis.rules.scanner import Scanner
+from aegis.rules.testing import Detect
+
+_NOBODY: Final = Principal(id="examples", roles=frozenset({"agent"}))
+_ARGUMENT: Final = "value"
+
+
+def examiner(scanner: Scanner) -> Detect:
+    """A function from an example to the ids of the rules that find something in it."""
+    content, result = ContentGuard(scanner), ResultContentGuard(scanner)
+
+    def detect(example: Example) -> frozenset[str]:
+        if example.arguments is None and example.surface not in TEXT_ROLES:
+            value = example.result if example.text is None else example.text
+            return frozenset(finding.rule for finding in result.check_result(_result_case(value)).findings)
+        return frozenset(finding.rule for finding in content.check(_case(example)).findings)
+
+    return detect
+
+
+def _case(example: Example) -> Case:
+    roles: dict[str, TextRole] = {}
+    if example.arguments is None:
+        arguments: dict[str, Any] = {_ARGUMENT: example.text}
+        roles[_ARGUMENT] = cast(TextRole, example.surface)
+    else:
+        arguments = dict(example.arguments)
+    facts = gather(Subject(tool=example.tool, server=None, arguments=arguments, limits=Limits(), roles=roles))
+    return Case(
+        tool=example.tool,
+        server=None,
+        arguments=arguments,
+        principal=_NOBODY,
+        agent="",
+        session="",
+        call_id="",
+        entry=None,
+        facts=facts,
+        tier=facts.tier,
+        irreversible=facts.irreversible,
+        effects=facts.effects,
+        now=0,
+    )
+
+
+def _result_case(value: Any) -> ResultCase:
+    return ResultCase(
+        tool="example",
+        server=None,
+        result=value,
+        texts=extract(value, Limits()),
+        principal=_NOBODY,
+        agent="",
+        session="",
+        entry=None,
+        now=0,
+    )
