@@ -7,7 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from reference import claims, command_line, errors, guards, http_api, metrics, profiles, receipt, rules, words
+from reference import (
+    claims,
+    command_line,
+    errors,
+    guards,
+    http_api,
+    metrics,
+    profiles,
+    python_api,
+    receipt,
+    rules,
+    words,
+)
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "docs" / "reference"
 PAGES: Final[dict[str, Callable[[], str]]] = {
@@ -18,6 +30,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "http-api.md": http_api.render,
     "metrics.md": metrics.render,
     "profiles.md": profiles.render,
+    "python.md": python_api.render,
     "receipt.md": receipt.render,
     "rules.md": rules.render,
     "words.md": words.render,

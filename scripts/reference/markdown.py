@@ -35,8 +35,22 @@ def paragraphs(docstring: str | None) -> str:
     out: list[str] = []
     for block in inspect.cleandoc(docstring).split("\n\n"):
         lines = block.splitlines()
-        if all(line.startswith("    ") or not line for line in lines):
+        if lines[0] == "Args:":
+            out.append("\n".join(_arguments(lines[1:])))
+        elif all(line.startswith("    ") or not line for line in lines):
             out.append(code("\n".join(line[4:] for line in lines)))
         else:
             out.append(" ".join(line.strip() for line in lines))
     return "\n\n".join(out)
+
+
+def _arguments(lines: Sequence[str]) -> list[str]:
+    """The arguments of a docstring as a list; a line that is indented further belongs to the one before."""
+    out: list[str] = []
+    for line in lines:
+        if line.startswith("        ") and out:
+            out[-1] += f" {line.strip()}"
+        else:
+            name, _, text = line.strip().partition(": ")
+            out.append(f"- `{name}`: {text}")
+    return out

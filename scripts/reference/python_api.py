@@ -52,19 +52,41 @@ def _function(name: str, value: Any) -> list[str]:
 def _signature(name: str, value: Any) -> str:
     signature = inspect.signature(value)
     parameters = [one for one in signature.parameters.values() if one.name != "self"]
-    shown = str(signature.replace(parameters=parameters)).replace("'", "")
-    if len(name + shown) <= 100:
-        return name + shown
-    inner = ",\n    ".join(_parameters(parameters))
-    returned = "" if signature.return_annotation is inspect.Signature.empty else f" -> {signature.return_annotation}"
-    return f"{name}(\n    {inner},\n){returned}".replace("'", "")
+    written = _parameters(parameters)
+    returned = signature.return_annotation
+    arrow = "" if returned is inspect.Signature.empty or returned == "None" else f" -> {_annotation(returned)}"
+    short = f"{name}({', '.join(written)}){arrow}"
+    if len(short) <= 100:
+        return short
+    return f"{name}(\n    " + ",\n    ".join(written) + f",\n){arrow}"
 
 
 def _parameters(parameters: list[inspect.Parameter]) -> list[str]:
     out = []
-    for position, one in enumerate(parameters):
-        before = parameters[position - 1].kind if position else None
-        if one.kind is inspect.Parameter.KEYWORD_ONLY and before is not inspect.Parameter.KEYWORD_ONLY:
+    starred = False
+    for one in parameters:
+        if one.kind is inspect.Parameter.VAR_POSITIONAL:
+            starred = True
+        elif one.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
             out.append("*")
-        out.append(str(one))
+            starred = True
+        out.append(_parameter(one))
     return out
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    text = one.name
+    if one.kind is inspect.Parameter.VAR_POSITIONAL:
+        text = f"*{text}"
+    elif one.kind is inspect.Parameter.VAR_KEYWORD:
+        text = f"**{text}"
+    if one.annotation is not inspect.Parameter.empty:
+        text += f": {_annotation(one.annotation)}"
+    if one.default is not inspect.Parameter.empty:
+        default = "..." if "<factory>" in repr(one.default) else repr(one.default)
+        text += f" = {default}"
+    return text
+
+
+def _annotation(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else str(getattr(annotation, "__name__", annotation))

@@ -122,4 +122,7 @@ class Reader:
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AEGIS_")}
         path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-        return {**kept, "HOME": str(self.place), "PATH": path, "PYTHONPATH": "", "NO_COLOR": "1", "COLUMNS": "120"}
+        # Compiled rules are cached for the user: a page with a home of its own would compile them again.
+        cache = kept.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        own = {"HOME": str(self.place), "PATH": path, "XDG_CACHE_HOME": cache, "PYTHONPATH": ""}
+        return {**kept, **own, "NO_COLOR": "1", "COLUMNS": "120"}

@@ -105,6 +105,13 @@ def test_no_file_holds_a_forbidden_word() -> None:
     assert found == []
 
 
+def test_the_layers_hold() -> None:
+    run = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout
+
+
 def test_importing_the_package_loads_no_heavy_library() -> None:
     code = "import sys, aegis; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
