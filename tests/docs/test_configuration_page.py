@@ -18,7 +18,9 @@ EXAMPLES = [part.partition("```")[0] for part in PAGE.split("```yaml\n")[1:]]
 
 
 def test_the_page_is_what_would_be_written() -> None:
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "configuration_page.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "configuration_page.py", "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
