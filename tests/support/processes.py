@@ -18,7 +18,7 @@ from support.deployments import TOOLS
 from support.served import Credentials
 
 CONFIG = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
-MAIN = Path(__file__).with_name("gateway_main.py")
+AEGIS = Path(sys.executable).with_name("aegis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +59,11 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Itera
         credentials.add("auditor", "auditor")
     keys = {name: credentials.text(name) for name in credentials.issued}
     with subprocess.Popen(
-        [sys.executable, str(MAIN), str(home), str(port)],
+        [AEGIS, "serve", "--config", file, "--home", home, "--port", str(port)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={
-            "PYTHONPATH": str(MAIN.parents[1]),
             "PATH": "/usr/bin:/bin",
             "HOME": str(home),
             "XDG_CACHE_HOME": str(default_cache_folder().parents[1]),
@@ -72,11 +71,12 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Itera
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        if not line.strip():
+        ready = line.partition("http://127.0.0.1:")[2].split()
+        if not ready:
             assert process.stderr is not None
             raise RuntimeError(process.stderr.read())
         try:
-            yield Process(home=home, port=int(line), process=process, keys=keys)
+            yield Process(home=home, port=int(ready[0]), process=process, keys=keys)
         finally:
             if process.poll() is None:
                 process.kill()
