@@ -40,6 +40,10 @@ class Subscription(Generic[T]):
         if not self._dropped:
             self._queue.put_nowait(items)
 
+    def drop(self) -> None:
+        """End this subscription once what it holds was read."""
+        self._dropped = True
+
     async def get(self, seconds: float) -> list[T]:
         """The next items, or none after `seconds`; raises `Dropped` when some were lost."""
         if self._dropped and self._queue.empty():
@@ -100,6 +104,13 @@ class Feed(Generic[T]):
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
+        try:
+            await self._read_on()
+        finally:  # whatever ended it: nobody waits for what will not come
+            for subscriber in tuple(self._subscribers):
+                subscriber.drop()
+
+    async def _read_on(self) -> None:
         while True:
             try:
                 stop, items = await asyncio.to_thread(self._read, self._next, self._next + PAGE)

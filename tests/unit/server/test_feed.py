@@ -37,3 +37,17 @@ async def test_only_so_many_may_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     feed.leave(first)
     await feed.subscribe()
     await feed.close()
+
+
+async def test_a_feed_that_fails_lets_its_subscribers_go() -> None:
+    store = MemoryStore()
+
+    def broken(store: object, entries: object) -> list[int]:
+        raise RuntimeError("cannot be shaped")
+
+    feed: Feed[int] = Feed(store, broken)
+    subscription = await feed.subscribe()
+    with pytest.raises(Dropped):
+        for _ in range(100):
+            await subscription.get(0.05)
+    await feed.close()
