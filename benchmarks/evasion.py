@@ -13,14 +13,15 @@ import base64
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from aegis.core.outcome import Outcome
 from aegis.core.text import Surface
 from aegis.guards.examine import examiner
 from aegis.rules import Scanner, builtin_folder, load
 from aegis.rules.cache import default_cache_folder
-from aegis.rules.model import Example
+from aegis.rules.model import Example, Rule, RuleSet
 
 Transform = Callable[[str], str]
 _WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
@@ -106,15 +107,19 @@ def measure() -> dict[str, tuple[int, int, list[str]]]:
                     continue
                 disguised = _with(example, transform(text))
                 found, tried, lost = counts[name]
-                hit = any(rules.by_id[one].outcome > 0 for one in detect(disguised) if one in rules.by_id)
+                hit = _hit(rules, rule, detect(disguised))
                 counts[name] = (found + hit, tried + 1, lost if hit else [*lost, f"{rule.id}: {disguised.text!r}"])
             found, tried, lost = counts["split in two"]
             if example.surface in PLAIN and len(text) > 3:
                 half = len(text) // 2
                 pair = replace(example, text=None, arguments={"name": text[:half], "surname": text[half:]})
-                hit = any(rules.by_id[one].outcome > 0 for one in detect(pair) if one in rules.by_id)
+                hit = _hit(rules, rule, detect(pair))
                 counts["split in two"] = (found + hit, tried + 1, lost if hit else [*lost, f"{rule.id}: {text!r}"])
     return dict(counts)
+
+
+def _hit(rules: RuleSet, rule: Rule, found: Collection[str]) -> bool:
+    return rule.id in found or any(rules.by_id[one].outcome > Outcome.ALLOW for one in found)
 
 
 def _with(example: Example, text: str) -> Example:

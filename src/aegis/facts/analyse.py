@@ -64,8 +64,15 @@ def analyse(text: Text, found: Gathering) -> None:
         _shell(text, found)
     elif role == "path":
         _path(text, found)
-    elif role == "url":
+    elif role == "url" or (role != "content" and "://" in text.value):
         _url(text, found)
+
+
+def analyse_reading(text: Text, reading: str, found: Gathering) -> None:
+    """The same for another reading of a text, where a decoder stands between the tool and the value."""
+    if text.role in {"path", "url", "identifier", "unknown", "query_fragment"}:
+        role: TextRole = text.role if text.role in {"path", "url"} else "url"
+        analyse(Text(text.path, reading, False, role, text.confidence), found)
 
 
 def _parse_allowed(text: Text, found: Gathering) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.core.outcome import Effect
-from aegis.facts.analyse import Gathering, analyse
+from aegis.facts.analyse import Gathering, analyse, analyse_reading
 from aegis.facts.effects import named_effects
 from aegis.facts.extract import walk
 from aegis.facts.fold import hidden_text
@@ -43,6 +43,7 @@ def gather(subject: Subject) -> Facts:
                 viewed += 1
                 view_chars += len(reading)
                 views.append(View(index, reading, kinds))
+                analyse_reading(texts[index], reading, found)
             if not value.isascii():
                 hidden = hidden_text(value)
                 if hidden:
