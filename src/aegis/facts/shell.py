@@ -36,7 +36,7 @@ _STARTUP: Final = re2.compile(
 # A shell's path as a word of its own, with nothing after it that it would run: quotes and brackets close
 # around it, redirections follow, or the command ends.
 _HANDED_SHELL: Final = re2.compile(
-    r"(?:^|[^\w#./!-]|[ '\"(=!]!)\s*/(?:usr/(?:local/)?)?bin/(?:ba|z|da|k|c|tc|a|fi)?sh"
+    r"(?:^|[^\w#./!]|[ '\"(=!]!)\s*/(?:usr/(?:local/)?)?bin/(?:ba|z|da|k|c|tc|a|fi)?sh"
     r"(?:\s+-[ilps]+)*\s*(?:\z|[\])'\"`;|&<>\n,#}\\]|[012][<>])"
 )
 MAX_DEPTH: Final = 3  # scripts inside `-c` arguments that are parsed in turn
@@ -109,7 +109,7 @@ def _unwrapped(command: Command) -> Command:
         name = rest[0].rsplit("/", 1)[-1]
         if command.name in STARTS and name in SHELLS and len(rest) == 1:
             return command
-        command = command._replace(name=name, args=tuple(rest[1:]))
+        command = command._replace(name=name, args=tuple(rest[1:]), text=" ".join(rest))
     return command
 
 
@@ -332,7 +332,7 @@ def _pipeline(stages: list[Command], facts: ShellFacts) -> None:
                 facts.signals.append(("shell.encoded", command.text[:80]))
         if secret and name in SENDERS - {"ssh"}:
             facts.signals.append(("shell.sends-secret", command.text[:80]))
-        fetched = fetched or name in FETCHERS or name in {"nc", "ncat"}
+        fetched = fetched or name in FETCHERS or name in {"nc", "ncat", "telnet"} or "s_client" in command.args
         decoded = decoded or _decodes(command)
         secret = (
             secret

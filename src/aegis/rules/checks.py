@@ -19,6 +19,13 @@ _PLACEHOLDERS: Final = (
 )  # fmt: skip
 
 
+_NAME_TAIL: Final = 48
+_OTHER_NAMES: Final = (
+    "public", "hash", "csrf", "xsrf", "cache", "primary", "foreign", "issuer", "partition", "keyid", "key_id", "checksum",
+    "digest", "fingerprint", "signature", "version", "_name", "file", "path", "url", "uri", "endpoint", "length", "size",
+    "type", "index", "sha", "rev", "commit", "guid", "uuid", "monkey", "keyboard", "keyword", "keyframe", "accessib",
+    "author", "schema", "tokenize", "package", "artifact", "snapshot", "nonce", "salt", "iv_",
+)  # fmt: skip
 _SHOWN: Final = ("xxxx", "****", "....", "example", "placeholder", "redacted", "your_", "your-", "<", "${")
 
 
@@ -103,6 +110,17 @@ def token(text: str) -> bool:
     return not _has_word(text) and text.count(".") <= 2 and text.count("-") <= len(text) // 8 + 2
 
 
+def assigned(text: str, whole: str) -> bool:
+    """Whether what is assigned to a name is a secret by both: the name is of no other kind, the value is a token.
+
+    `whole` is the match with the name in front of the value.
+    """
+    name = whole.partition(text)[0].lower()[-_NAME_TAIL:]
+    if any(word in name for word in _OTHER_NAMES) or ":" in text or text.count("_") > 2:
+        return False
+    return token(text) and len(set(text.lower())) >= 8
+
+
 def _has_word(text: str) -> bool:
     """Whether a run of six or more letters of one case stands in the value, as words do and tokens seldom."""
     run = 0
@@ -156,3 +174,6 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "slack": slack,
     "jwt": jwt,
 }
+
+# Checks that read the whole match, name and all, beside its first group.
+WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}

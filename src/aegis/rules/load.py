@@ -12,7 +12,7 @@ import orjson
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.errors import ConfigError, Problem
-from aegis.rules.checks import CHECKS
+from aegis.rules.checks import CHECKS, WHOLE_CHECKS
 from aegis.rules.document import parse
 from aegis.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
 from aegis.rules.patterns import check_pattern
@@ -129,8 +129,10 @@ class _Reader:
             wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
             if wrong:
                 self.bad(wrong, f"/patterns/{at}")
-        if value.get("check", "") not in {"", *CHECKS}:
-            self.bad(f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join(CHECKS)}")
+        if value.get("check", "") not in {"", *CHECKS, *WHOLE_CHECKS}:
+            self.bad(
+                f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join((*CHECKS, *WHOLE_CHECKS))}"
+            )
         self.number(value, "least", 1, len(patterns) or 1)
         self.number(value, "entropy", 0, 8)
         category = self.one_of(value, "category", _CATEGORIES)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aegis.core.text import SURFACES, Surface
-from aegis.rules.checks import CHECKS, entropy
+from aegis.rules.checks import CHECKS, WHOLE_CHECKS, entropy
 from aegis.rules.engine import Engine, Pattern, make_engine
 from aegis.rules.model import Rule, RuleSet
 from aegis.rules.patterns import compile_pattern
@@ -17,6 +17,7 @@ WINDOW_BEFORE: Final = 4_096  # bytes before the reported end in which a match i
 WINDOW_AFTER: Final = 256
 FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may search again
 DENSE_WINDOW: Final = 2_500  # bytes in which all that a rule needs must stand
+NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
 MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
 _NO_RULES: Final[tuple[Rule, ...]] = ()
 
@@ -207,6 +208,9 @@ def _passes(rule: Rule, match: Any) -> bool:
     value = (group or match.group(0)).decode("utf-8", "replace")
     if rule.entropy and entropy(value) < rule.entropy:
         return False
+    if rule.check in WHOLE_CHECKS:
+        before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
+        return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))
     return not rule.check or CHECKS[rule.check](value)
 
 
