@@ -21,8 +21,10 @@ _PLACEHOLDERS: Final = (
 
 _NAME_TAIL: Final = 48
 _OTHER_NAMES: Final = (
-    "public", "hash", "csrf", "xsrf", "cache", "primary", "foreign", "issuer", "partition", "keyid", "key_id", "checksum",
-    "digest", "fingerprint", "signature", "version", "_name", "file", "path", "url", "uri", "endpoint", "length", "size",
+    "public", "hash", "csrf", "xsrf", "cache", "primary", "foreign", "issuer", "partition", "keyid", "key_id",
+    "checksum",
+    "digest", "fingerprint", "signature", "version", "_name", "file", "path", "url", "uri", "endpoint", "length",
+    "size",
     "type", "index", "sha", "rev", "commit", "guid", "uuid", "monkey", "keyboard", "keyword", "keyframe", "accessib",
     "author", "schema", "tokenize", "package", "artifact", "snapshot", "nonce", "salt", "iv_",
 )  # fmt: skip
