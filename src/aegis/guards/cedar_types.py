@@ -63,7 +63,8 @@ def _object(schema: Mapping[str, Any], depth: int) -> CedarType | None:
     properties = schema.get("properties")
     if depth > MAX_DEPTH or not isinstance(properties, dict):
         return None
-    required = schema.get("required", [])
+    listed = schema.get("required")
+    required = listed if isinstance(listed, list) else []
     attributes: dict[str, CedarType] = {}
     for name, inner in properties.items():
         shown = _type(inner, depth)

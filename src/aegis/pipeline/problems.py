@@ -75,7 +75,8 @@ def _translate(error: ErrorDetails, origins: Mapping[str, Origin], model: type[B
     if kind == "literal_error":
         expected = [word.strip(" '") for word in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
         if isinstance(given, str):
-            return problem(origins, location, f"{name} cannot be `{given[:_SHOWN]}`", nearest(given, expected))
+            shown = given[:_SHOWN] if given.isprintable() else "text with invisible characters"
+            return problem(origins, location, f"{name} cannot be `{shown}`", nearest(given, expected))
         return problem(origins, location, f"{name} must be one of {', '.join(f'`{word}`' for word in expected)}")
     if kind == "value_error":
         return problem(origins, location, str(context.get("error", error["msg"])))

@@ -228,6 +228,10 @@ def test_it_is_a_guard() -> None:
 
 def test_types_are_shown_as_far_as_they_are_exact() -> None:
     assert record_type(None) is None
+    assert record_type({"properties": {"a": {"type": "string"}}, "required": True}) == {
+        "type": "Record",
+        "attributes": {"a": {"type": "String", "required": False}},
+    }
     assert record_type({"properties": {"a": {"type": ["string", "null"]}, "b": {"type": "number"}, "__c": {}}}) is None
     with pytest.raises(TypeMismatch):
         project({"type": "Record", "attributes": {}}, [])

@@ -8,7 +8,7 @@ from aegis.core.names import Selector, SelectorMap
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import ConfigError
 from aegis.guards.base import ToolEntry
-from aegis.guards.schema import MAX_ERRORS, SchemaGuard, SchemaPolicy, compile_schema
+from aegis.guards.schema import MAX_ERRORS, MAX_EXPLAINED, SchemaGuard, SchemaPolicy, compile_schema
 from support.cases import make_case
 
 PAYMENT = {
@@ -91,9 +91,26 @@ def test_a_policy_can_ask_instead_of_refusing_and_the_stricter_wins() -> None:
 
 def test_findings_of_one_schema_are_bounded() -> None:
     report = guard({"additionalProperties": {"type": "integer"}}).check(
-        make_case(tool="pay", arguments={f"k{number}": "x" for number in range(1_000)})
+        make_case(tool="pay", arguments={f"k{number}": "x" for number in range(100)})
     )
     assert len(report.findings) == MAX_ERRORS
+
+
+@pytest.mark.parametrize(
+    "value", [list(range(MAX_EXPLAINED)), {str(number): [] for number in range(MAX_EXPLAINED)}, [[[1] * 400]] * 2]
+)
+def test_large_arguments_are_refused_without_being_explained(value: Any) -> None:
+    either = {"oneOf": [{"properties": {"a": {"type": "string"}}}, {"required": ["z"]}]}
+    (finding,) = guard(either).check(make_case(tool="pay", arguments={"a": value})).findings
+    assert (finding.path, finding.message) == ("", "the arguments do not satisfy the schema")
+
+
+def test_arguments_of_the_largest_size_that_is_explained_are_explained() -> None:
+    values = [1] * (MAX_EXPLAINED - 2)
+    (finding,) = (
+        guard({"properties": {"a": {"type": "string"}}}).check(make_case(tool="pay", arguments={"a": values})).findings
+    )
+    assert finding.path == "/a"
 
 
 def test_names_that_are_made_up_do_not_grow_memory() -> None:

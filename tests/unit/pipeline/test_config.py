@@ -229,6 +229,10 @@ def test_words_like_off_and_no_stay_words() -> None:
     assert parse_config("guards: {cedar: {mode: off}}").settings.guards.mode("cedar") == "off"
 
 
+def test_a_problem_shows_nothing_invisible() -> None:
+    assert "text with invisible characters" in only("tools: {a: {risk: 'lo\u202ew'}}").message
+
+
 def test_a_byte_order_mark_and_windows_lines_are_no_problem() -> None:
     assert parse_config("\ufeffversion: 1\r\nlimits:\r\n  max_depth: 9\r\n").settings.limits.max_depth == 9
 
