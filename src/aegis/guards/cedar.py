@@ -24,9 +24,11 @@ from aegis.core.names import SelectorMap, normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.pointer import escape
 from aegis.guards.base import Case
+from aegis.guards.bounded import holds_at_most
 from aegis.guards.cedar_types import CedarType, TypeMismatch, project
 
 CALL: Final = "call"
+MAX_SHOWN: Final = 10_000  # values of one call that policies see: half a million numbers took more than a second
 _REMEMBERED: Final = 1_024  # tools whose entities are kept: bounds memory against made-up names
 CONTEXT: Final[CedarType] = {
     "tool": {"type": "String"},
@@ -100,6 +102,9 @@ class CedarGuard:
         context = _context(case, tool, server)
         requests = []
         if action is not None:
+            if action.input is not None and not holds_at_most(case.arguments, MAX_SHOWN):
+                message = "the arguments hold more than policies can be evaluated on"
+                return _refusal("argument-size", Reason.POLICY_DENIED, message)
             try:
                 shown = context if action.input is None else {**context, "input": project(action.input, case.arguments)}
             except TypeMismatch as mismatch:

@@ -19,6 +19,7 @@ from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.core.pointer import escape
 from aegis.errors import ConfigError, Problem
 from aegis.guards.base import Case
+from aegis.guards.bounded import holds_at_most
 
 # The validator explains every value before it gives the first explanation; half a million numbers in a
 # `oneOf` took 18 seconds. Larger arguments are refused without a place.
@@ -130,7 +131,7 @@ def _reason(policy: SchemaPolicy) -> Reason:
 def _findings(policy: SchemaPolicy, arguments: dict[str, Any]) -> list[Finding]:
     if policy.deny:
         return [_finding(policy, "", "the arguments are what the policy denies")]
-    if not _is_small(arguments):
+    if not holds_at_most(arguments, MAX_EXPLAINED):
         return [_finding(policy, "", "the arguments do not satisfy the schema")]
     return [
         _finding(
@@ -140,19 +141,6 @@ def _findings(policy: SchemaPolicy, arguments: dict[str, Any]) -> list[Finding]:
         )
         for error in islice(policy.validator.iter_errors(arguments), MAX_ERRORS)
     ]
-
-
-def _is_small(root: Any) -> bool:
-    """Whether a value holds at most `MAX_EXPLAINED` values; looks at no more than that."""
-    waiting, count = [root], 1
-    while waiting:
-        value = waiting.pop()
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        count += len(inner)
-        if count > MAX_EXPLAINED:
-            return False
-        waiting.extend(inner)
-    return True
 
 
 def _finding(policy: SchemaPolicy, path: str, message: str) -> Finding:

@@ -8,7 +8,7 @@ from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason, Risk
 from aegis.errors import ConfigError, Problem
 from aegis.guards.base import Guard, ToolEntry
-from aegis.guards.cedar import CedarGuard
+from aegis.guards.cedar import MAX_SHOWN, CedarGuard
 from aegis.guards.cedar_types import TypeMismatch, project, record_type
 from aegis.pipeline.compile import compile_policy
 from aegis.pipeline.compile_cedar import compile_cedar_guard
@@ -101,6 +101,11 @@ def test_an_argument_of_another_type_refuses_and_never_skips_a_policy(arguments:
     report = guard(PERMIT).check(pay(**arguments))
     assert (report.outcome, report.reason) == (Outcome.BLOCK, Reason.SCHEMA_INVALID)
     assert report.findings[0].path == path
+
+
+def test_more_values_than_policies_can_be_evaluated_on_refuse() -> None:
+    report = guard(PERMIT).check(pay(amount=1, other=[1] * MAX_SHOWN))
+    assert (report.outcome, rules(report)) == (Outcome.BLOCK, ["argument-size"])
 
 
 def test_arguments_cannot_speak_the_escapes_of_cedar() -> None:
