@@ -2,6 +2,7 @@
 
     AegisError
     ├── InvalidCall            the caller misused the API (HTTP 4xx other than 409 and 429)
+    │   └── MissionInvalid     a mission, a proof or a delegation that does not hold; names the member
     ├── ConfigError            a configuration that cannot be enforced; names file, line and pointer
     ├── ToolCallBlocked        a call was refused where no refusal can be handed to the model
     ├── UnhookedFramework      `auto()` could not cover an installed framework
@@ -41,6 +42,14 @@ class InvalidCall(AegisError):
         self.code = code
         self.hint = hint
         self.status = status
+
+
+class MissionInvalid(InvalidCall):
+    """A mission, a proof or a delegation that does not hold; `member` names what is wrong with it."""
+
+    def __init__(self, message: str, *, member: str = "", code: str = "mission_invalid", status: int = 422):
+        super().__init__(message, code=code, hint=f"see `{member}`" if member else "", status=status)
+        self.member = member
 
 
 @dataclass(frozen=True, kw_only=True)

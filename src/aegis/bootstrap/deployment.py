@@ -64,6 +64,7 @@ def open_deployment(config: Path | None = None, home: Path | None = None, *, age
         policy=policy,
         clock=system_clock,
         introduce=state.introductions.agent,
+        introduce_keys=state.introductions.missions,
         listeners=state.listeners,
         close=state.close,
     )

@@ -40,6 +40,11 @@ class Introductions:
         self.key(self._keyring.receipt_signer(name))
         self._known.add(name)
 
+    def missions(self) -> None:
+        """Introduce the keys that sign missions and attestations, at their first use."""
+        self.key(self._keyring.mission_signer())
+        self.key(self._keyring.attestation_signer())
+
     def key(self, signer: Ed25519Signer) -> None:
         """Introduce one key; does nothing where the log knows it."""
         with self._lock:

@@ -125,6 +125,7 @@ def _decision(wire: dict[str, Any]) -> Decision:
         permit=_optional(wire, "permit", str),
         receipt=_receipt(wire),
         guards=tuple(_guard(guard) for guard in _optional(wire, "guards", list) or ()),
+        missing=tuple(str(name) for name in _optional(wire, "missing", list) or ()),
     )
 
 

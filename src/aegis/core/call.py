@@ -39,10 +39,14 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult:
-    """What a tool gave back for the call that `decision_id` decided; `result` is any JSON value."""
+    """What a tool gave back for the call that `decision_id` decided; `result` is any JSON value.
+
+    `provenance` is the compact JWS by which the tool itself signed the result, where it did.
+    """
 
     decision_id: str
     result: Any
+    provenance: str | None = None
 
 
 def check_call(call: ToolCall) -> None:

@@ -45,7 +45,7 @@ class Decision:
     """One decision. `arguments` is present only with `sanitize`: what must be executed instead.
 
     `receipt` is absent only where nothing could be recorded, and then `outcome` is `block` with
-    reason `unavailable`.
+    reason `unavailable`. `missing` names what could not be evaluated.
     """
 
     outcome: Outcome
@@ -66,6 +66,7 @@ class Decision:
     findings: tuple[Finding, ...] = ()
     guards: tuple[GuardTime, ...] = ()
     retry_after: int | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> bool:
@@ -88,6 +89,8 @@ class Decision:
             "salt": self.salt,
             "guards": [{"guard": g.guard, "outcome": g.outcome.word, "us": g.us} for g in self.guards],
         }
+        if self.missing:
+            wire["missing"] = list(self.missing)
         if self.arguments is not None:
             wire["arguments"] = self.arguments
         if self.approval is not None:

@@ -26,7 +26,7 @@ MEMBERS: Final[frozenset[str]] = frozenset({
     "v", "index", "log", "time", "kind", "receipt_id", "prev", "parent", "agent", "principal", "session",
     "call_id", "tool", "server", "call_commitment", "payload_commitment", "effects", "risk", "decision",
     "verdict", "reason", "guards", "policy_digest", "settings", "approval_id", "approvers", "permit_id",
-    "mission_id", "budget", "provenance", "key", "action", "sig",
+    "mission_id", "budget", "provenance", "key", "action", "sig", "mission", "lineage", "missing",
 })  # fmt: skip
 REQUIRED: Final[frozenset[str]] = frozenset(
     {"v", "index", "log", "time", "kind", "receipt_id", "prev", "principal", "sig"}

@@ -61,6 +61,7 @@ def gather(subject: Subject) -> Facts:
     return Facts(
         texts=Texts(strings=tuple(texts), total_bytes=total, limits=limits, unresolved=subject.unresolved),
         effects=named_effects(tool) | found.effects,
+        shown=found.effects,
         irreversible=found.irreversible,
         tier=found.tier,
         findings=tuple(found.notes),

@@ -65,7 +65,8 @@ class Facts:
     `signals` are what analysers saw (destructive SQL, a reverse shell), for rules to judge; `findings`
     are notes that need no rule to be true (outcome `allow`). `unparsed` names pointers of strings that
     would be executed and could not be read: missing evidence. `tier` and `irreversible` follow from
-    the facts alone; they never lower a registered tier.
+    the facts alone; they never lower a registered tier. `shown` are the effects that the strings themselves
+    show, without those that the tool's name speaks of.
     """
 
     texts: Texts
@@ -76,6 +77,7 @@ class Facts:
     unparsed: tuple[str, ...] = ()
     signals: tuple[Signal, ...] = ()
     views: tuple[View, ...] = ()
+    shown: frozenset[Effect] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,11 +34,12 @@ from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.core.strict_json import parse
 from aegis.core.times import MICROS
-from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.errors import InvalidCall, MissionInvalid, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control, ControlState
 from aegis.gate.events import Event, notify
 from aegis.gate.held import resume
 from aegis.gate.ids import new_id
+from aegis.gate.missions import Attended, Missions
 from aegis.gate.parts import Parts
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
@@ -54,9 +55,10 @@ Steps = Generator[Unit, tuple[Recorded, ...], Decision]
 class Decisions:
     """Decides calls over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control):
+    def __init__(self, parts: Parts, control: Control, missions: Missions):
         self._parts = parts
         self._control = control
+        self._missions = missions
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def steps(self, principal: Principal, call: ToolCall) -> Steps:
@@ -93,8 +95,13 @@ class Decisions:
             return (yield from self._conflict(subject, state, known))
         if known.decision.outcome is Outcome.REQUIRE_APPROVAL:
             policy = self._parts.policy.current
-            evaluation = self._evaluate(policy, subject, state, charge=False)
-            return (yield from resume(self._parts, subject, state, known, evaluation, policy.digest))
+            attended, evaluation = self._judge(policy, subject, state, known, charge=False)
+            return (yield from resume(self._parts, subject, state, known, evaluation, policy.digest, attended))
+        if subject.session and known.decision.allowed:
+            # A mission can run out without a change of control state.
+            _, evaluation = self._judge(self._parts.policy.current, subject, state, known, charge=False)
+            if evaluation.combined.outcome is Outcome.BLOCK:
+                return None
         if known.epoch != state.epoch or known.decision.policy_digest != self._parts.policy.current.digest:
             return None
         return known.decision
@@ -103,7 +110,7 @@ class Decisions:
         started = perf_counter_ns()
         parts = self._parts
         policy = parts.policy.current
-        evaluation = self._evaluate(policy, subject, state, charge=True)  # (3), (4)
+        attended, evaluation = self._judge(policy, subject, state, known, charge=True)  # (3), (4)
         parts.introduce(subject.agent)
         approval: Approval | None = None
         reference: ApprovalRef | None = None
@@ -117,15 +124,18 @@ class Decisions:
             subject,
             evaluation,
             policy_digest=policy.digest,
-            settings=policy.settings,
+            settings=policy.settings if attended is None else attended.settings(policy.settings),
             epoch=state.epoch,
             parent=None if known is None else known.receipt_id,
             approval=reference,
+            mission=None if attended is None else attended.members(evaluation),
         )
         apply = None
         if approval is not None:
             bound = replace(approval, call_digest=made.call_digest, decision_id=made.decision_id)
             apply = opened(bound)
+        if attended is not None:
+            apply = attended.with_writes(apply, evaluation, runs=evaluation.combined.outcome <= Outcome.SANITIZE)
         unit = Unit(
             drafts=(made.draft,),
             apply=apply,
@@ -141,13 +151,21 @@ class Decisions:
         )
         return self._release(made, (yield unit), started)
 
-    def _evaluate(self, policy: Policy, subject: Subject, state: ControlState, *, charge: bool) -> Evaluation:
+    def _judge(
+        self, policy: Policy, subject: Subject, state: ControlState, known: Known | None, *, charge: bool
+    ) -> tuple[Attended | None, Evaluation]:
+        """What the policy makes of the call, under its mission where its session has one."""
         call, principal = subject.call, subject.principal
         if subject.agent in state.revoked:
-            return refuse("revocation", Reason.REVOKED)
+            return None, refuse("revocation", Reason.REVOKED)
         if not principal.may_call(call.server, call.tool):
-            return refuse("credential", Reason.POLICY_DENIED)
-        return policy.evaluate(
+            return None, refuse("credential", Reason.POLICY_DENIED)
+        taken = known is not None and known.decision is not None and known.decision.allowed
+        try:
+            attended = self._missions.attend(subject, state, policy, repeats=known is not None, taken=taken)
+        except MissionInvalid:
+            return None, refuse("mission", Reason.MISSION_INVALID)
+        return attended, policy.evaluate(
             Incoming(
                 tool=call.tool,
                 server=call.server,
@@ -160,6 +178,7 @@ class Decisions:
                 task=call.task,
                 unresolved=call.unresolved,
                 charge=charge,
+                mission=None if attended is None else attended.view,
             )
         )
 

@@ -17,6 +17,8 @@ from aegis.errors import StoreError
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control
 from aegis.gate.decide import Decisions, unavailable
+from aegis.gate.issuing import Issuing
+from aegis.gate.missions import Missions
 from aegis.gate.observe import Results, withheld
 from aegis.gate.parts import Parts
 
@@ -35,8 +37,10 @@ class Gate:
         self.parts = parts
         self.principal = principal
         self.control = Control(parts.store)
-        self._decisions = Decisions(parts, self.control)
-        self._results = Results(parts)
+        self.missions = Missions(parts)
+        self.issuing = Issuing(parts, self.missions)
+        self._decisions = Decisions(parts, self.control, self.missions)
+        self._results = Results(parts, self.missions)
         self._commits = Commits(parts.ledger)
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:

@@ -8,7 +8,7 @@ denied, expired, cancelled, redeemed: refused
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,13 @@ from aegis.audit.writer import Unit
 from aegis.core.decision import Decision, ReceiptRef
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.receipt import Recorded
+from aegis.core.ports import Transaction
+from aegis.core.receipt import Draft, Recorded
 from aegis.errors import StoreCorrupt
 from aegis.gate.control import ControlState
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
+from aegis.gate.missions import Attended
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
@@ -39,6 +41,7 @@ def resume(
     known: Known,
     evaluation: Evaluation,
     policy_digest: str,
+    attended: Attended | None = None,
 ) -> Resumed:
     """The answer to a held call that is made again, or `None` where it has to be decided anew."""
     held = known.decision
@@ -65,7 +68,7 @@ def resume(
         if evaluation.combined.outcome is Outcome.BLOCK or asks_again:
             yield from _move(parts, approval, "cancelled", now)
             return None
-        return (yield from _redeem(parts, subject, state, approval, known, held, now))
+        return (yield from _redeem(parts, subject, state, approval, known, held, now, evaluation, attended))
     if approval.state == "redeemed":
         return replace(
             refused(held, "cancelled"),
@@ -96,6 +99,8 @@ def _redeem(
     known: Known,
     held: Decision,
     now: int,
+    evaluation: Evaluation,
+    attended: Attended | None,
 ) -> Generator[Unit, tuple[Recorded, ...], Decision]:
     permit_id = new_id()
     unit = transition(
@@ -107,6 +112,8 @@ def _redeem(
         now=now,
         epoch=state.epoch,
     )
+    if attended is not None:
+        unit = _under_mission(unit, attended, evaluation)
     recorded = (yield unit)[0]
     outcome = Outcome.ALLOW if known.patched is None else Outcome.SANITIZE
     claims: dict[str, Any] = {
@@ -133,6 +140,17 @@ def _redeem(
         permit=mint(parts.keys.permit_signer(), now=now, permit_id=permit_id, claims=claims),
         receipt=ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex()),
     )
+
+
+def _under_mission(unit: Unit, attended: Attended, evaluation: Evaluation) -> Unit:
+    """The redemption with what it takes from budgets: a held call takes nothing until it is released."""
+    apply = attended.with_writes(unit.apply, evaluation, runs=True)
+    members = attended.members(evaluation)
+
+    def marked(transaction: Transaction) -> Sequence[Draft]:
+        return [replace(draft, members={**draft.members, **members}) for draft in apply(transaction)]
+
+    return replace(unit, apply=marked)
 
 
 def _move(parts: Parts, approval: Approval, to: State, now: int) -> Generator[Unit, tuple[Recorded, ...], None]:

@@ -29,6 +29,8 @@ from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
+from aegis.gate.mission_results import attend_result, origin_of
+from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
@@ -46,13 +48,15 @@ class _Made:
     tool: str
     server: str | None
     session: str
+    body: dict[str, Any]
 
 
 class Results:
     """Judges tool results over the parts of one deployment."""
 
-    def __init__(self, parts: Parts):
+    def __init__(self, parts: Parts, missions: Missions):
         self._parts = parts
+        self._missions = missions
 
     def steps(self, principal: Principal, result: ToolResult) -> Steps:
         """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
@@ -63,7 +67,7 @@ class Results:
             if earlier is not None:
                 return earlier
             try:
-                return (yield from self._judge(principal, call, data))
+                return (yield from self._judge(principal, call, data, result.provenance))
             except StoreConflict:
                 continue
         raise StoreUnavailable("the result could not be recorded")
@@ -80,7 +84,9 @@ class Results:
                 allowed = approval is not None and approval.state == "redeemed"
         if not allowed:
             raise InvalidCall("the call of this result was not allowed to run", code="not_allowed", status=409)
-        return _Made(entry=entry, tool=body["tool"], server=body.get("server"), session=body.get("session", ""))
+        return _Made(
+            entry=entry, tool=body["tool"], server=body.get("server"), session=body.get("session", ""), body=body
+        )
 
     def _earlier(self, decision_id: str, digest: str) -> ResultDecision | None:
         with self._parts.store.reader() as reader:
@@ -105,9 +111,18 @@ class Results:
             findings=findings_of(payload),
         )
 
-    def _judge(self, principal: Principal, call: _Made, data: bytes) -> Steps:
+    def _judge(self, principal: Principal, call: _Made, data: bytes, token: str | None) -> Steps:
         parts = self._parts
         policy = parts.policy.current
+        origin = origin_of(
+            policy,
+            server=call.server,
+            tool=call.tool,
+            token=token,
+            decision_id=call.entry.receipt_id,
+            digest=sha256(data),
+        )
+        attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
         # (3)
         evaluation = policy.evaluate_result(
             IncomingResult(
@@ -118,15 +133,25 @@ class Results:
                 agent=call.entry.agent,
                 session=call.session,
                 now=parts.clock(),
+                mission=None if attended is None else attended.view,
+                provenance=origin.provenance,
+                must_sign=origin.must_sign,
             )
         )
         # (4)
         draft = self._draft(principal, call, data, evaluation, policy.digest, policy.settings)
+        if origin.provenance != "unsigned" or origin.must_sign:
+            draft.members["provenance"] = origin.provenance
+        if attended is not None:
+            draft.members.update(attended.members)
         receipt_id = draft.members["receipt_id"]
         document = Document(collection=COLLECTION, key=call.entry.receipt_id, version=1, body=receipt_id.encode())
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
+            write = None if attended is None else attended.prepare(transaction, evaluation)
             transaction.put_document(document)
+            if write is not None:
+                write(transaction)
             return ()
 
         recorded = (yield Unit(drafts=(draft,), apply=apply))[0]
@@ -165,8 +190,9 @@ class Results:
             "parent": call.entry.receipt_id,
             "agent": call.entry.agent,
             "principal": principal.id,
-            "call_id": orjson.loads(call.entry.body)["call_id"],
+            "call_id": call.body["call_id"],
             "tool": call.tool,
+            "call_commitment": call.body["call_commitment"],
             "payload_commitment": payload_commitment(salt, payload),
             "decision": combined.outcome.word,
             "verdict": combined.verdict.word,

@@ -17,12 +17,17 @@ class Keys(Protocol):
 
     def permit_signer(self) -> Signer: ...
 
+    def mission_signer(self) -> Signer: ...
+
+    def attestation_signer(self) -> Signer: ...
+
     def open_payload(self, key: bytes, body: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """One deployment: its store, log, keys and policy. `introduce` makes sure an agent's key is in the log."""
+    """One deployment: its store, log, keys and policy. `introduce` makes sure an agent's key is in the log,
+    `introduce_keys` the same of the keys of missions and attestations."""
 
     store: Store
     ledger: Ledger
@@ -30,6 +35,7 @@ class Parts:
     policy: PolicyHolder
     clock: Clock
     introduce: Callable[[str], None]
+    introduce_keys: Callable[[], None]
     listeners: list[Listener] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     close: Callable[[], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,12 @@ def make(
     epoch: int,
     parent: str | None,
     approval: ApprovalRef | None,
+    mission: Mapping[str, Any] | None = None,
 ) -> Made:
-    """Draft the decision of `evaluation` for `subject`; nothing is recorded yet."""
+    """Draft the decision of `evaluation` for `subject`; nothing is recorded yet.
+
+    `mission` holds what the receipt says of the call's mission.
+    """
     combined, call = evaluation.combined, subject.call
     salt = os.urandom(SALT_BYTES)
     digest = subject.request_digest
@@ -86,6 +90,7 @@ def make(
         "findings": combined.findings,
         "guards": evaluation.times,
         "retry_after": combined.retry_after,
+        "missing": combined.missing,
     }
     payload = _payload(subject, evaluation, digest, approval, epoch)
     members: dict[str, Any] = {
@@ -112,10 +117,19 @@ def make(
         members["server"] = call.server
     if parent is not None:
         members["parent"] = parent
+    if mission is not None:
+        members.update(mission)
+    if combined.missing:
+        members["missing"] = _closed_names(combined.missing)
     if approval is not None:
         members["approval_id"] = approval.id
     draft = Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt)
     return Made(draft=draft, decision_id=decision_id, call_digest=digest, members=released)
+
+
+def _closed_names(missing: Sequence[str]) -> list[str]:
+    """What was missing, in words of ours: pointers hold names that the caller chose."""
+    return sorted({"argument" if name.startswith("/") or not name else name for name in missing})
 
 
 def guard_members(combined: Combined) -> list[dict[str, Any]]:
@@ -142,6 +156,8 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
     }
     if evaluation.canonical is not None:
         value["patched"] = orjson.Fragment(evaluation.canonical)
+    if evaluation.combined.missing:
+        value["missing"] = evaluation.combined.missing
     if findings:
         value["findings"] = [finding_record(finding) for finding in findings]
     if evaluation.times:
@@ -210,6 +226,7 @@ def recall(entry: Entry, payload: dict[str, Any], salt: bytes) -> Decision:
         approval=None if approval is None else ApprovalRef(id=approval[0], expires_at=approval[1]),
         receipt=ReceiptRef(id=entry.receipt_id, index=entry.index, leaf_hash=entry.leaf_hash.hex()),
         findings=findings_of(payload),
+        missing=tuple(payload.get("missing", ())),
         guards=tuple(
             GuardTime(guard=guard, outcome=outcome_of(word), us=us) for guard, word, us in payload.get("guards", ())
         ),

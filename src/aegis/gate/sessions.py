@@ -59,7 +59,9 @@ def opening(principal: Principal, session: str, task: str) -> Unit:
     }
     if principal.agent is not None:
         members["agent"] = principal.agent
-    document = Document(collection=COLLECTION, key=_key(principal, session), version=1, body=receipt_id.encode("ascii"))
+    document = Document(
+        collection=COLLECTION, key=session_key(principal, session), version=1, body=receipt_id.encode("ascii")
+    )
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         if transaction.document(COLLECTION, document.key) is not None:
@@ -72,7 +74,7 @@ def opening(principal: Principal, session: str, task: str) -> Unit:
 
 def find_session(parts: Parts, reader: Reader, principal: Principal, session: str) -> Opened | None:
     """The open session of that name, or `None`."""
-    document = reader.document(COLLECTION, _key(principal, session))
+    document = reader.document(COLLECTION, session_key(principal, session))
     entry = None if document is None else reader.entry_by_id(document.body.decode("ascii"))
     if entry is None:
         return None
@@ -86,5 +88,6 @@ def find_session(parts: Parts, reader: Reader, principal: Principal, session: st
     )
 
 
-def _key(principal: Principal, session: str) -> str:
+def session_key(principal: Principal, session: str) -> str:
+    """The key of a session's documents: sessions are scoped to their principal."""
     return orjson.dumps([principal.id, session]).decode()

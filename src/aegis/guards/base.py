@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from aegis.core.finding import Report
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.facts.model import Facts, Texts
+from aegis.guards.mission_view import Cost, MissionView
+from aegis.guards.scope.touch import Touched
+
+# Whose word a result is: a tool's own signature holds, does not hold, or is not there.
+Provenance = Literal["valid", "invalid", "unsigned"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +39,8 @@ class Case:
     """One call as the guards see it: a private copy of its arguments and what we computed from it.
 
     `tier` is the higher of the registered tier and what the facts say. `now` is microseconds since
-    the epoch. `session` is empty for a call without one.
+    the epoch. `session` is empty for a call without one. `mission` is the mission of the session, where
+    it has one; then `touched` is what the call names, and `cost` what it takes from budgets.
     """
 
     tool: str
@@ -51,6 +57,20 @@ class Case:
     effects: frozenset[Effect]
     now: int
     task: str | None = None
+    mission: MissionView | None = None
+    touched: Touched | None = None
+    cost: Cost = field(default_factory=dict)
+
+
+def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:
+    """The effects that a mission is asked about: the operator's word with what the strings show.
+
+    Where the operator said nothing, the verbs of the tool's name count as well.
+    """
+    if entry is not None and entry.registered and entry.effects is not None:
+        return entry.effects | facts.shown
+    declared: frozenset[Effect] = frozenset() if entry is None or entry.effects is None else entry.effects
+    return declared | facts.effects
 
 
 class Guard(Protocol):
@@ -64,7 +84,7 @@ class Guard(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultCase:
-    """One tool result as the result guards see it."""
+    """One tool result as the result guards see it; `mission` is that of the session, where it has one."""
 
     tool: str
     server: str | None
@@ -75,6 +95,9 @@ class ResultCase:
     session: str
     entry: ToolEntry | None
     now: int
+    mission: MissionView | None = None
+    provenance: Provenance = "unsigned"
+    must_sign: bool = False
 
 
 class ResultGuard(Protocol):

@@ -19,7 +19,7 @@ import orjson
 
 from aegis.errors import KeyFileError
 
-Purpose = Literal["log", "receipt", "permit", "payload"]
+Purpose = Literal["log", "receipt", "permit", "payload", "mission", "attestation", "holder"]
 KEY_BYTES: Final = 32
 _MODE: Final = 0o600
 

@@ -4,6 +4,8 @@ log       signs checkpoints and endorses every other key in the log
 receipt   signs receipts: one for the gateway itself, one for each agent
 permit    signs permits
 payload   wraps the key of each stored payload
+mission   signs missions that this deployment issues
+attestation  signs session attestations and projections of receipts
 """
 
 from __future__ import annotations
@@ -65,6 +67,14 @@ class Keyring:
     def permit_signer(self) -> Ed25519Signer:
         """The key of permits."""
         return self._signer("permit", "")
+
+    def mission_signer(self) -> Ed25519Signer:
+        """The key of missions that this deployment issues."""
+        return self._signer("mission", "")
+
+    def attestation_signer(self) -> Ed25519Signer:
+        """The key of session attestations and of projections."""
+        return self._signer("attestation", "")
 
     def receipt_signer(self, agent: str = "") -> Ed25519Signer:
         """The key that signs the receipts of `agent`; without one, those of the gateway."""

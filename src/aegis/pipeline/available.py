@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 CALL_GUARDS: Final = ("rate", "registry", "schema", "content", "cedar")
+# Asked about every call of a mission, whatever the lists say; they may be listed.
+MISSION_GUARDS: Final = ("mission", "budget", "flow")
+MISSION_RESULT_GUARDS: Final = ("postconditions",)
 ALWAYS: Final = ("protected", "evidence")  # asked about every call, whatever `pipeline.call` lists
 RESULT_GUARDS: Final = ("content",)
 NOTIFIERS: Final[tuple[str, ...]] = ()
 STORES: Final = ("sqlite:", "memory:")
 
 # Named in the documentation, and refused with a clear word until they exist.
-PLANNED_GUARDS: Final = frozenset({"mission", "budget", "judge", "dataflow", "anomaly", "postconditions", "stream"})
+PLANNED_GUARDS: Final = frozenset({"judge", "dataflow", "anomaly", "stream"})
 PLANNED_STORES: Final = ("postgresql:", "postgres:")
 
 

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator
 
 from aegis.core.names import Selector, glob_match
 from aegis.errors import Problem
-from aegis.pipeline.available import CALL_GUARDS, RESULT_GUARDS, check_guard
+from aegis.pipeline.available import (
+    CALL_GUARDS,
+    MISSION_GUARDS,
+    MISSION_RESULT_GUARDS,
+    RESULT_GUARDS,
+    check_guard,
+)
 from aegis.pipeline.problems import nearest
 from aegis.pipeline.settings import Settings
 from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolApprovalSettings
@@ -34,12 +40,15 @@ def _judges(settings: Settings, place: Place) -> Iterator[Problem]:
 
 
 def _pipeline(settings: Settings, place: Place) -> Iterator[Problem]:
-    stages = (("call", settings.pipeline.call, CALL_GUARDS), ("result", settings.pipeline.result, RESULT_GUARDS))
-    for stage, names, known in stages:
+    stages = (
+        ("call", settings.pipeline.call, CALL_GUARDS, MISSION_GUARDS),
+        ("result", settings.pipeline.result, RESULT_GUARDS, MISSION_RESULT_GUARDS),
+    )
+    for stage, names, known, of_missions in stages:
         for position, name in enumerate(names):
             where = ("pipeline", stage, position)
             try:
-                check_guard(name, known)
+                check_guard(name, (*known, *of_missions))
             except ValueError as error:
                 yield place(where, str(error), nearest(name, known))
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from aegis.core.outcome import risk_of
 from aegis.errors import ConfigError, Problem
@@ -16,8 +16,9 @@ from aegis.guards.protected import ProtectedGuard
 from aegis.guards.rate import RateGuard, Windows
 from aegis.guards.registry import RegistryGuard, RegistryRules
 from aegis.guards.result import ResultContentGuard
-from aegis.pipeline.available import ALWAYS
+from aegis.pipeline.available import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS
 from aegis.pipeline.compile_cedar import compile_cedar_guard
+from aegis.pipeline.compile_missions import compile_missions
 from aegis.pipeline.compile_schemas import compile_schema_guard
 from aegis.pipeline.compile_tools import compile_routes
 from aegis.pipeline.config import Config
@@ -78,7 +79,11 @@ def compile_policy(
     if not call:
         message = "no guard of `pipeline.call` has anything to do"
         raise ConfigError((config.problem(("pipeline", "call"), message),))
-    result = [(result_guards[name], observed) for name, observed in _on(settings, settings.pipeline.result)]
+    result = [
+        (result_guards[name], observed)
+        for name, observed in _on(settings, settings.pipeline.result)
+        if name in result_guards
+    ]
     # (4) Around them, what no list leaves out.
     files = [*protected, *([Path(config.file)] if config.file else [])]
     always: dict[str, Guard] = {
@@ -100,7 +105,11 @@ def compile_policy(
         mode=mode,
         scanner=scanner,
         windows=windows,
+        missions=compile_missions(settings.missions, scanner),
     )
+
+
+_OF_MISSIONS: Final = frozenset({*MISSION_GUARDS, *MISSION_RESULT_GUARDS})
 
 
 def _user_home() -> Path | None:
@@ -112,7 +121,7 @@ def _user_home() -> Path | None:
 
 def _on(settings: Settings, names: Sequence[str]) -> list[tuple[str, bool]]:
     """The names of guards that run, and whether each is only observed."""
-    modes = [(name, settings.guards.mode(name)) for name in names]
+    modes = [(name, settings.guards.mode(name)) for name in names if name not in _OF_MISSIONS]
     return [(name, mode == "observe") for name, mode in modes if mode != "off"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aegis.core.approval import ApprovalPolicy
@@ -10,7 +10,8 @@ from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
-from aegis.guards.base import ToolEntry
+from aegis.guards.base import Provenance, ToolEntry
+from aegis.guards.mission_view import Cost, MissionView
 
 DEFAULT_TIMEOUT: Final = 300  # seconds: a held call never waits for ever
 
@@ -35,6 +36,7 @@ class Incoming:
     task: str | None = None
     unresolved: tuple[str, ...] = ()
     charge: bool = True
+    mission: MissionView | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +46,7 @@ class Evaluation:
     `arguments` are what would run: the submitted ones, or the patched ones, whose canonical bytes
     are then `canonical` (`None` where nothing was patched). `times` follows the order of the guards
     and adds up over rounds of re-analysis. `approval` says who releases the call where it is held;
-    it is `None` where no policy was asked.
+    it is `None` where no policy was asked. `cost` is what the call takes from budgets, if it runs.
     """
 
     combined: Combined
@@ -56,6 +58,7 @@ class Evaluation:
     times: tuple[GuardTime, ...]
     entry: ToolEntry | None
     approval: ApprovalPolicy | None = None
+    cost: Cost = field(default_factory=dict)
 
     @property
     def approval_timeout(self) -> int:
@@ -74,6 +77,9 @@ class IncomingResult:
     agent: str
     session: str
     now: int
+    mission: MissionView | None = None
+    provenance: Provenance = "unsigned"
+    must_sign: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

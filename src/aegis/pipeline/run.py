@@ -6,19 +6,27 @@ What runs was looked at as it runs: a patched call or result is analysed again u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import is_
 from time import perf_counter_ns
 from typing import Any, Final, Literal, TypeVar
 
 from aegis.core.approval import ApprovalPolicy
+from aegis.core.canonical import canonical
 from aegis.core.combine import Combined, combine
 from aegis.core.decision import GuardTime
 from aegis.core.finding import Report
+from aegis.core.mission import stricter
 from aegis.core.outcome import EvidencePolicy, Outcome
 from aegis.facts import extract, gather
 from aegis.facts.model import Facts, Limits, Subject, Texts
-from aegis.guards.base import Case, Guard, ResultCase, ResultGuard
+from aegis.facts.unresolved import find_unresolved
+from aegis.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of
+from aegis.guards.budget import LEAVING, cost_of
+from aegis.guards.mission_view import MissionView
 from aegis.guards.rate import Windows
+from aegis.guards.scope.touch import touch
+from aegis.pipeline.mission_rules import MissionRules
 from aegis.pipeline.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
 from aegis.pipeline.reports import failed, observed
 from aegis.pipeline.routes import Route, Routes
@@ -52,16 +60,26 @@ class Policy:
         mode: Literal["enforce", "observe"],
         scanner: Scanner,
         windows: Windows,
+        missions: MissionRules | None = None,
     ):
         self.digest = digest
         self.evidence = evidence
         self.limits = limits
         self.scanner = scanner
         self.windows = windows
+        self.missions = missions or MissionRules()
         self.settings = {"mode": mode, "insufficient_evidence": evidence}
         self._checks: tuple[Check[Case], ...] = tuple((guard.name, guard.check, seen) for guard, seen in guards)
         self._result_checks: tuple[Check[ResultCase], ...] = tuple(
             (guard.name, guard.check_result, seen) for guard, seen in result_guards
+        )
+        self._mission_checks = (
+            *self._checks,
+            *((guard.name, guard.check, False) for guard in self.missions.guards),
+        )
+        self._mission_result_checks = (
+            *self._result_checks,
+            *((guard.name, guard.check_result, False) for guard in self.missions.result_guards),
         )
         self._expected = tuple(name for name, _, _ in self._checks)
         self._result_expected = tuple(name for name, _, _ in self._result_checks)
@@ -80,23 +98,25 @@ class Policy:
     def evaluate(self, incoming: Incoming) -> Evaluation:
         """What this policy makes of a call; `incoming.arguments` must be held by nobody else."""
         route = self._routes.find(incoming.server, incoming.tool)
-        times = [0] * len(self._checks)
+        checks, expected, evidence = self._asked(incoming.mission)
+        times = [0] * len(checks)
         kept = None if incoming.charge else self._uncharged
-        case, reports = self._analyse(incoming, route, incoming.arguments, kept, times)
-        combined = self._combine(reports)
-        tier, irreversible, effects = case.tier, case.irreversible, case.effects
+        case, reports = self._analyse(incoming, route, incoming.arguments, checks, kept, times)
+        combined = self._combine(reports) if checks is self._checks else combine(reports, expected, evidence)
+        tier, irreversible, effects, cost = case.tier, case.irreversible, case.effects, case.cost
         arguments, data = incoming.arguments, None
         if combined.patches:
             counted = {report.guard: report for report in reports if report.guard in COUNTING}
 
             def again(patched: Any) -> Combined:
-                nonlocal tier, irreversible, effects
-                case, reports = self._analyse(incoming, route, patched, counted, times)
+                nonlocal tier, irreversible, effects, cost
+                case, reports = self._analyse(incoming, route, patched, checks, counted, times)
                 tier, irreversible = max(tier, case.tier), irreversible or case.irreversible
                 effects |= case.effects
-                return combine(reports, self._expected, self.evidence)
+                cost = case.cost
+                return combine(reports, expected, evidence)
 
-            combined, arguments, data = settle(arguments, combined, again, self._expected, self.evidence)
+            combined, arguments, data = settle(arguments, combined, again, expected, evidence)
         return Evaluation(
             combined=combined,
             arguments=arguments,
@@ -107,21 +127,26 @@ class Policy:
             times=self._times(combined.reports, times),
             entry=route.entry,
             approval=route.approval,
+            cost=cost,
         )
 
     def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
         """What this policy makes of a tool's result; `incoming.result` must be held by nobody else."""
         route = self._routes.find(incoming.server, incoming.tool)
-        times = [0] * len(self._result_checks)
+        checks = self._mission_result_checks
+        if incoming.mission is None and not incoming.must_sign and incoming.provenance == "unsigned":
+            checks = self._result_checks
+        expected = tuple(name for name, _, _ in checks)
+        times = [0] * len(checks)
 
         def analyse(result: Any) -> Combined:
-            reports = self._analyse_result(incoming, route, result, times)
-            return combine(reports, self._result_expected, self.evidence)
+            reports = self._analyse_result(incoming, route, result, checks, times)
+            return combine(reports, expected, self.evidence)
 
         result, data = incoming.result, None
         combined = analyse(result)
         if combined.patches:
-            combined, result, data = settle(result, combined, analyse, self._result_expected, self.evidence)
+            combined, result, data = settle(result, combined, analyse, expected, self.evidence)
         return ResultEvaluation(
             combined=combined, result=result, canonical=data, times=self._times(combined.reports, times)
         )
@@ -150,12 +175,14 @@ class Policy:
         incoming: Incoming,
         route: Route,
         arguments: dict[str, Any],
+        checks: Sequence[Check[Case]],
         kept: Mapping[str, Report] | None,
         times: list[int],
     ) -> tuple[Case, list[Report]]:
         """One round over a call: its facts, and one report of every guard."""
         broken: BaseException | None = None
         try:
+            pending = find_unresolved(arguments)
             facts = gather(
                 Subject(
                     tool=incoming.tool,
@@ -164,7 +191,9 @@ class Policy:
                     limits=self.limits,
                     schema=route.schema,
                     roles=route.roles,
-                    unresolved=incoming.unresolved,
+                    unresolved=tuple(dict.fromkeys((*incoming.unresolved, *pending)))
+                    if pending
+                    else incoming.unresolved,
                 )
             )
         except BaseException as error:
@@ -193,9 +222,52 @@ class Policy:
             now=incoming.now,
             task=incoming.task,
         )
-        return case, _ask(self._checks, case, kept, times, broken)
+        if incoming.mission is not None and broken is None:
+            try:
+                case = self._of_mission(case, incoming.mission)
+            except BaseException as error:
+                if isinstance(error, _STOPS):
+                    raise
+                broken = error
+        return case, _ask(checks, case, kept, times, broken)
 
-    def _analyse_result(self, incoming: IncomingResult, route: Route, result: Any, times: list[int]) -> list[Report]:
+    def _asked(self, mission: MissionView | None) -> tuple[Sequence[Check[Case]], tuple[str, ...], EvidencePolicy]:
+        """Which guards are asked about a call, and what answers for missing evidence."""
+        if mission is None and not self.missions.required:
+            return self._checks, self._expected, self.evidence
+        expected = (*self._expected, *(guard.name for guard in self.missions.guards))
+        evidence = self.evidence
+        for compiled in () if mission is None else mission.lineage:
+            evidence = stricter(evidence, compiled.declaration.insufficient_evidence)
+        return self._mission_checks, expected, evidence
+
+    def _of_mission(self, case: Case, mission: MissionView) -> Case:
+        """The case with what its mission is asked about: the resources it touches, and what it costs."""
+        effects = effects_of(case.entry, case.facts)
+        touched = touch(
+            case.arguments,
+            case.facts.texts.strings,
+            sends="external_send" in effects,
+            base=mission.acting.scope.base,
+        )
+        size = len(canonical(case.arguments)) if effects & LEAVING else 0
+        cost = cost_of(
+            effects=effects,
+            size=size,
+            irreversible=case.irreversible,
+            touched=touched,
+            quote=self.missions.quotes.find(case.server, case.tool),
+        )
+        return replace(case, mission=mission, effects=effects, touched=touched, cost=cost)
+
+    def _analyse_result(
+        self,
+        incoming: IncomingResult,
+        route: Route,
+        result: Any,
+        checks: Sequence[Check[ResultCase]],
+        times: list[int],
+    ) -> list[Report]:
         """One round over a result."""
         broken: BaseException | None = None
         try:
@@ -214,8 +286,11 @@ class Policy:
             session=incoming.session,
             entry=route.entry,
             now=incoming.now,
+            mission=incoming.mission,
+            provenance=incoming.provenance,
+            must_sign=incoming.must_sign,
         )
-        return _ask(self._result_checks, case, None, times, broken)
+        return _ask(checks, case, None, times, broken)
 
 
 def _ask(

@@ -14,6 +14,7 @@ from aegis.core.outcome import EvidencePolicy
 from aegis.pipeline import available
 from aegis.pipeline.fields import MAX_LEVELS, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.pipeline.settings_content import ContentSettings
+from aegis.pipeline.settings_missions import MissionSettings
 from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolSettings
 
 PROFILES = ("strict", "standard", "observe")
@@ -117,3 +118,4 @@ class Settings(Section):
     judges: Annotated[list[Any], written("an empty list in this version")]
     """Semantic judges."""
     approvals: ApprovalSettings
+    missions: MissionSettings

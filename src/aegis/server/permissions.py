@@ -20,6 +20,14 @@ class Permission:
 
 DECIDE: Final = Permission(roles=("agent",), reason="calls and results are judged for the agent that makes them")
 OPEN_SESSION: Final = Permission(roles=("agent", "issuer"), reason="a session is opened by the host of the agent")
+ISSUE: Final = Permission(roles=("issuer", "admin"), reason="missions are issued and stopped by issuers")
+DELEGATE: Final = Permission(
+    roles=("issuer", "admin", "agent"), reason="a mission is delegated by an issuer, or by its agent"
+)
+SEE_MISSIONS: Final = Permission(
+    roles=("issuer", "admin", "auditor"), reason="missions are shown to those who issue or audit them"
+)
+CHALLENGE: Final = Permission(roles=("agent", "issuer"), reason="a challenge is answered by who opens a session")
 SEE_APPROVALS: Final = Permission(
     roles=("approver", "agent"), reason="held calls are shown to approvers, and to an agent their own state"
 )

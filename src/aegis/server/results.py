@@ -12,7 +12,9 @@ from aegis.server.wire import result_status
 
 async def judge_result(asked: Asked) -> Response:
     """The verdict on one result, recorded and chained to its call."""
-    result = ToolResult(decision_id=asked.body["decision_id"], result=asked.body["result"])
+    result = ToolResult(
+        decision_id=asked.body["decision_id"], result=asked.body["result"], provenance=asked.body.get("provenance")
+    )
     decision = await asked.services.gate.aobserve(result, principal=asked.principal)
     status, headers = result_status(decision)
     reads_findings = "auditor" in asked.principal.roles

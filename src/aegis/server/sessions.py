@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -11,25 +11,49 @@ from aegis.core.ports import Entry, Search, SessionRow
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.ids import new_id
 from aegis.gate.sessions import Opened, find_session, opening
+from aegis.missions.sessions import ChallengeGone
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
 from aegis.server.paging import DEFAULT_LIMIT, index_of, page
 from aegis.server.receipts import listed
 from aegis.server.services import Services
 
+# What a host says of a session that serves a mission.
+_OF_MISSIONS: Final = ("available_tools", "proof")
+
 
 async def open_session(asked: Asked) -> Response:
     """Open a session under the caller's principal; the same name with another task is a conflict."""
     body = asked.body
     session, task = body.get("session") or new_id(), body.get("task", "")
+    mission = body.get("mission")
+    if mission is None:
+        for name in _OF_MISSIONS:
+            if name in body:
+                raise InvalidCall(f"`{name}` belongs to a `mission`, which is not named", code="malformed")
     opened = await asyncio.to_thread(_find, asked, session)
     if opened is not None:
+        if mission is not None:
+            raise InvalidCall("this session is open already", code="conflict", hint="choose another name", status=409)
         return _again(opened, task)
+    unit = opening(asked.principal, session, task)
+    if mission is not None:
+        unit = await asyncio.to_thread(
+            asked.services.gate.issuing.open,
+            asked.principal,
+            session,
+            task,
+            mission,
+            proof=body.get("proof"),
+            tools=body.get("available_tools"),
+        )
     try:
-        recorded = (await asked.services.gate.arecord(opening(asked.principal, session, task)))[0]
+        recorded = (await asked.services.gate.arecord(unit))[0]
+    except ChallengeGone as error:
+        raise error.refused() from error
     except StoreConflict as error:  # opened by another caller of this principal meanwhile
         opened = await asyncio.to_thread(_find, asked, session)
-        if opened is None:
+        if opened is None or mission is not None:
             raise InvalidCall("this session could not be opened", code="conflict", status=409) from error
         return _again(opened, task)
     receipt = {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}

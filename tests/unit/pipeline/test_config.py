@@ -159,10 +159,10 @@ def test_what_cannot_be_enforced_is_named_with_its_place(text: str, pointer: str
     "text",
     [
         "judges: [{name: security}]",
-        "pipeline: {call: [rate, mission]}",
+        "pipeline: {call: [rate, anomaly]}",
         "pipeline: {call: [rate, judge]}",
-        "pipeline: {result: [content, postconditions]}",
-        "guards: {budget: {mode: enforce}}",
+        "pipeline: {result: [content, stream]}",
+        "guards: {anomaly: {mode: enforce}}",
         "store: postgresql://localhost/aegis",
         "approvals: {notify: [{kind: webhook, url: 'https://example.com'}]}",
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aegis.server.schemas import admin, approval, common, decision, log, session
+from aegis.server.schemas import admin, approval, common, decision, log, mission, session
 
 COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **common.SCHEMAS,
@@ -12,5 +12,6 @@ COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **approval.SCHEMAS,
     **log.SCHEMAS,
     **session.SCHEMAS,
+    **mission.SCHEMAS,
     **admin.SCHEMAS,
 }

@@ -6,6 +6,7 @@ from typing import Final, get_args
 
 from aegis.core.call import MAX_TASK_CHARS, MAX_UNRESOLVED
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
+from aegis.missions.jws import MAX_CHARS
 from aegis.server.limits import MAX_CALLS
 from aegis.server.schemas.common import (
     ANY_OBJECT,
@@ -28,6 +29,12 @@ VERDICTS: Final[Schema] = {"type": "string", "enum": [verdict.word for verdict i
 RISKS: Final[Schema] = {"type": "string", "enum": [risk.word for risk in Risk]}
 REASONS: Final[Schema] = {"type": "string", "enum": [reason.value for reason in Reason]}
 FINDINGS: Final[Schema] = {"type": "array", "items": ref("Finding")}
+
+_PROVENANCE: Final[Schema] = {
+    "type": "string",
+    "maxLength": MAX_CHARS,
+    "description": "the tool's own signature over the result (compact JWS)",
+}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "ToolCall": closed(
@@ -83,6 +90,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "items": closed({"guard": TEXT, "outcome": OUTCOMES, "us": WHOLE}),
             },
             "arguments": {"type": "object", "description": "only with `sanitize`: what must be executed instead"},
+            "missing": {"type": "array", "items": TEXT, "description": "what could not be evaluated"},
             "approval": closed({"id": ID, "expires_at": TIME, "url": TEXT}),
             "permit": {"type": "string", "description": "compact JWS"},
             "receipt": ref("ReceiptRef"),
@@ -108,7 +116,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
         ]
     },
     "BatchDecision": closed({"decisions": {"type": "array", "items": ref("Decision")}}),
-    "ToolResult": closed({"decision_id": NAME, "result": {"description": "any JSON value"}}),
+    "ToolResult": closed(
+        {"decision_id": NAME, "result": {"description": "any JSON value"}, "provenance": _PROVENANCE},
+        "decision_id",
+        "result",
+    ),
     "ResultDecision": closed(
         {
             "decision": RESULT_OUTCOMES,

@@ -6,16 +6,23 @@ from typing import Final
 
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, later, listing, nullable, optional, ref
+from aegis.server.schemas.mission import TOKEN
+
+MAX_TOOLS: Final = 2_000
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "SessionOpening": optional(
         {
             "session": {**NAME, "description": "its name under this principal; drawn where it is left out"},
             "task": {"type": "string", "maxLength": MAX_TASK_CHARS, "description": "what the user asked for"},
-            "available_tools": later("the tools that the agent can call"),
+            "available_tools": {
+                "type": "array",
+                "maxItems": MAX_TOOLS,
+                "description": "what the host offers the agent: names or whole definitions",
+            },
             "mounts": later("the folders that the agent can see"),
-            "mission": later("the mission that the session serves"),
-            "proof": later("proof that the mission is the agent's"),
+            "mission": {**NAME, "description": "the id of the mission that the session serves"},
+            "proof": {**TOKEN, "description": "answers the challenge with the key that the mission names"},
         }
     ),
     "SessionOpened": closed({"session": TEXT, "receipt": ref("ReceiptRef")}),

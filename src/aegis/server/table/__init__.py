@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.server.endpoint import Endpoint
-from aegis.server.table import administration, approvals, audit, judging, open_doors
+from aegis.server.table import administration, approvals, audit, judging, missions, open_doors
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *judging.ENDPOINTS,
+    *missions.ENDPOINTS,
     *approvals.ENDPOINTS,
     *audit.ENDPOINTS,
     *administration.ENDPOINTS,

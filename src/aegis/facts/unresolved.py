@@ -1,0 +1,115 @@
+"""Values that are not there yet: placeholders of templates, and references to results that are still pending.
+
+Found by us, whatever the caller declares. Braces in literal content (code, JSON, prose) are content:
+inside of a longer text only the forms that nobody writes by chance count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from io import IOBase
+from typing import Any, Final
+
+import re2
+
+from aegis.core.pointer import escape, tokens
+
+MAX_FOUND: Final = 100  # pointers named for one call: bounds what a refusal carries
+_SHORT: Final = 512  # longer text is content
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+|\[[A-Za-z0-9_'\"-]+\])*"
+# The whole value is one placeholder or one reference.
+_WHOLE: Final = re2.compile(
+    rf"\s*(?:\{{\s*(?:{_NAME}|[0-9]{{1,3}})\s*(?:![rsa])?\s*\}}|\$\{{[^{{}}\n]{{1,200}}\}}|\{{\{{[^{{}}\n]{{1,200}}\}}\}}"
+    rf"|<\s*(?:pending|unresolved|await|awaiting|result of|output of)\s*:[^<>\n]{{1,200}}>"
+    rf"|\$(?:ref|result|output|pending):[^\s]{{1,200}})\s*"
+)
+# Inside of a text: what no language writes by chance, and names in braces where the text is short.
+_ANYWHERE: Final = re2.compile(r"<pending:[^<>\n]{1,200}>")
+_TEMPLATE: Final = re2.compile(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
+_FORMAT: Final = re2.compile(rf"(?:^|[^{{$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
+# Arguments whose text is content: braces belong to it.
+_CONTENT: Final = frozenset({
+    "body", "text", "content", "contents", "code", "message", "html", "markdown", "template", "script", "prompt",
+    "description", "comment", "note", "notes", "data", "json", "yaml", "xml", "css", "source_code", "snippet", "patch",
+    "diff", "new_string", "old_string", "new_str", "old_str", "file_text", "format", "pattern", "regex", "expression",
+    "formula", "title", "summary", "schema", "graphql",
+})  # fmt: skip
+_FORMATTED: Final = frozenset({"url", "uri", "endpoint", "sql", "statement", "query"})  # where `=` is no code
+# Where a shell expands names itself, `${x}` is its own syntax.
+_SHELL: Final = frozenset({"command", "cmd", "script", "bash", "shell"})
+_REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
+
+
+def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Pointers of values that are placeholders or pending references; at most `MAX_FOUND`, in document order."""
+    found: list[str] = []
+    stack: list[tuple[str, Any]] = [("", arguments)]
+    while stack and len(found) < MAX_FOUND:
+        path, value = stack.pop()
+        if type(value) is str:
+            if ("{" in value or "<" in value or "$" in value) and _is_pending(path, value):
+                found.append(path)
+        elif isinstance(value, dict):
+            if len(value) == 1 and _is_reference(value):
+                found.append(path)
+                continue
+            stack.extend([(f"{path}/{escape(str(key))}", inner) for key, inner in reversed(value.items())])
+        elif isinstance(value, list):
+            stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
+    return tuple(found)
+
+
+def without_streams(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """`arguments` with every generator, iterator and open stream replaced by a marker, and where they stood.
+
+    Nothing is consumed: what is replaced is told by its type alone.
+    """
+    found: list[str] = []
+    replaced: dict[str, Any] = _replace(arguments, "", found, 0)
+    return replaced, tuple(found)
+
+
+def _replace(value: Any, path: str, found: list[str], depth: int) -> Any:
+    if isinstance(value, Mapping) and isinstance(value, dict) and depth < 200:
+        return {key: _replace(inner, f"{path}/{escape(str(key))}", found, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple) and depth < 200:
+        return [_replace(inner, f"{path}/{index}", found, depth + 1) for index, inner in enumerate(value)]
+    if isinstance(value, Iterator | AsyncIterator | IOBase) or _is_awaitable(value):
+        found.append(path)
+        return f"<pending:{type(value).__name__}>"
+    return value
+
+
+def _is_awaitable(value: Any) -> bool:
+    return not isinstance(value, str | int | float | bool | None) and hasattr(type(value), "__await__")
+
+
+def _is_pending(path: str, value: str) -> bool:
+    name = _argument(path)
+    if _WHOLE.fullmatch(value):
+        return not (name in _SHELL and value.lstrip().startswith("$"))
+    if _ANYWHERE.search(value):
+        return True
+    if len(value) > _SHORT or "\n" in value or name in _CONTENT:
+        return False
+    if name not in _SHELL and _TEMPLATE.search(value):
+        return True
+    # Text with other structure around its braces is code or data.
+    if name in _SHELL or any(char in value for char in ";\"'`>") or value.count("{") != value.count("}"):
+        return False
+    if "=" in value and name not in _FORMATTED:
+        return False
+    return _FORMAT.search(value) is not None
+
+
+def _is_reference(value: dict[Any, Any]) -> bool:
+    ((key, inner),) = value.items()
+    # In JSON Schema a reference begins with `#` or names a document.
+    return key in _REFERENCES and isinstance(inner, str) and "#" not in inner and "://" not in inner
+
+
+def _argument(path: str) -> str:
+    for token in reversed(tokens(path)):
+        if not token.isdigit():
+            return token.lower()
+    return ""

@@ -1,0 +1,137 @@
+"""Budgets in the store: taken in the transaction that records the decision, on every ledger of the lineage.
+
+A ledger holds `spent` (gone for good), `reserved` (the worst price of calls whose real one is not
+known) and `quarantined` (what a result did not prove). All three count against the ceiling; time
+alone gives nothing back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from aegis.core.mission import Declaration
+from aegis.core.ports import Document, Reader, Transaction
+from aegis.errors import StoreConflict
+from aegis.guards.budget import is_priced, only
+from aegis.guards.mission_view import Balance
+
+COLLECTION: Final = "budgets"
+
+
+class BudgetMoved(StoreConflict):
+    """Another call took what was left: look at the balance again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """Which ledger, and its ceilings."""
+
+    name: str
+    ceilings: Mapping[str, int]
+
+
+@dataclass(kw_only=True, slots=True)
+class Account:
+    """What a ledger holds, by dimension."""
+
+    version: int = 0
+    spent: dict[str, int] = field(default_factory=dict)
+    reserved: dict[str, int] = field(default_factory=dict)
+    quarantined: dict[str, int] = field(default_factory=dict)
+
+    def used(self) -> dict[str, int]:
+        """Everything that counts against a ceiling."""
+        total = dict(self.spent)
+        for part in (self.reserved, self.quarantined):
+            for name, value in part.items():
+                total[name] = total.get(name, 0) + value
+        return total
+
+
+def ledgers_of(lineage: Sequence[Declaration], *, agent: str, principal: str, session: str) -> tuple[Ledger, ...]:
+    """Every ledger that a call takes from: mission, agent and session, of each mission of the lineage."""
+    found: list[Ledger] = []
+    for declaration in lineage:
+        own = declaration.mission_id
+        for name, budgets in (
+            (own, declaration.budgets),
+            (f"{own}\n{agent}", declaration.agent_budgets),
+            (f"{own}\n{principal}\n{session}", declaration.session_budgets),
+        ):
+            ceilings = budgets.ceilings()
+            if ceilings:
+                found.append(Ledger(name=name, ceilings=ceilings))
+    return tuple(found)
+
+
+def balances(reader: Reader, ledgers: Sequence[Ledger]) -> tuple[Balance, ...]:
+    """What each ledger has left, as of now."""
+    return tuple(
+        Balance(name=ledger.name, ceilings=ledger.ceilings, used=read(reader, ledger.name).used()) for ledger in ledgers
+    )
+
+
+def read(reader: Reader, name: str) -> Account:
+    """The account of one ledger; an empty one where nothing was taken."""
+    document = reader.document(COLLECTION, name)
+    if document is None:
+        return Account()
+    body = orjson.loads(document.body)
+    return Account(version=document.version, **body)
+
+
+def taken(
+    transaction: Transaction, ledgers: Sequence[Ledger], cost: Mapping[str, int], *, enforced: bool = True
+) -> list[tuple[str, Account]]:
+    """The accounts after `cost` was taken; raises `BudgetMoved` where one has no room, and writes nothing."""
+    after: list[tuple[str, Account]] = []
+    for ledger in ledgers:
+        account = read(transaction, ledger.name)
+        used = account.used()
+        for name, value in only(cost, ledger.ceilings).items():
+            if enforced and used.get(name, 0) + value > ledger.ceilings[name]:
+                raise BudgetMoved("the budget was used up meanwhile")
+            part = account.reserved if is_priced(name) else account.spent
+            part[name] = part.get(name, 0) + value
+        after.append((ledger.name, account))
+    return after
+
+
+def settled(
+    transaction: Transaction, ledgers: Sequence[Ledger], reserved: Mapping[str, int], proved: Mapping[str, int] | None
+) -> list[tuple[str, Account]]:
+    """The accounts after the real price of a call is known: proved amounts are spent, the rest given back.
+
+    Without proof (`None`) everything that was reserved is quarantined; so is a proved amount's excess
+    over what was reserved, which nobody had leave to spend.
+    """
+    after: list[tuple[str, Account]] = []
+    for ledger in ledgers:
+        account = read(transaction, ledger.name)
+        for name, value in only(reserved, ledger.ceilings).items():
+            if not is_priced(name):
+                continue
+            held = min(value, account.reserved.get(name, 0))
+            account.reserved[name] = account.reserved.get(name, 0) - held
+            if proved is None:
+                account.quarantined[name] = account.quarantined.get(name, 0) + held
+            else:
+                real = proved.get(name, 0)
+                account.spent[name] = account.spent.get(name, 0) + min(real, held)
+                if real > held:
+                    account.quarantined[name] = account.quarantined.get(name, 0) + real - held
+        after.append((ledger.name, account))
+    return after
+
+
+def write(transaction: Transaction, accounts: Sequence[tuple[str, Account]]) -> None:
+    """Write accounts that were read in the same transaction."""
+    for name, account in accounts:
+        body = {"spent": account.spent, "reserved": account.reserved, "quarantined": account.quarantined}
+        transaction.put_document(
+            Document(collection=COLLECTION, key=name, version=account.version + 1, body=orjson.dumps(body))
+        )

@@ -1,0 +1,169 @@
+"""Missions in the store: enrolled once, with their lineage; suspended, resumed or revoked by one write each.
+
+A change of standing moves the control epoch, so that every descendant's next call sees it, in every
+process. The functions here make units; whoever records them decides who waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import orjson
+
+from aegis.audit.writer import Unit
+from aegis.core.mission import MAX_LINEAGE, Declaration
+from aegis.core.outcome import Reason
+from aegis.core.ports import Document, Reader, Transaction
+from aegis.core.receipt import Draft
+from aegis.errors import MissionInvalid, StoreConflict
+from aegis.missions.attenuate import check_attenuation
+from aegis.missions.declare import verify_mission
+from aegis.missions.jws import KeyFor
+
+COLLECTION: Final = "missions"
+REQUESTS: Final = "delegations"
+MAX_REASON_CHARS: Final = 1_000
+
+State = Literal["active", "suspended", "revoked"]
+_FROM: Final[dict[State, frozenset[str]]] = {
+    "active": frozenset({"suspended"}),
+    "suspended": frozenset({"active"}),
+    "revoked": frozenset({"active", "suspended"}),
+}
+_ACTIONS: Final[dict[State, str]] = {"active": "resume", "suspended": "suspend", "revoked": "revoke"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Enrolled:
+    """One mission as stored: its token, its standing, and the ids from the root of its lineage to itself."""
+
+    token: str
+    state: State
+    lineage: tuple[str, ...]
+
+
+def find(reader: Reader, mission_id: str) -> Enrolled | None:
+    """The mission of that id, or `None`."""
+    document = reader.document(COLLECTION, mission_id)
+    if document is None:
+        return None
+    body = orjson.loads(document.body)
+    state: State = document.state  # type: ignore[assignment]
+    return Enrolled(token=body["token"], state=state, lineage=tuple(body["lineage"]))
+
+
+def load_lineage(reader: Reader, mission_id: str, key_for: KeyFor) -> tuple[tuple[Declaration, ...], State]:
+    """Every mission from the root to `mission_id`, verified, and the worst standing among them.
+
+    Raises `MissionInvalid` where one is missing, is not signed by a trusted issuer, or goes beyond
+    its parent: what the store holds is not believed for being there.
+    """
+    own = find(reader, mission_id)
+    if own is None:
+        raise MissionInvalid("there is no such mission", member="mission_id", code="not_found", status=404)
+    if not 1 <= len(own.lineage) <= MAX_LINEAGE or own.lineage[-1] != mission_id:
+        raise MissionInvalid("the lineage of the mission is not complete", member="lineage")
+    found: list[Declaration] = []
+    states: set[str] = set()
+    for name in own.lineage:
+        enrolled = own if name == mission_id else find(reader, name)
+        if enrolled is None:
+            raise MissionInvalid("the lineage of the mission is not complete", member="lineage")
+        declaration = verify_mission(enrolled.token, key_for)
+        if declaration.mission_id != name:
+            raise MissionInvalid("a mission is stored under another id", member="mission_id")
+        if found:
+            check_attenuation(found[-1], declaration)
+        elif declaration.parent:
+            raise MissionInvalid("the lineage of the mission does not begin at its root", member="parent")
+        found.append(declaration)
+        states.add(enrolled.state)
+    state: State = "revoked" if "revoked" in states else "suspended" if "suspended" in states else "active"
+    return tuple(found), state
+
+
+def enrolling(
+    declaration: Declaration,
+    token: str,
+    *,
+    lineage: Sequence[str],
+    principal: str,
+    receipt_id: str,
+    request: tuple[str, bytes] | None = None,
+) -> Unit:
+    """The unit that makes a mission known, with its receipt; `lineage` are the ids above it, from the root.
+
+    Recording it raises `StoreConflict` where the id is taken. `request` is the key and the bytes by
+    which a repeated request finds this mission again.
+    """
+    chain = [*lineage, declaration.mission_id]
+    if len(chain) > MAX_LINEAGE:
+        raise MissionInvalid(f"a lineage has at most {MAX_LINEAGE} missions", member="delegation.depth")
+    body = orjson.dumps({"token": token, "lineage": chain})
+    members: dict[str, Any] = {
+        "kind": "mission",
+        "receipt_id": receipt_id,
+        "principal": principal,
+        "agent": declaration.sub,
+        "action": "delegate" if lineage else "issue",
+        "mission_id": declaration.mission_id,
+        "lineage": chain,
+        "mission": token,
+    }
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        if transaction.document(COLLECTION, declaration.mission_id) is not None:
+            raise StoreConflict("a mission of this id is known already")
+        for name in lineage:
+            above = transaction.document(COLLECTION, name)
+            if above is None or above.state != "active":
+                raise StoreConflict("a mission above is not active any more")
+        if request is not None and transaction.document(REQUESTS, request[0]) is not None:
+            raise StoreConflict("this request was carried out already")
+        transaction.put_document(
+            Document(collection=COLLECTION, key=declaration.mission_id, version=1, state="active", body=body)
+        )
+        if request is not None:
+            transaction.put_document(Document(collection=REQUESTS, key=request[0], version=1, body=request[1]))
+        return ()
+
+    return Unit(drafts=(Draft(members=members),), apply=apply)
+
+
+def moving(mission_id: str, to: State, *, reason: str, principal: str, receipt_id: str) -> Unit:
+    """The unit that revokes (for good), suspends or resumes a mission, with its receipt.
+
+    Recording it raises `StoreConflict` where there is no such mission or no such move.
+    """
+    if len(reason) > MAX_REASON_CHARS:
+        raise MissionInvalid(f"`reason` must have at most {MAX_REASON_CHARS} characters", member="reason")
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        stored = transaction.document(COLLECTION, mission_id)
+        if stored is None or stored.state not in _FROM[to]:
+            raise StoreConflict(f"the mission is not one that can be moved to `{to}`")
+        body = {**orjson.loads(stored.body), "reason": reason, "by": principal}
+        transaction.put_document(
+            Document(
+                collection=COLLECTION,
+                key=mission_id,
+                version=stored.version + 1,
+                state=to,
+                body=orjson.dumps(body),
+            )
+        )
+        transaction.bump_epoch()
+        members: dict[str, Any] = {
+            "kind": "revocation",
+            "receipt_id": receipt_id,
+            "principal": principal,
+            "mission_id": mission_id,
+            "lineage": body["lineage"],
+            "action": _ACTIONS[to],
+            "reason": Reason.NONE.value if to == "active" else Reason.REVOKED.value,
+        }
+        return (Draft(members=members),)
+
+    return Unit(apply=apply)

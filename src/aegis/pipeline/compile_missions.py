@@ -1,0 +1,45 @@
+"""The section `missions`, compiled into what a policy asks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from aegis.core.names import SelectorMap
+from aegis.guards.budget import BudgetGuard, Quote
+from aegis.guards.flow import FlowGuard
+from aegis.guards.mission import MissionGuard
+from aegis.guards.postconditions import PostconditionsGuard
+from aegis.guards.scope.match import Resolve
+from aegis.guards.scope.paths import pattern_segments
+from aegis.guards.scope.touch import Segments
+from aegis.pipeline.mission_rules import MissionRules
+from aegis.pipeline.settings_missions import MissionSettings, public_key
+from aegis.rules import Scanner
+
+
+def compile_missions(settings: MissionSettings, scanner: Scanner) -> MissionRules:
+    """What the policy brings to missions; raises nothing: the settings were checked where they were read."""
+    resolve: Resolve | None = real_segments if settings.file_system == "shared" else None
+    issuers = [public_key(text) for text in settings.issuers.values()]
+    return MissionRules(
+        guards=(MissionGuard(required=settings.required, resolve=resolve), BudgetGuard(), FlowGuard()),
+        result_guards=(PostconditionsGuard(scanner),),
+        required=settings.required,
+        audience=settings.audience,
+        issuers={hashlib.sha256(key).hexdigest()[:32]: key for key in issuers},
+        quotes=SelectorMap({one.tool: Quote(money=one.money, tokens=one.tokens) for one in settings.quotes}),
+        tool_keys=SelectorMap({name: public_key(text) for name, text in settings.tool_keys.items()}),
+    )
+
+
+def real_segments(name: Segments) -> Segments | None:
+    """Where an absolute path or one below the home really leads; `None` for relative and drive paths."""
+    if not name or name[0] not in ("/", "~"):
+        return None
+    text = "/" + "/".join(name[1:]) if name[0] == "/" else os.path.expanduser("/".join(name))  # noqa: PTH111
+    try:
+        real = os.path.realpath(text)
+    except (OSError, ValueError):
+        return ("", text)  # what cannot be followed is inside of no scope
+    return pattern_segments(real)

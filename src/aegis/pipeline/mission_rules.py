@@ -1,0 +1,27 @@
+"""What a policy brings to missions: their guards, who may issue them, and what calls cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aegis.core.names import SelectorMap
+from aegis.guards.base import Guard, ResultGuard
+from aegis.guards.budget import Quote
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissionRules:
+    """The section `missions`, compiled. `issuers` and `tool_keys` hold public keys of 32 bytes.
+
+    `required` refuses calls without a mission; the guards are asked about calls with one, and about
+    every call where one is required.
+    """
+
+    guards: tuple[Guard, ...] = ()
+    result_guards: tuple[ResultGuard, ...] = ()
+    required: bool = False
+    audience: str = "aegis"
+    issuers: Mapping[str, bytes] = field(default_factory=dict)
+    quotes: SelectorMap[Quote] = field(default_factory=lambda: SelectorMap({}))
+    tool_keys: SelectorMap[bytes] = field(default_factory=lambda: SelectorMap({}))
