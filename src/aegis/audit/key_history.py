@@ -93,18 +93,6 @@ class KeyHistory:
         self._current[owner] = kid
 
 
-def announced_key(receipt: dict[str, Any]) -> tuple[str, bytes] | None:
-    """The identifier and public half that a `key` receipt claims to announce, or `None` where it is malformed.
-
-    An identifier is derived from its key, so nobody can claim another key's.
-    """
-    try:
-        kid, _, _, public = _described(receipt.get("key"))
-    except LogInvalid:
-        return None
-    return kid, public
-
-
 def _described(key: Any) -> tuple[str, str, str, bytes]:
     if type(key) is not dict or not _MEMBERS <= key.keys() <= _MEMBERS | {"agent"}:
         raise _malformed("`key`")

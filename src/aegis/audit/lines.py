@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -22,24 +22,57 @@ from aegis.audit.signature import Signed, read_signature, signing_input, verify_
 from aegis.core.canonical import canonical_record
 from aegis.errors import LogInvalid
 
+_REMEMBERED: Final = 1_000  # signatures of groups that are still under way; more would only cost memory
+
 
 def check_lines(lines: Sequence[bytes], first: int, log: str, keys: Mapping[str, bytes]) -> Break | None:
     """The first defect of `lines`, the first of which is line `first`; `None` where there is none.
 
-    `keys` are the public keys that the lines may name. A signature that several receipts share is
-    verified once.
+    `keys` are the public keys that the lines may name.
     """
-    verified: set[Signed] = set()
+    checker = LineChecker(log)
     for offset, line in enumerate(lines):
+        receipt: dict[str, Any] = {}
         try:
             receipt = read_line(line)
-            try:
-                _check_receipt(receipt, line, log, keys, verified)
-            except LogInvalid as error:
-                return locate(error.broken, first + offset, receipt)
+            checker.check(receipt, line, keys)
         except LogInvalid as error:
-            return replace(error.broken, line=first + offset)
+            return locate(error.broken, first + offset, receipt)
     return None
+
+
+class LineChecker:
+    """Checks receipts by themselves; a signature that several share is verified once."""
+
+    def __init__(self, log: str):
+        self._log = log
+        self._verified: set[Signed] = set()
+
+    def check(self, receipt: dict[str, Any], line: bytes, keys: Mapping[str, bytes]) -> None:
+        """Steps (1) to (4) for `receipt`, which `line` was read as; raises `LogInvalid`."""
+        # (1) Bytes that the serialiser gives back hide no second key and no second spelling. It equals
+        # RFC 8785 on ASCII keys without floats, which (2) guarantees.
+        try:
+            if canonical_record(receipt) != line:
+                raise _invalid("not_canonical")
+        except orjson.JSONEncodeError as error:
+            raise _invalid("not_canonical") from error
+        # (2)
+        check_members(receipt)
+        # (3)
+        if receipt["log"] != self._log:
+            raise _invalid("wrong_log")
+        # (4)
+        signed = read_signature(receipt, signing_input(receipt))
+        if signed in self._verified:
+            return
+        public = keys.get(signed.kid)
+        if public is None:
+            raise _invalid("key_not_endorsed" if receipt["kind"] == "key" else "unknown_key")
+        verify_signed(signed, _public_key(public))
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        self._verified.add(signed)
 
 
 def read_line(line: bytes) -> dict[str, Any]:
@@ -62,32 +95,6 @@ def locate(broken: Break, line: int, receipt: dict[str, Any]) -> Break:
         index=index if type(index) is int else -1,
         receipt_id=receipt_id if type(receipt_id) is str else "",
     )
-
-
-def _check_receipt(
-    receipt: dict[str, Any], line: bytes, log: str, keys: Mapping[str, bytes], verified: set[Signed]
-) -> None:
-    # (1) Bytes that the serialiser gives back hide no second key and no second spelling. It equals
-    # RFC 8785 on ASCII keys without floats, which (2) guarantees.
-    try:
-        if canonical_record(receipt) != line:
-            raise _invalid("not_canonical")
-    except orjson.JSONEncodeError as error:
-        raise _invalid("not_canonical") from error
-    # (2)
-    check_members(receipt)
-    # (3)
-    if receipt["log"] != log:
-        raise _invalid("wrong_log")
-    # (4)
-    signed = read_signature(receipt, signing_input(receipt))
-    if signed in verified:
-        return
-    public = keys.get(signed.kid)
-    if public is None:
-        raise _invalid("key_not_endorsed" if receipt["kind"] == "key" else "unknown_key")
-    verify_signed(signed, _public_key(public))
-    verified.add(signed)
 
 
 @lru_cache(maxsize=4_096)

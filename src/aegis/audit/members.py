@@ -5,12 +5,14 @@ Values hold no floats, no nulls and ASCII keys alone, so that every canonicalise
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from aegis.audit.breaks import Break, BreakKind
-from aegis.core.outcome import EFFECTS, Outcome, Reason, Risk, Verdict
-from aegis.core.receipt import KINDS, MEMBERS, RECEIPT_VERSION, REQUIRED
+from aegis.core.outcome import Effect, Reason
+from aegis.core.receipt import MEMBERS, RECEIPT_VERSION, REQUIRED, Kind
 from aegis.errors import LogInvalid
 
 MAX_DEPTH: Final = 8  # nesting inside a member: bounds the recursion that hostile lines can cause
@@ -18,123 +20,60 @@ _SAFE_INTEGER: Final = 2**53 - 1
 _HEX: Final = "0123456789abcdef"
 _DIGITS: Final = {ord(digit): "0" for digit in "0123456789"}
 _TIME: Final = "0000-00-00T00:00:00.000000Z"
-_OUTCOMES: Final = frozenset(outcome.word for outcome in Outcome)
-_REASONS: Final = frozenset(reason.value for reason in Reason)
 
-Check = Callable[[Any], bool]
-
-
-def _text(value: Any) -> bool:
-    return type(value) is str and value != ""
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=_SAFE_INTEGER)]
+_Outcome = Literal["allow", "sanitize", "require_approval", "block"]
 
 
-def _any_text(value: Any) -> bool:
-    return type(value) is str
+class _Guard(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    guard: _Text
+    outcome: _Outcome
+    rules: list[str]
 
 
-def _number(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _SAFE_INTEGER
+class Members(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The members of version 1 and their types; those below `sig` may be absent."""
 
-
-def _time(value: Any) -> bool:
-    return type(value) is str and value.translate(_DIGITS) == _TIME
-
-
-def _previous(value: Any) -> bool:
-    return type(value) is str and len(value) in {0, 64} and not value.strip(_HEX)
-
-
-def _digest(value: Any) -> bool:
-    return type(value) is str and len(value) == 72 and value[:8] == "sha-256:" and not value[8:].strip(_HEX)
-
-
-def _one_of(*words: str) -> Check:
-    allowed = frozenset(words)
-    return lambda value: type(value) is str and value in allowed
-
-
-def _texts(value: Any) -> bool:
-    return type(value) is list and all(type(item) is str for item in value)
-
-
-def _effects(value: Any) -> bool:
-    return type(value) is list and all(type(item) is str and item in EFFECTS for item in value)
-
-
-def _guards(value: Any) -> bool:
-    return type(value) is list and all(
-        type(guard) is dict
-        and guard.keys() == {"guard", "outcome", "rules"}
-        and _text(guard["guard"])
-        and type(guard["outcome"]) is str
-        and guard["outcome"] in _OUTCOMES
-        and _texts(guard["rules"])
-        for guard in value
-    )
-
-
-def _object(value: Any) -> bool:
-    return type(value) is dict and _plain(value, MAX_DEPTH)
-
-
-def _signature(value: Any) -> bool:
-    return _object(value) and _text(value.get("kid"))
-
-
-def _plain(value: Any, depth: int) -> bool:
-    kind = type(value)
-    if kind is str or kind is bool:
-        return True
-    if kind is int:
-        return bool(-_SAFE_INTEGER <= value <= _SAFE_INTEGER)
-    if depth == 0:
-        return False
-    if kind is dict:
-        return all(key.isascii() and _plain(item, depth - 1) for key, item in value.items())
-    return kind is list and all(_plain(item, depth - 1) for item in value)
-
-
-CHECKS: Final[dict[str, Check]] = {
-    "v": _number,
-    "index": _number,
-    "log": _text,
-    "time": _time,
-    "kind": _one_of(*KINDS),
-    "receipt_id": _text,
-    "prev": _previous,
-    "parent": _text,
-    "agent": _text,
-    "principal": _text,
-    "session": _text,
-    "call_id": _text,
-    "tool": _text,
-    "server": _any_text,
-    "call_commitment": _digest,
-    "payload_commitment": _digest,
-    "effects": _effects,
-    "risk": _one_of(*(risk.word for risk in Risk)),
-    "decision": _one_of(*_OUTCOMES),
-    "verdict": _one_of(*(verdict.word for verdict in Verdict)),
-    "reason": _one_of(*_REASONS),
-    "guards": _guards,
-    "policy_digest": _digest,
-    "settings": _object,
-    "approval_id": _text,
-    "approvers": _texts,
-    "permit_id": _text,
-    "mission_id": _text,
-    "budget": _object,
-    "provenance": _object,
-    "key": _object,
-    "action": _text,
-    "sig": _signature,
-}
+    v: Literal[1]
+    index: _Number
+    log: _Text
+    time: str
+    kind: Kind
+    receipt_id: _Text
+    prev: str
+    principal: _Text
+    sig: dict[str, Any]
+    parent: _Text | UnsetType = UNSET
+    agent: _Text | UnsetType = UNSET
+    session: _Text | UnsetType = UNSET
+    call_id: _Text | UnsetType = UNSET
+    tool: _Text | UnsetType = UNSET
+    server: str | UnsetType = UNSET
+    call_commitment: str | UnsetType = UNSET
+    payload_commitment: str | UnsetType = UNSET
+    effects: list[Effect] | UnsetType = UNSET
+    risk: Literal["low", "medium", "high", "critical"] | UnsetType = UNSET
+    decision: _Outcome | UnsetType = UNSET
+    verdict: Literal["compliant", "insufficient_evidence", "violation"] | UnsetType = UNSET
+    reason: Reason | UnsetType = UNSET
+    guards: list[_Guard] | UnsetType = UNSET
+    policy_digest: str | UnsetType = UNSET
+    settings: dict[str, Any] | UnsetType = UNSET
+    approval_id: _Text | UnsetType = UNSET
+    approvers: list[str] | UnsetType = UNSET
+    permit_id: _Text | UnsetType = UNSET
+    mission_id: _Text | UnsetType = UNSET
+    budget: dict[str, Any] | UnsetType = UNSET
+    provenance: dict[str, Any] | UnsetType = UNSET
+    key: dict[str, Any] | UnsetType = UNSET
+    action: _Text | UnsetType = UNSET
 
 
 def check_members(receipt: dict[str, Any]) -> None:
     """Guarantee that a receipt has the members of its version, and each of them a value it may have.
 
-    Raises `LogInvalid`.
+    What `sig` holds besides a key's name is left to `read_signature`. Raises `LogInvalid`.
     """
     # (1) The version decides about everything else.
     version = receipt.get("v")
@@ -146,10 +85,48 @@ def check_members(receipt: dict[str, Any]) -> None:
     if not receipt.keys() >= REQUIRED:
         missing = sorted(REQUIRED - receipt.keys())
         raise _invalid("missing_signature" if missing == ["sig"] else "missing_member", missing[0])
-    # (3) Every value.
-    for name, value in receipt.items():
-        if not CHECKS[name](value):
+    # (3) The type of every value.
+    try:
+        found = msgspec.convert(receipt, Members)
+    except msgspec.ValidationError as error:
+        raise _invalid("malformed_member", _member(error)) from error
+    # (4) The form of those that types do not say.
+    if found.time.translate(_DIGITS) != _TIME:
+        raise _invalid("malformed_member", "time")
+    if len(found.prev) not in {0, 64} or found.prev.strip(_HEX):
+        raise _invalid("malformed_member", "prev")
+    kid = found.sig.get("kid")
+    if type(kid) is not str or not kid:
+        raise _invalid("malformed_member", "sig.kid")
+    for name in ("call_commitment", "payload_commitment", "policy_digest"):
+        if not _is_digest(receipt.get(name)):
             raise _invalid("malformed_member", name)
+    for name in ("settings", "budget", "provenance", "key"):
+        if name in receipt and not _is_plain(receipt[name], MAX_DEPTH):
+            raise _invalid("malformed_member", name)
+
+
+def _is_digest(value: str | None) -> bool:
+    return value is None or (len(value) == 72 and value[:8] == "sha-256:" and not value[8:].strip(_HEX))
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind is str or kind is bool:
+        return True
+    if kind is int:
+        return bool(-_SAFE_INTEGER <= value <= _SAFE_INTEGER)
+    if depth == 0:
+        return False
+    if kind is dict:
+        return all(key.isascii() and _is_plain(item, depth - 1) for key, item in value.items())
+    return kind is list and all(_is_plain(item, depth - 1) for item in value)
+
+
+def _member(error: msgspec.ValidationError) -> str:
+    """The member that the message of the decoder points at: "... - at `$.guards[0].rules`"."""
+    _, _, place = str(error).rpartition("`$.")
+    return place.rstrip("`")
 
 
 def _invalid(kind: BreakKind, member: str = "") -> LogInvalid:

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from aegis.audit.breaks import Break, BreakKind
 from aegis.audit.checkpoint import Note, open_checkpoint, parse_checkpoint
-from aegis.audit.key_history import KeyHistory, announced_key
-from aegis.audit.lines import check_lines, locate, read_line
+from aegis.audit.key_history import KeyHistory
+from aegis.audit.lines import LineChecker, check_lines, locate, read_line
 from aegis.audit.lookahead import name_gap
 from aegis.audit.members import check_members
 from aegis.audit.merkle import Frontier, leaf_hash
@@ -118,16 +118,24 @@ class _Walk:
         self._warning_count = 0
         self._check_kept()
 
-    def see(self, lines: Sequence[bytes], first: int, candidates: dict[str, bytes]) -> Break | None:
-        """Take up `lines` until one breaks; collects the keys that they name into `candidates`."""
+    def see(
+        self, lines: Sequence[bytes], first: int, candidates: dict[str, bytes], checker: LineChecker | None
+    ) -> Break | None:
+        """Take up `lines` until one breaks; collects the keys that they name into `candidates`.
+
+        With a `checker` lines are checked by themselves here, otherwise only their members are.
+        """
         leaves: list[bytes] = []
         broken: Break | None = None
         for offset, line in enumerate(lines):
             receipt: dict[str, Any] = {}
             try:
                 receipt = read_line(line)
-                check_members(receipt)
+                if checker is None:
+                    check_members(receipt)
                 self._collect(receipt, candidates)
+                if checker is not None:
+                    checker.check(receipt, line, candidates)
                 leaf = leaf_hash(line)
                 self._place(receipt, leaf, first + offset)
                 leaves.append(leaf)
@@ -156,12 +164,10 @@ class _Walk:
         )
 
     def _collect(self, receipt: dict[str, Any], candidates: dict[str, bytes]) -> None:
-        if receipt["kind"] == "key":
-            announced = announced_key(receipt)
-            if announced is not None:
-                candidates[announced[0]] = announced[1]
-        kid = receipt["sig"]["kid"]
-        if kid not in candidates:
+        """Add the key that signed, where it is vouched for by now; nothing here is checked yet."""
+        sig = receipt.get("sig")
+        kid = sig.get("kid") if type(sig) is dict else None
+        if type(kid) is str and kid not in candidates:
             public = self.keys.public(kid)
             if public is not None:
                 candidates[kid] = public
@@ -222,24 +228,22 @@ def _walk_all(
     Of two defects the one that stands first is raised; on the same line, the one of the line itself.
     """
     pending: deque[Future[Break | None]] = deque()
+    checker = LineChecker(walk.log) if executor is None else None
     for item in numbered:
         if isinstance(item, Break):
             _settle(pending, keep=0)
             raise LogInvalid(item)
         first, lines = item
         candidates: dict[str, bytes] = {}
-        broken = walk.see(lines, first, candidates)
-        if broken is not None:
-            lines = lines[: broken.line - first + 1]
-        if executor is None:
-            _raise(check_lines(lines, first, walk.log, candidates))
-        else:
-            pending.append(executor.submit(check_lines, lines, first, walk.log, candidates))
+        broken = walk.see(lines, first, candidates, checker)
+        if executor is not None:
+            seen = lines if broken is None else lines[: broken.line - first + 1]
+            pending.append(executor.submit(check_lines, seen, first, walk.log, candidates))
         if broken is not None:
             _settle(pending, keep=0)
             if broken.kind == "deleted":
                 rest = (batch[1] for batch in numbered if not isinstance(batch, Break))
-                broken = replace(broken, kind=name_gap(walk.size, chain([item[1]], rest)))
+                broken = replace(broken, kind=name_gap(walk.size, chain([lines], rest)))
             raise LogInvalid(broken)
         _settle(pending, keep=_IN_FLIGHT)
         if progress is not None:
@@ -255,11 +259,6 @@ def _settle(pending: deque[Future[Break | None]], *, keep: int) -> None:
             for future in pending:
                 future.cancel()
             raise LogInvalid(broken)
-
-
-def _raise(broken: Break | None) -> None:
-    if broken is not None:
-        raise LogInvalid(broken)
 
 
 def _numbered(receipts: Iterable[bytes]) -> _Numbered:
