@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 from aegis.errors import StoreError
@@ -25,14 +26,15 @@ class Checkpointer:
     def __init__(self, connect: Callable[[], sqlite3.Connection]):
         self._connect = connect
         self._pages = 0
-        self._truncate = False
+        self._erasures = 0
+        self._cut = 0  # how many erasures the log ahead holds nothing of any more
         self._thread: threading.Thread | None = None
 
     def committed(self, rows: int, *, erased: bool) -> None:
         """Note a commit of `rows`; starts a checkpoint when enough was written or something was erased."""
         self._pages += rows + _COMMIT_PAGES
-        self._truncate = self._truncate or erased
-        if self._pages < START_PAGES and not self._truncate:
+        self._erasures += erased
+        if self._pages < START_PAGES and not erased:
             return
         if self._thread is not None and self._thread.is_alive():
             return
@@ -49,16 +51,13 @@ class Checkpointer:
 
     def _run(self) -> None:
         self._pages = 0
-        truncate, self._truncate = self._truncate, False
+        erasures = self._erasures
+        # What was erased still stands in the log ahead until that is cut off.
+        mode = "TRUNCATE" if erasures > self._cut else "PASSIVE"
         try:
-            connection = self._connect()
-        except StoreError:  # the next commit meets the same fault and reports it
+            with closing(self._connect()) as connection:
+                busy = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
+        except (StoreError, sqlite3.Error):  # the next commit meets the same fault and reports it
             return
-        try:
-            # What was erased still stands in the log until it is cut off.
-            busy = connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchone()[0]
-            self._truncate = self._truncate or (truncate and bool(busy))
-        except sqlite3.Error:  # as above; nothing is lost, the log stays long
-            self._truncate = self._truncate or truncate
-        finally:
-            connection.close()
+        if not busy:
+            self._cut = erasures
