@@ -8,7 +8,7 @@ seen here; owning the home is administrator power, and belongs to another user t
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,16 @@ _REMOTE: Final = ("ftp", "http", "ssh", "ws")  # schemes whose paths are another
 _WILD: Final = re2.compile(r"\[[^\]]*\]|\?")
 _REACH: Final = 6  # words after `aegis` in which its subcommand is looked for, options in between
 _NAME: Final = "aegis"
+# Bounds on what a call can make us read: words that are compared in all, characters of a string that is
+# read whole and of one that is a path with blanks, characters around a name in longer strings, and levels
+# of a relative path.
+MAX_WORDS: Final = 2_000
+MAX_WHOLE: Final = 16_384
+MAX_PATH: Final = 4_096
+_AROUND: Final = 256
+_DEEPEST: Final = 64
+_NAMED: Final = "the call names a part of the guard itself"
+_TOO_OFTEN: Final = "the call names what looks like the guard too often to be read"
 
 _QUIET: Final = Report(guard="protected")
 
@@ -42,7 +52,8 @@ class ProtectedGuard:
     name = "protected"
 
     def __init__(self, paths: Sequence[Path] = (), *, user_home: Path | None = None):
-        self._user_home = posixpath.normpath(str(user_home)) if user_home is not None else "~"
+        self._user_home = posixpath.normpath(str(user_home)).lower() if user_home is not None else "~"
+        self._shorts = ("~/", "$home/", f"~{posixpath.basename(self._user_home)}/")
         spelled = {str(path) for path in paths} | {str(path.resolve()) for path in paths}
         self._paths = tuple(sorted(posixpath.normpath(path).lower() for path in spelled))
         self._parts = tuple(tuple(path.strip("/").split("/")) for path in self._paths)
@@ -52,14 +63,19 @@ class ProtectedGuard:
     def check(self, case: Case) -> Report:
         """`block` where any string of the call, as it stands or as a shell would read it, names one."""
         strings = case.facts.texts.strings
+        left = [MAX_WORDS]
         for text in strings:
-            if text.role != "content" and self._is_close(text.value, text.role) and self._touches(text.value):
-                return _blocked(text.path)
+            if text.role != "content" and self._is_close(text.value, text.role):
+                message = self._read(text.value, left)
+                if message:
+                    return _blocked(text.path, message)
         for view in case.facts.views:
             source = strings[view.source] if 0 <= view.source < len(strings) else None
             role = "unknown" if source is None else source.role
-            if role != "content" and self._is_close(view.value, role) and self._touches(view.value):
-                return _blocked("" if source is None else source.path)
+            if role != "content" and self._is_close(view.value, role):
+                message = self._read(view.value, left)
+                if message:
+                    return _blocked("" if source is None else source.path, message)
         return self._argument_vector(case)
 
     def _argument_vector(self, case: Case) -> Report:
@@ -67,32 +83,56 @@ class ProtectedGuard:
         strings = case.facts.texts.strings
         for text, following in pairwise(strings):
             if following.value in COMMANDS and text.value.endswith(_NAME) and _base(text.value) == _NAME:
-                return _blocked(text.path)
+                return _blocked(text.path, _NAMED)
         return _QUIET
 
     def _is_close(self, value: str, role: str) -> bool:
-        lower = value.lower()
-        for hint in self._hints:
+        """Whether a string is worth reading: it holds a name, or wildcards that may stand for one."""
+        return self._has_hint(value.lower()) or (role in ("command", "path") and bool(self._paths) and _is_wild(value))
+
+    def _has_hint(self, lower: str) -> bool:
+        for hint in self._hints:  # noqa: SIM110 - a generator takes three times as long, on every string of every call
             if hint in lower:
                 return True
-        return role in ("command", "path") and bool(self._paths) and ("*" in value or "?" in value or "[" in value)
+        return False
 
-    def _touches(self, value: str) -> bool:
+    def _read(self, value: str, left: list[int]) -> str:
+        """Why the string is refused, or nothing; `left` counts the words that may still be compared."""
         lower = value.lower().replace("${home}", "$home")
         if any(_holds(lower, path) for path in self._paths):
-            return True
-        if self._is_protected_path(lower.strip()):
-            return True
-        words = _WORDS.findall(lower)
-        return any(self._is_protected_path(word) for word in words) or _runs_aegis(words)
+            return _NAMED
+        for piece in self._pieces(lower):
+            words = _WORDS.findall(piece)
+            close = [word for word in words if self._has_hint(word) or _is_wild(word)]
+            if len(words) > 1 and len(lower) <= MAX_PATH:
+                close.append(lower.strip())
+            left[0] -= len(close)
+            if left[0] < 0:
+                return _TOO_OFTEN
+            if any(self._is_protected_path(word) for word in close) or _runs_aegis(words):
+                return _NAMED
+        return ""
+
+    def _pieces(self, lower: str) -> Iterator[str]:
+        """The parts of a string that are read word by word: all of a short one, the surroundings of names else."""
+        if len(lower) <= MAX_WHOLE:
+            yield lower
+            return
+        start, end = 0, 0
+        for at in sorted({at for hint in self._hints for at in _places(lower, hint, MAX_WORDS)}):
+            if at > end:
+                yield _from(lower, start, end)
+                start = max(end, at - _AROUND)
+            end = at + _AROUND
+        yield _from(lower, start, end)
 
     def _is_protected_path(self, word: str) -> bool:
         scheme, found, rest = word.partition("://")
         if found and not scheme.startswith(_REMOTE):
             word = "/" + rest.lstrip("/")
-        for short in ("~/", "$home/"):
+        for short in self._shorts:
             if word.startswith(short):
-                word = f"{self._user_home.lower()}/{word[len(short) :]}"
+                word = f"{self._user_home}/{word[len(short) :]}"
         if "/" not in word and "." not in word:
             return False
         absolute = word.startswith("/")
@@ -102,8 +142,8 @@ class ProtectedGuard:
             absolute, parts = parts[2] == "root", parts[3:]
         if absolute:
             return any(_reaches(parts, protected) for protected in self._parts)
-        while parts and parts[0] == "..":
-            parts = parts[1:]
+        climbs = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+        parts = parts[climbs : climbs + _DEEPEST]
         return any(
             _NAME in protected[-1] and parts[:length] == protected[-length:]
             for protected in self._parts
@@ -128,13 +168,31 @@ def _reaches(parts: Sequence[str], protected: Sequence[str]) -> bool:
 
 def _holds(text: str, path: str) -> bool:
     """Whether `text` holds `path` as a whole path, quoted or not."""
-    at = text.find(path)
-    while at >= 0:
+    for at in _places(text, path, MAX_WORDS):
         before, after = text[at - 1 : at] if at else "", text[at + len(path) : at + len(path) + 1]
         if not _continues(before) and before != "/" and not _continues(after):
             return True
-        at = text.find(path, at + 1)
     return False
+
+
+def _from(text: str, start: int, end: int) -> str:
+    """A part of `text`; a path that is cut off on the left is relative, not one that begins at the root."""
+    cut = start > 0 and not text[start - 1].isspace()
+    return "./" + text[start:end].lstrip("/") if cut else text[start:end]
+
+
+def _is_wild(text: str) -> bool:
+    return "*" in text or "?" in text or "[" in text
+
+
+def _places(text: str, piece: str, most: int) -> list[int]:
+    """Where `piece` begins in `text`, at most `most + 1` times."""
+    places: list[int] = []
+    at = text.find(piece)
+    while at >= 0 and len(places) <= most:
+        places.append(at)
+        at = text.find(piece, at + len(piece))
+    return places
 
 
 def _continues(char: str) -> bool:
@@ -173,7 +231,7 @@ def _base(word: str) -> str:
     return word.rpartition("/")[2].lower()
 
 
-def _blocked(path: str) -> Report:
+def _blocked(path: str, message: str) -> Report:
     return Report(
         guard="protected",
         outcome=Outcome.BLOCK,
@@ -188,7 +246,7 @@ def _blocked(path: str) -> Report:
                 severity=Risk.CRITICAL,
                 outcome=Outcome.BLOCK,
                 path=path,
-                message="the call names a part of the guard itself",
+                message=message,
             ),
         ),
     )

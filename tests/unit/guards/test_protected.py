@@ -26,6 +26,12 @@ def outcome(value: str, role: Any = "command") -> Outcome:
         "cat ~/.aegis/aegis.db",
         'cat "$HOME/.aegis/aegis.db"',
         "cat ${HOME}/.aegis/aegis.db",
+        "cat ~ann/.aegis/aegis.db",
+        "true; " * 9_000 + "cat ~/.aegis/aegis.db",
+        "x" * 70_000 + " && aegis keys create",
+        "x " * 9_000 + " ; cat /srv/../home/ann/.aegis/k ; " + "y " * 9_000,
+        "../" * 9_000 + ".aegis/keys",
+        "aegis/x " * 30_000,
         "rm -rf ~/work/../.aegis",
         "cd ~ && rm -r .aegis",
         "echo x > aegis.yaml",
@@ -73,6 +79,9 @@ def test_a_command_that_touches_the_guard_itself_is_blocked(command: str) -> Non
         "curl https://example.com/data/x",
         "git clone https://example.com/aegis && cd aegis && make keys",
         "find . -name '*.py'",
+        "cat src/aegis/core.py; " * 300,
+        "../" * 9_000 + "x",
+        "*" * 60_000,
     ],
 )
 def test_honest_commands_pass(command: str) -> None:
