@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
+import orjson
+
 _LONGEST: Final = 4_096  # bytes of a match that are looked at
 _WORD_RUN: Final = 7
+_LONG_WORD_RUN: Final = 10
 _PLACEHOLDERS: Final = (
     "example", "sample", "placeholder", "your", "dummy", "changeme", "change_me", "redacted", "xxxx", "****",
     "....", "fake",
@@ -20,6 +23,8 @@ _PLACEHOLDERS: Final = (
 
 
 _NAME_TAIL: Final = 48
+_HEX_LENGTHS: Final = (16, 20, 24, 32, 40, 48, 64)
+_LONG_TOKEN: Final = 40
 _OTHER_NAMES: Final = (
     "public", "hash", "csrf", "xsrf", "cache", "primary", "foreign", "issuer", "partition", "keyid", "key_id",
     "checksum",
@@ -109,7 +114,7 @@ def token(text: str) -> bool:
     letters = sum(char.isalpha() for char in text)
     if digits < 3 or letters < 3:
         return False
-    return not _has_word(text) and text.count(".") <= 2 and text.count("-") <= len(text) // 8 + 2
+    return not _has_word(text, _WORD_RUN) and text.count(".") <= 2 and text.count("-") <= len(text) // 8 + 2
 
 
 def assigned(text: str, whole: str) -> bool:
@@ -120,16 +125,18 @@ def assigned(text: str, whole: str) -> bool:
     name = whole.partition(text)[0].lower()[-_NAME_TAIL:]
     if any(word in name for word in _OTHER_NAMES) or ":" in text or text.count("_") > 2:
         return False
-    return token(text) and len(set(text.lower())) >= 8
+    kinds = any(c.islower() for c in text) + any(c.isupper() for c in text) + any(c.isdigit() for c in text)
+    hexadecimal = len(text) in _HEX_LENGTHS and all(c in "0123456789abcdefABCDEF" for c in text)
+    return (kinds == 3 or hexadecimal or len(text) >= _LONG_TOKEN) and token(text) and len(set(text.lower())) >= 8
 
 
-def _has_word(text: str) -> bool:
-    """Whether a run of six or more letters of one case stands in the value, as words do and tokens seldom."""
+def _has_word(text: str, least: int) -> bool:
+    """Whether a run of `least` letters of one case stands in the value, as in words and seldom in tokens."""
     run = 0
     for before, char in zip(" " + text, text, strict=False):
         same = char.isalpha() and before.isalpha() and before.islower() == char.islower()
         run = run + 1 if same else 1
-        if run >= _WORD_RUN and char.isalpha() and set("aeiouAEIOU") & set(text):
+        if run >= least and char.isalpha() and set("aeiouAEIOU") & set(text):
             return True
     return False
 
@@ -156,13 +163,37 @@ def slack(text: str) -> bool:
 
 
 def jwt(text: str) -> bool:
-    """Whether the first part of a token decodes to the header of a JSON web token."""
-    head = text.partition(".")[0]
+    """Whether a token's header, and its payload where there is one, are what a JSON web token holds (RFC 7519)."""
+    head, _, rest = text.partition(".")
+    header = _json(head)
+    if header is None:
+        return _decoded(head).startswith(b"eyJ")  # encoded twice
+    payload = rest.partition(".")[0]
+    return (
+        isinstance(header, dict)
+        and ("alg" in header or "typ" in header)
+        and (not payload or _json(payload) is not None)
+    )
+
+
+def _decoded(part: str) -> bytes:
     try:
-        data = base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except (ValueError, binascii.Error):
-        return False
-    return b'"alg"' in data or b'"typ"' in data or data.startswith(b"eyJ")
+        return b""
+
+
+def _json(part: str) -> object:
+    try:
+        value: object = orjson.loads(_decoded(part))
+    except orjson.JSONDecodeError:
+        return None
+    return value
+
+
+def unworded(text: str) -> bool:
+    """Whether a value of letters alone is random: no placeholder, and no words as names of variables have."""
+    return real(text) and (any(char.isdigit() for char in text) or not _has_word(text, _LONG_WORD_RUN))
 
 
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
@@ -175,6 +206,7 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "userpass": userpass,
     "slack": slack,
     "jwt": jwt,
+    "unworded": unworded,
 }
 
 # Checks that read the whole match, name and all, beside its first group.
