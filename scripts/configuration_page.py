@@ -227,7 +227,8 @@ def _cedar() -> str:
 
 Arguments are visible as `context.input` as far as the tool's `schema` declares them: text, whole numbers, truth
 values, lists of one such type, and objects of declared members. A policy that asks for anything else does not
-validate, and an argument of another type than declared refuses the call instead of skipping the policy. So do more than 10,000 values.
+validate, and an argument of another type than declared refuses the call instead of skipping the policy, and so do
+more than 10,000 values.
 
 ```yaml
 tools:
