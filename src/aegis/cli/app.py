@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aegis._version import __version__
-from aegis.cli.commands import agents, approvals, config, keys, rules
+from aegis.cli.commands import agents, approvals, config, keys, log, rules
 from aegis.cli.commands.decide import decide
 from aegis.cli.commands.doctor import doctor
 from aegis.cli.commands.serve import serve
@@ -26,7 +26,7 @@ def build() -> Any:
     app.callback()(_aegis)
     for command in (serve, decide, doctor):
         app.command()(command)
-    for group in (approvals, agents, keys, config, rules):
+    for group in (approvals, agents, keys, log, config, rules):
         app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     return typer.main.get_command(app)
 

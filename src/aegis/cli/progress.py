@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PATIENCE_S: Final = 1.0
-_LOOK_EVERY: Final = 256  # items between two looks at the clock
 
-Item = TypeVar("Item")
+Count = Callable[[int], None]
 
 
-def tracked(items: Iterable[Item], *, total: int, title: str) -> Iterator[Item]:
-    """The items of `items`, unchanged; after a second a bar on standard error shows how many passed."""
+@contextmanager
+def counted(total: int, *, title: str) -> Iterator[Count | None]:
+    """Tell the given function how much is done; after a second a bar on standard error shows it."""
     if not sys.stderr.isatty():
-        yield from items
+        yield None
         return
     started = time.monotonic()
-    bar = None
-    task = None
-    try:
-        for count, item in enumerate(items):
-            yield item
-            if count % _LOOK_EVERY:
-                continue
-            if bar is None and time.monotonic() - started > PATIENCE_S:
-                from rich.console import Console
-                from rich.progress import Progress
+    bars: list[Progress] = []
 
-                bar = Progress(console=Console(stderr=True), transient=True)
-                bar.start()
-                task = bar.add_task(title, total=total)
-            if bar is not None and task is not None:
-                bar.update(task, completed=count + 1)
+    def done(count: int) -> None:
+        if not bars and time.monotonic() - started > PATIENCE_S:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bars.append(Progress(console=Console(stderr=True), transient=True))
+            bars[0].start()
+            bars[0].add_task(title, total=total)
+        if bars:
+            bars[0].update(bars[0].task_ids[0], completed=count)
+
+    try:
+        yield done
     finally:
-        if bar is not None:
+        for bar in bars:
             bar.stop()

@@ -93,6 +93,17 @@ def rotate(
     show_members(dict(signer.describe()), as_json=as_json)
 
 
+@app.command()
+def public(home: Home = None, config: ConfigFile = None) -> None:
+    """Print the public keys as `keys.json`: what a verifier gets by another way than the export."""
+    from aegis.cli.opening import existing
+    from aegis.keys.public import public_keys
+
+    with existing(home, config) as state, state.store.reader() as reader:
+        document = public_keys(reader)
+    print_json(document)
+
+
 def _view(key: ApiKey) -> dict[str, Any]:
     from aegis.core.times import rfc3339
 

@@ -1,0 +1,189 @@
+"""`aegis log`: exporting the log, verifying an export offline, and looking at receipts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aegis.cli import exits
+from aegis.cli.options import ConfigFile, Home, Json, Limit
+from aegis.cli.output import note, print_json, print_line, show_list, show_members
+from aegis.cli.receipts import COLUMNS
+from aegis.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.audit.verify import Verified
+    from aegis.errors import LogInvalid
+
+app = typer.Typer(help="The log: exporting, verifying offline, looking.")
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where to write the export")],
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Write `receipts.jsonl`, `checkpoint` and `keys.json`, as one consistent view of the log has them."""
+    from functools import partial
+
+    from aegis.audit.export import export_log
+    from aegis.cli.logfiles import write_file
+    from aegis.cli.opening import existing
+    from aegis.cli.progress import counted
+    from aegis.keys.public import public_keys
+
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        existing(home, config) as state,
+        state.store.reader() as reader,
+        counted(reader.head().size, title="exporting") as progress,
+    ):
+        exported = export_log(
+            reader,
+            origin=state.log,
+            signer=state.keyring.log_signer(),
+            keys=public_keys(reader),
+            write=partial(write_file, out),
+            progress=progress,
+        )
+    checkpoint = exported.checkpoint
+    show_members(
+        {"out": str(out), "log": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
+        as_json=as_json,
+    )
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="an export")],
+    key: Annotated[
+        Path, typer.Option("--key", metavar="FILE", help="a keys.json that came another way than the export")
+    ],
+    since: Annotated[
+        Path | None, typer.Option("--since", metavar="CHECKPOINT", help="a checkpoint that was kept before")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Verify an export offline: exit 0, or 1 and the first defect with its place.
+
+    Nothing in the export is believed; the keys come from `--key` alone.
+    """
+    from aegis.cli.verifying import verify_folder
+    from aegis.errors import LogInvalid
+
+    if not folder.is_dir():
+        raise InvalidCall(f"there is no export at `{folder}`", code="not_found")
+    if key.resolve() == (folder / "keys.json").resolve():
+        note("the keys come from the export itself: this proves that it is whole, and not whose it is")
+    try:
+        verified = verify_folder(folder, key=key, since=since)
+    except LogInvalid as error:
+        return _show_break(error, as_json=as_json)
+    _show_verified(verified, as_json=as_json)
+    return exits.DONE
+
+
+@app.command()
+def checkpoint(home: Home = None, config: ConfigFile = None, as_json: Json = False) -> None:
+    """Print the signed end of the log; keep it, and `verify --since` shows any other history."""
+    from aegis.audit.checkpoint import checkpoint_of, sign_checkpoint
+    from aegis.cli.opening import existing
+
+    with existing(home, config) as state, state.store.reader() as reader:
+        end = checkpoint_of(reader.head(), state.log)
+        signed = sign_checkpoint(end, state.keyring.log_signer()).decode()
+    if as_json:
+        print_json({"log": end.origin, "size": end.size, "root": end.root.hex(), "note": signed})
+    else:
+        print_line(signed.removesuffix("\n"))
+
+
+@app.command()
+def show(
+    receipt: Annotated[str, typer.Argument(metavar="[RECEIPT]", help="an id or an index; without it, the newest")] = "",
+    kind: Annotated[str, typer.Option("--kind", help="only receipts of this kind")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="only of this agent")] = "",
+    session: Annotated[str, typer.Option("--session", help="only of this session")] = "",
+    tool: Annotated[str, typer.Option("--tool", help="only of this tool")] = "",
+    decision: Annotated[str, typer.Option("--decision", help="only with this decision")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="only with this reason")] = "",
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="RFC 3339")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="TIME", help="RFC 3339")] = "",
+    limit: Limit = 50,
+    reveal: Annotated[bool, typer.Option("--reveal", help="show the payload unmasked, which is recorded")] = False,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """List receipts, newest first, or show one of them with its payload, masked."""
+    from aegis.cli.opening import existing, operator
+    from aegis.cli.receipts import detail, found, moment, show_detail
+    from aegis.core.ports import Search
+
+    search = Search(
+        kind=kind,
+        agent=agent,
+        session=session,
+        tool=tool,
+        decision=decision,
+        reason=reason,
+        since=moment("since", since),
+        until=moment("until", until),
+        limit=limit,
+    )
+    with existing(home, config) as state:
+        items = [] if receipt else found(state, search)
+        value = detail(state, receipt, reveal=reveal, by=operator()) if receipt else {}
+    if not receipt:
+        show_list(items, COLUMNS, as_json=as_json, empty="no receipt matches")
+    elif as_json:
+        print_json(value)
+    else:
+        show_detail(value)
+
+
+def _show_verified(verified: Verified, *, as_json: bool) -> None:
+    value: dict[str, Any] = {
+        "verified": True,
+        "log": verified.log,
+        "size": verified.size,
+        "root": verified.root.hex(),
+        "first": verified.first_time,
+        "last": verified.last_time,
+        "kinds": verified.kinds,
+        "since": verified.since,
+        "warnings": [str(warning) for warning in verified.warnings],
+        "warning_count": verified.warning_count,
+        "not_covered": list(verified.not_covered),
+    }
+    if as_json:
+        print_json(value)
+        return
+    warnings, not_covered = value.pop("warnings"), value.pop("not_covered")
+    value["kinds"] = ", ".join(f"{count} {kind}" for kind, count in verified.kinds.items())
+    show_members(value, as_json=False)
+    for warning in warnings:
+        show_members({"warning": warning}, as_json=False)
+    for line in not_covered:
+        show_members({"not covered": line}, as_json=False)
+
+
+def _show_break(error: LogInvalid, *, as_json: bool) -> int:
+    from aegis.audit.breaks import MEANING
+
+    broken = error.broken
+    value = {
+        "verified": False,
+        "break": broken.kind,
+        "meaning": MEANING[broken.kind],
+        "detail": broken.detail,
+        "line": broken.line,
+        "index": broken.index,
+        "receipt_id": broken.receipt_id,
+    }
+    show_members(value, as_json=as_json)
+    return exits.USAGE if broken.kind == "keys_invalid" else exits.REFUSED
