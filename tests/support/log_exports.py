@@ -29,6 +29,8 @@ GATE_KEY = Ed25519Signer(b"g" * 32, "receipt")
 PERMIT_KEY = Ed25519Signer(b"p" * 32, "permit")
 BOT_KEY = Ed25519Signer(b"b" * 32, "receipt", "bot")
 NEXT_BOT_KEY = Ed25519Signer(b"c" * 32, "receipt", "bot")
+THIRD_BOT_KEY = Ed25519Signer(b"d" * 32, "receipt", "bot")
+LAST_LOG_KEY = Ed25519Signer(b"n" * 32, "log")
 OTHER_KEY = Ed25519Signer(b"o" * 32, "receipt", "other")
 STRANGER = Ed25519Signer(b"s" * 32, "receipt")
 

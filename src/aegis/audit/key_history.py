@@ -14,14 +14,14 @@ _PURPOSES: Final = frozenset({"log", "receipt", "permit"})
 _MEMBERS: Final = frozenset({"kid", "purpose", "public"})
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class _Key:
-    """A key that is vouched for; it signs leaves with `after < index < until`."""
+    """A key that is vouched for; it signs leaves with `first <= index <= until`."""
 
     purpose: str
     agent: str
     public: bytes
-    after: int
+    first: int
     until: int | None
     announced: bool
 
@@ -31,13 +31,12 @@ class KeyHistory:
 
     def __init__(self, trust: Trust):
         self._keys: dict[str, _Key] = {}
-        self._current: dict[tuple[str, str], str] = {}
+        self._in_force: dict[tuple[str, str], list[_Key]] = {("log", ""): []}
         for key in trust.keys:
-            self._keys[key.kid] = _Key(
-                purpose="log", agent="", public=key.public, after=-1, until=key.until, announced=False
-            )
-            if key.until is None or ("log", "") not in self._current:
-                self._current[("log", "")] = key.kid
+            known = _Key(purpose="log", agent="", public=key.public, first=key.first, until=key.until, announced=False)
+            self._keys[key.kid] = known
+            if key.until is None:
+                self._in_force[("log", "")].append(known)
 
     def public(self, kid: str) -> bytes | None:
         """The public half of a key that is vouched for."""
@@ -49,7 +48,7 @@ class KeyHistory:
         return [
             key.public
             for key in self._keys.values()
-            if key.purpose == "log" and (key.until is None or size <= key.until)
+            if key.purpose == "log" and key.first <= size and (key.until is None or size <= key.until)
         ]
 
     def check(self, receipt: dict[str, Any]) -> None:
@@ -65,7 +64,7 @@ class KeyHistory:
         elif key.agent and key.agent != receipt.get("agent"):
             raise _invalid("key_not_valid", "it belongs to another agent")
         index = receipt["index"]
-        if index <= key.after or (key.until is not None and index >= key.until):
+        if index < key.first or (key.until is not None and index > key.until):
             raise _invalid("key_not_valid", "it was not in force")
 
     def announce(self, receipt: dict[str, Any]) -> None:
@@ -73,24 +72,28 @@ class KeyHistory:
         index, action = receipt["index"], receipt.get("action")
         kid, purpose, agent, public = _described(receipt.get("key"))
         known = self._keys.get(kid)
-        owner = (purpose, agent)
+        in_force = self._in_force.setdefault((purpose, agent), [])
         if action == "retire":
-            if known is None or (known.purpose, known.agent) != owner or known.until is not None:
+            if known is None or known not in in_force:
                 raise _malformed("`key` is not in force")
             known.until = index
+            in_force.remove(known)
             return
         if action not in {"add", "rotate"}:
             raise _malformed("`action`")
-        if known is not None:
-            # The key that the verifier was given may stand in the log too, once and as what it is.
-            if known.announced or (known.purpose, known.agent) != owner:
-                raise _malformed("`key` was announced before")
-            known.announced = True
-            return
-        if action == "rotate" and owner in self._current:
-            self._keys[self._current[owner]].until = index
-        self._keys[kid] = _Key(purpose=purpose, agent=agent, public=public, after=index, until=None, announced=True)
-        self._current[owner] = kid
+        # The key that the verifier was given may stand in the log too, once and as what it is.
+        if known is not None and (known.announced or (known.purpose, known.agent) != (purpose, agent)):
+            raise _malformed("`key` was announced before")
+        if action == "rotate":
+            for replaced in in_force:
+                if replaced is not known:
+                    replaced.until = index
+            in_force[:] = [known] if known in in_force else []
+        if known is None:
+            known = _Key(purpose=purpose, agent=agent, public=public, first=index + 1, until=None, announced=True)
+            self._keys[kid] = known
+            in_force.append(known)
+        known.announced = True
 
 
 def _described(key: Any) -> tuple[str, str, str, bytes]:

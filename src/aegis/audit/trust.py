@@ -18,10 +18,11 @@ MAX_KEYS_BYTES: Final = 64 * 1024 * 1024  # a deployment with a hundred thousand
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogKey:
-    """A key of the log itself; where `until` is set it signs nothing from that index on."""
+    """A key of the log itself, which signs leaves with `first <= index <= until`."""
 
     kid: str
     public: bytes
+    first: int = 0
     until: int | None = None
 
 
@@ -80,10 +81,14 @@ def _log_key(key: dict[str, Any]) -> LogKey:
         raise _invalid("a key is not 32 bytes in base64")
     if key.get("kid") != kid_of(public):
         raise _invalid("the identifier of a key belongs to another key")
-    until = key.get("until")
-    if until is not None and (type(until) is not int or until < 0):
-        raise _invalid("the end of a key is not an index")
-    return LogKey(kid=kid_of(public), public=public, until=until)
+    first, until = key.get("from", 0), key.get("until")
+    if not _is_index(first) or not (until is None or _is_index(until)):
+        raise _invalid("the span of a key is not between two indexes")
+    return LogKey(kid=kid_of(public), public=public, first=first, until=until)
+
+
+def _is_index(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _invalid(detail: str) -> LogInvalid:

@@ -16,23 +16,25 @@ _PAGE: Final = 1_000
 def public_keys(reader: Reader) -> dict[str, Any]:
     """The `keys.json` document: every key that the log announced, in order, with the indexes it is valid for.
 
-    A key signs leaves after `from` and, where it was replaced or retired, before `until`. What makes
-    the document worth anything is how a verifier got it, not what it says.
+    A key signs leaves from `from` on and, where it was replaced or retired, up to `until`: these are the
+    leaves that announce its beginning and its end. What makes the document worth anything is how a
+    verifier got it, not what it says.
     """
     log = ""
     keys: dict[str, dict[str, Any]] = {}
-    current: dict[tuple[str, str], str] = {}
+    in_force: dict[tuple[str, str], list[str]] = {}
     for index, receipt in _key_receipts(reader):
         log = receipt["log"]
         described, action = receipt["key"], receipt["action"]
-        kid, owner = described["kid"], (described["purpose"], described.get("agent", ""))
-        if action == "retire":
-            keys[kid]["until"] = index
-            continue
-        if action == "rotate" and owner in current:
-            keys[current[owner]]["until"] = index
-        keys[kid] = {**described, "from": index}
-        current[owner] = kid
+        kid = described["kid"]
+        of_owner = in_force.setdefault((described["purpose"], described.get("agent", "")), [])
+        ended = [kid] if action == "retire" else of_owner[:] if action == "rotate" else []
+        for replaced in ended:
+            keys[replaced]["until"] = index
+            of_owner.remove(replaced)
+        if action != "retire":
+            keys[kid] = {**described, "from": index}
+            of_owner.append(kid)
     return {"v": KEYS_VERSION, "log": log, "keys": list(keys.values())}
 
 

@@ -288,6 +288,8 @@ def test_checkpoint_that_is_none() -> None:
         keys_file(keys=[{**LOG_KEY.describe(), "until": -1}]),
         keys_file(keys=[{**LOG_KEY.describe(), "until": "9"}]),
         keys_file(keys=[{**LOG_KEY.describe(), "until": True}]),
+        keys_file(keys=[{**LOG_KEY.describe(), "from": -1}]),
+        keys_file(keys=[{**LOG_KEY.describe(), "from": None}]),
         keys_file(GATE_KEY, BOT_KEY, PERMIT_KEY),
         keys_file().replace(b'"v":1', b'"v":1,"v":1'),
     ],

@@ -13,6 +13,7 @@ from support.log_defects import GOOD, place, sealed
 from support.log_exports import (
     BOT_KEY,
     GATE_KEY,
+    LAST_LOG_KEY,
     LOG,
     LOG_KEY,
     NEXT_BOT_KEY,
@@ -21,12 +22,14 @@ from support.log_exports import (
     PERMIT_KEY,
     START,
     STRANGER,
+    THIRD_BOT_KEY,
     Body,
     Export,
     Signed,
     announce,
     decision,
     export,
+    keys_file,
     note,
     receipt,
 )
@@ -122,7 +125,7 @@ def test_the_replaced_key_of_the_log_endorses_and_commits_to_nothing_more() -> N
 
 def test_a_key_that_the_verifier_knows_to_have_ended_ends() -> None:
     keys = orjson.dumps({"v": 1, "log": LOG, "keys": [{**LOG_KEY.describe(), "until": 2}]})
-    assert place(export(keys=keys).broken()) == ("key_not_valid", 3, 2, "r2")
+    assert place(export(keys=keys).broken()) == ("key_not_valid", 4, 3, "r3")
 
 
 @pytest.mark.parametrize(
@@ -276,3 +279,64 @@ def test_clock_that_went_back_is_a_warning() -> None:
 
 def test_equal_times_are_no_warning() -> None:
     assert sealed(decision(4), decision(5, time=rfc3339(START + 4_000_000))).verify().warnings == ()
+
+
+def test_a_rotation_ends_every_key_of_its_owner() -> None:
+    added = (announce(4, NEXT_BOT_KEY), announce(5, THIRD_BOT_KEY, "rotate"))
+    assert sealed(*added, decision(6, THIRD_BOT_KEY)).verify().size == 7
+    for ended in (BOT_KEY, NEXT_BOT_KEY):
+        assert place(sealed(*added, decision(6, ended)).broken()) == ("key_not_valid", 7, 6, "r6")
+
+
+def test_a_rotation_does_not_give_a_retired_key_back() -> None:
+    late, _ = announce(7, OTHER_KEY)
+    signed = (
+        announce(4, NEXT_LOG_KEY),
+        (announce(5, LOG_KEY, "retire")[0], NEXT_LOG_KEY),
+        decision(6),
+        (late, NEXT_LOG_KEY),
+        (announce(8, LAST_LOG_KEY, "rotate")[0], NEXT_LOG_KEY),
+    )
+    good = sealed(*signed)
+    newest = Export(lines=good.lines, checkpoint=good.checkpoint_at(9, LAST_LOG_KEY), keys=good.keys)
+    assert newest.verify(since=good.checkpoint_at(5)).since == 5
+    assert newest.verify(since=good.checkpoint_at(8, NEXT_LOG_KEY)).since == 8
+    assert newest.broken(since=good.checkpoint_at(6)).kind == "checkpoint_invalid"
+
+
+def test_a_rotation_does_not_lengthen_a_key_that_the_verifier_knows_to_have_ended() -> None:
+    keys = orjson.dumps({"v": 1, "log": LOG, "keys": [{**LOG_KEY.describe(), "until": 4}, NEXT_LOG_KEY.describe()]})
+    rotation = (announce(4, LAST_LOG_KEY, "rotate")[0], NEXT_LOG_KEY)
+    good = sealed(rotation, decision(5), keys=keys)
+    newest = Export(lines=good.lines, checkpoint=good.checkpoint_at(6, LAST_LOG_KEY), keys=keys)
+    assert newest.verify(since=good.checkpoint_at(4)).since == 4
+    assert newest.broken(since=good.checkpoint_at(5)).kind == "checkpoint_invalid"
+
+
+def test_the_keys_as_the_log_tells_them_after_a_rotation_verify_it() -> None:
+    # What `keys.json` says later: the first key up to the leaf that replaced it, the next one from there on.
+    spans = [{**LOG_KEY.describe(), "from": 0, "until": 4}, {**NEXT_LOG_KEY.describe(), "from": 4}]
+    keys = orjson.dumps({"v": 1, "log": LOG, "keys": spans})
+    good = rotated_log()
+    later = Export(lines=good.lines, checkpoint=good.checkpoint_at(7, NEXT_LOG_KEY), keys=keys)
+    assert later.verify(since=good.checkpoint_at(4)).since == 4
+    assert later.broken(since=good.checkpoint_at(3, NEXT_LOG_KEY)).kind == "checkpoint_invalid"
+    assert later.broken(since=good.checkpoint_at(5)).kind == "checkpoint_invalid"
+
+
+def test_a_later_key_of_the_log_endorses_nothing_before_its_time() -> None:
+    spans = [{**LOG_KEY.describe(), "from": 0, "until": 6}, {**NEXT_LOG_KEY.describe(), "from": 6}]
+    keys = orjson.dumps({"v": 1, "log": LOG, "keys": spans})
+    body, _ = announce(4, OTHER_KEY)
+    assert place(sealed((body, NEXT_LOG_KEY), keys=keys).broken()) == ("key_not_valid", 5, 4, "r4")
+
+
+def test_a_rotation_to_a_key_that_the_verifier_knows_ends_the_one_before() -> None:
+    keys = keys_file(LOG_KEY, NEXT_LOG_KEY)
+    rotated = announce(4, NEXT_LOG_KEY, "rotate")
+    late, _ = announce(5, OTHER_KEY)
+    good = sealed(rotated, (late, NEXT_LOG_KEY), keys=keys)
+    newest = Export(lines=good.lines, checkpoint=good.checkpoint_at(6, NEXT_LOG_KEY), keys=keys)
+    assert newest.verify().size == 6
+    assert good.broken().kind == "checkpoint_invalid"
+    assert place(sealed(rotated, (late, LOG_KEY), keys=keys).broken()) == ("key_not_valid", 6, 5, "r5")

@@ -68,3 +68,11 @@ def test_many_keys_are_all_found() -> None:
     signers = [Ed25519Signer(number.to_bytes(32, "big"), "receipt", f"a{number}") for number in range(1, 1_203)]
     with log_of(*(("add", signer) for signer in signers)).reader() as reader:
         assert [key["kid"] for key in public_keys(reader)["keys"]] == [signer.kid for signer in signers]
+
+
+def test_a_rotation_ends_every_key_of_its_owner() -> None:
+    third = Ed25519Signer(b"3" * 32, "receipt", "bot")
+    store = log_of(("add", FIRST), ("add", SECOND), ("add", PERMIT), ("rotate", third))
+    with store.reader() as reader:
+        spans = [(key["kid"], key["from"], key.get("until")) for key in public_keys(reader)["keys"]]
+    assert spans == [(FIRST.kid, 0, 3), (SECOND.kid, 1, 3), (PERMIT.kid, 2, None), (third.kid, 3, None)]
