@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from aegis.guards import cedar
-from aegis.pipeline import settings, settings_content, settings_tools
+from aegis.pipeline import settings, settings_content, settings_missions, settings_tools
 from aegis.pipeline.document import plain
 from aegis.pipeline.profiles import profile
 from aegis.pipeline.settings import PROFILES, Settings
@@ -135,6 +135,8 @@ def _sections() -> Iterator[str]:
         "`registry`": "RegistrySettings",
         "`limits`": "LimitSettings",
         "`guards`": "GuardsSettings",
+        "`guards.protected`, `guards.evidence`": "AlwaysSettings",
+        "`guards.rate`, `guards.registry`, `guards.schema`, `guards.cedar`": "GuardSettings",
         "`guards.content`": "ContentSettings",
         "`guards.content.exceptions`": "ExceptionSettings",
         "`guards.content.overrides`": "OverrideSettings",
@@ -143,13 +145,18 @@ def _sections() -> Iterator[str]:
         "`policies.*.select`": "SelectSettings",
         "`approvals`": "ApprovalSettings",
         "`approvals.notify`": "NotifierSettings",
+        "`missions`": "MissionSettings",
+        "`missions.quotes`": "QuoteSettings",
     }
+    sections = {name for name in definitions if name.endswith("Settings")}
+    if sections != set(places.values()):
+        raise LookupError(f"sections without a place on the page: {sections ^ set(places.values())}")
     for title, name in places.items():
         yield _table(title, _model(name), definitions[name], definitions)
 
 
 def _model(name: str) -> type[BaseModel]:
-    for module in (settings, settings_tools, settings_content):
+    for module in (settings, settings_tools, settings_content, settings_missions):
         found = getattr(module, name, None)
         if isinstance(found, type) and issubclass(found, BaseModel):
             return found

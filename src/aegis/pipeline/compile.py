@@ -76,14 +76,15 @@ def compile_policy(
     # (3) In the configured order, those that are on.
     call = [(guards[name], observed) for name, observed in _on(settings, settings.pipeline.call) if name in guards]
     mode: Literal["enforce", "observe"] = "observe" if all(observed for _, observed in call) else "enforce"
-    if not call:
-        message = "no guard of `pipeline.call` has anything to do"
-        raise ConfigError((config.problem(("pipeline", "call"), message),))
     result = [
         (result_guards[name], observed)
         for name, observed in _on(settings, settings.pipeline.result)
         if name in result_guards
     ]
+    for stage, present in (("call", call), ("result", result)):
+        if not present:
+            message = f"no guard of `pipeline.{stage}` has anything to do on every {stage}"
+            raise ConfigError((config.problem(("pipeline", stage), message),))
     # (4) Around them, what no list leaves out.
     files = [*protected, *([Path(config.file)] if config.file else [])]
     always: dict[str, Guard] = {

@@ -117,6 +117,11 @@ def test_formats_that_nobody_knows_are_allowed_in_schemas_of_tools_alone() -> No
     assert "Unknown format" in only(text).message
 
 
+@pytest.mark.parametrize("text", ["pipeline: {call: [cedar]}", "pipeline: {result: [postconditions]}"])
+def test_a_pipeline_in_which_no_guard_has_anything_to_do_is_refused(text: str) -> None:
+    assert "has anything to do" in only(f"{text}\nguards: {{schema: {{mode: off}}}}").message
+
+
 def test_a_guard_that_is_off_is_not_asked() -> None:
     policy = compile_policy(parse_config("guards: {rate: {mode: off}, content: {mode: observe}}"))
     assert policy.settings == {"mode": "enforce", "insufficient_evidence": "fail-closed"}
