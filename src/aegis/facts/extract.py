@@ -42,7 +42,11 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
         path, item, depth = stack.pop()
         kind = type(item)
         if kind is str:
-            total += len(item) if item.isascii() else _size(item)
+            if not item.isascii():
+                item, size = _readable(item)
+                total += size
+            else:
+                total += len(item)
             out.append((path, item, False))
         elif kind is dict:
             if depth >= max_depth:
@@ -50,8 +54,13 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
             pending: list[tuple[str, Any, int]] = []
             for key, inner in item.items():
                 at = f"{path}/{key}" if "/" not in key and "~" not in key else f"{path}/{escape(key)}"
-                total += len(key) if key.isascii() else _size(key)
-                out.append((at, key, True))
+                if key.isascii():
+                    total += len(key)
+                    out.append((at, key, True))
+                else:
+                    readable, size = _readable(key)
+                    total += size
+                    out.append((at, readable, True))
                 if total > max_bytes or len(out) > max_strings:
                     break
                 pending.append((at, inner, depth + 1))
@@ -76,8 +85,13 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
     return out, total, ()
 
 
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
+def _readable(text: str) -> tuple[str, int]:
+    """The text and its bytes; a lone surrogate, which no parser downstream takes, becomes `?`."""
+    try:
+        return text, len(text.encode())
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "replace")
+        return data.decode(), len(data)
 
 
 def _exceeded(bound: str, path: str) -> Finding:

@@ -61,7 +61,8 @@ _CODE_TOOL: Final = frozenset(
 @lru_cache(maxsize=8_192)
 def words_of(name: str) -> tuple[str, ...]:
     """The lower-case words of a name; at most 16."""
-    return tuple(word.lower() for word in _WORD.findall(name[:256])[:16])
+    plain = name[:256].encode("ascii", "ignore").decode()
+    return tuple(word.lower() for word in _WORD.findall(plain)[:16])
 
 
 @lru_cache(maxsize=8_192)

@@ -25,8 +25,5 @@ def joined_views(texts: list[Text]) -> list[View]:
     together = "".join(value for _, value in parts)
     if len(together) < _LEAST_CHARS:
         return []
-    last = parts[-1][0]
-    return [
-        View(last, together, (JOINED,)),
-        View(last, " ".join(value for _, value in parts), (JOINED,)),
-    ]
+    spaced = " ".join(value for _, value in parts)
+    return [View(parts[-1][0], f"{together}\n\n{spaced}", (JOINED,))]

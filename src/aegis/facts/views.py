@@ -28,6 +28,8 @@ MAX_VIEWS: Final = 24  # views of one string: bounds what nested encodings can c
 MAX_ROUNDS: Final = 4  # decoders applied in a row
 MAX_TOTAL: Final = 262_144  # characters of all views of one value
 _JSON_STRINGS: Final = 64
+_LEAST_ENCODED: Final = 13
+_LEAST_RUN: Final = 12
 _RUN: Final = re2.compile(
     r"[A-Za-z0-9+/_-]{16,}|[A-Za-z0-9+/_-]{12,}=|[01]{8}[ ,][01]{8}|(?:[0-9a-fA-F]{2}[ :]){8}"
     r"|(?:\\x[0-9a-fA-F]{2}){6}"
@@ -38,8 +40,11 @@ Reading = tuple[str, tuple[str, ...]]
 
 def views_of(text: str) -> list[Reading]:
     """Every different reading of `text`, each with the decoders that lead to it; the text itself excluded."""
-    if text.isascii() and not _may_differ(text):
-        return []
+    if text.isascii():
+        if not _may_differ(text):
+            return []
+    else:
+        text = text.encode("utf-8", "replace").decode()
     if len(text) > MAX_VIEW_INPUT:
         half = MAX_VIEW_INPUT // 2
         return _expand(f"{text[:half]}\n{text[-half:]}")
@@ -51,15 +56,14 @@ def _may_differ(text: str) -> bool:
         return True
     if '"' in text or "^" in text or "{" in text:
         return True
-    return (len(text) >= 15 and _RUN.search(text) is not None) or (len(text) >= 15 and _spelled(text))
-
-
-def _spelled(text: str) -> bool:
-    return (
-        text.count(" ") * 5 > len(text) * 2
-        or text.count(".") * 5 > len(text) * 2
-        or text.count("-") * 5 > len(text) * 2
-    )
+    if len(text) < _LEAST_ENCODED:
+        return False
+    words = text.split()
+    if len(words) * 5 > len(text) * 2 or text.count(".") * 5 > len(text) * 2 or text.count("-") * 5 > len(text) * 2:
+        return True  # spelled letter by letter
+    if max(map(len, words), default=0) < _LEAST_RUN and not ("0" in text and "1" in text):
+        return False
+    return _RUN.search(text) is not None
 
 
 def _expand(text: str) -> list[Reading]:

@@ -7,6 +7,7 @@ from typing import Final
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
 from aegis.core.text import TextRole
+from aegis.facts.model import Text
 from aegis.facts.split import JOINED
 from aegis.guards.base import Case
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
@@ -54,10 +55,11 @@ class ContentGuard:
                 continue
             for hit in scan(view.value, text.role):
                 key = (hit.rule.id, text.path)
-                if hit.rule.category == "pii" and JOINED in view.kinds:
-                    continue  # numbers that stand side by side make valid checksums by chance
+                piece = view.value[hit.start : hit.end]
+                if JOINED in view.kinds and not _spans(hit.rule, piece, strings):
+                    continue
                 if key not in seen:
-                    seen[key] = (hit.rule, view.value[hit.start : hit.end])
+                    seen[key] = (hit.rule, piece)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
@@ -89,3 +91,11 @@ class ContentGuard:
             message=rule.message,
             evidence=evidence[:_EVIDENCE],
         )
+
+
+def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
+    """Whether what was found in the joined values lies in more than one of them.
+
+    Numbers that stand side by side make valid checksums by chance, so personal data never counts.
+    """
+    return rule.category != "pii" and not any(piece.strip() in text.value for text in strings)

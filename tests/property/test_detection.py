@@ -1,0 +1,62 @@
+"""Facts and content guards on anything that JSON can hold: no exception, bounded output, and no way down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aegis.core.outcome import Outcome
+from aegis.core.principal import Principal
+from aegis.facts import extract, gather
+from aegis.facts.model import Limits, Subject
+from aegis.facts.views import MAX_VIEWS, views_of
+from aegis.guards.base import Case, ResultCase
+from aegis.guards.content import MOST_FINDINGS, ContentGuard
+from aegis.guards.result import ResultContentGuard
+from aegis.rules import Scanner, builtin_folder, load
+from aegis.rules.cache import default_cache_folder
+
+SCANNER = Scanner(load(builtin_folder()), cache=default_cache_folder())
+PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}))
+SPICE = st.sampled_from([
+    "' or 1=1", "%2e%2e%2f", "$(", "`", "{{", "\u200b", "<script", "SELECT ", "rm -rf /", "\\x41", "&#60;", "/*",
+    "\x00", "ignore all previous", "\ud800", "\U000e0041", "a" * 40, "http://2130706433/", "-----BEGIN",
+    "eyJhbGciOiJub25lIn0.",
+])  # fmt: skip
+TEXT = st.one_of(st.text(max_size=200), st.lists(st.one_of(SPICE, st.text(max_size=8)), max_size=12).map("".join))
+VALUE = st.recursive(
+    st.one_of(TEXT, st.integers(), st.floats(allow_nan=False), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(TEXT, inner, max_size=5)),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(["command", "query", "path", "url", "body", "name", "code", "x"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(NAMES, VALUE, max_size=4), st.sampled_from(["bash", "run_sql", "send_email", "t"]))
+def test_any_call_and_result_is_judged(arguments: dict[str, Any], tool: str) -> None:
+    facts = gather(Subject(tool=tool, server=None, arguments=arguments, limits=Limits()))
+    case = Case(
+        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
+        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
+    )  # fmt: skip
+    report = ContentGuard(SCANNER).check(case)
+    assert len(report.findings) <= MOST_FINDINGS
+    assert report.outcome >= max((finding.outcome for finding in report.findings), default=Outcome.ALLOW)
+    texts = extract(arguments, Limits())
+    result = ResultCase(
+        tool=tool, server=None, result=arguments, texts=texts, principal=PRINCIPAL, agent="", session="", entry=None,
+        now=0,
+    )  # fmt: skip
+    assert ResultContentGuard(SCANNER).check_result(result).guard == "content"
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXT)
+def test_readings_are_bounded_and_differ(text: str) -> None:
+    values = [value for value, _ in views_of(text)]
+    assert len(values) <= MAX_VIEWS
+    assert len(set(values)) == len(values)
+    assert text not in values
