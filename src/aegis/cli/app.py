@@ -10,6 +10,7 @@ import typer
 from aegis._version import __version__
 from aegis.cli.commands import agents, approvals, config, keys, log, rules
 from aegis.cli.commands.decide import decide
+from aegis.cli.commands.demo import demo
 from aegis.cli.commands.doctor import doctor
 from aegis.cli.commands.init import init
 from aegis.cli.commands.serve import serve
@@ -25,7 +26,7 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (init, serve, decide, doctor):
+    for command in (demo, init, serve, decide, doctor):
         app.command()(command)
     for group in (approvals, agents, keys, log, config, rules):
         app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
