@@ -156,6 +156,8 @@ def _verify(here: Stage, folder: Path) -> None:
 
 
 def _stay(here: Stage, folder: Path) -> None:
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     key = folder / "approver.key"
     key.touch(mode=0o600)
     key.write_text(here.approver_key)
@@ -164,8 +166,6 @@ def _stay(here: Stage, folder: Path) -> None:
     print_line(f"  aegis approvals list --url {here.url} --key-file {key}")
     print_line("Ctrl-C ends it and removes what it wrote")
     sys.stdout.flush()
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     signal.sigwait(ends)
 
 
