@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,17 +158,17 @@ def _verify(here: Stage, folder: Path) -> None:
 
 
 def _stay(here: Stage, folder: Path) -> None:
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    """Leave everything up until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     key = folder / "approver.key"
     key.touch(mode=0o600)
     key.write_text(here.approver_key)
-    print_line()
-    print_line(f"the gateway stays up at {here.url}; one mail still waits for a person:")
-    print_line(f"  aegis approvals list --url {here.url} --key-file {key}")
-    print_line("Ctrl-C ends it and removes what it wrote")
-    sys.stdout.flush()
-    signal.sigwait(ends)
+    with contextlib.suppress(KeyboardInterrupt):
+        print_line()
+        print_line(f"the gateway stays up at {here.url}; one mail still waits for a person:")
+        print_line(f"  aegis approvals list --url {here.url} --key-file {key}")
+        _say("Ctrl-C ends it and removes what it wrote")
+        threading.Event().wait()
 
 
 def _say(text: str) -> None:
