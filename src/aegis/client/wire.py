@@ -15,6 +15,7 @@ from aegis.core.canonical import canonical
 from aegis.core.decision import ApprovalRef, Decision, GuardTime, ReceiptRef, ResultDecision
 from aegis.core.digest import call_digest
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, outcome_of, risk_of, verdict_of
+from aegis.core.pending import readable
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
@@ -45,7 +46,7 @@ def ask(call: ToolCall, call_id: str, agent: str | None) -> Asked:
     The body embeds the very bytes that are digested. Raises `InvalidCall`.
     """
     check_call(call)
-    arguments = canonical(call.arguments)
+    call, arguments = readable(call)
     envelope: dict[str, Any] = {"tool": call.tool, "call_id": call_id}
     for member in _MEMBERS:
         value = getattr(call, member)

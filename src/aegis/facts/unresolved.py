@@ -6,8 +6,7 @@ inside of a longer text only the forms that nobody writes by chance count.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from io import IOBase
+from collections.abc import Mapping
 from typing import Any, Final
 
 import re2
@@ -26,7 +25,7 @@ _WHOLE: Final = re2.compile(
 # Inside of a text: what no language writes by chance, and names in braces where the text is short.
 _ANYWHERE: Final = re2.compile(r"<pending:[^<>\n]{1,200}>")
 _TEMPLATE: Final = re2.compile(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
-_FORMAT: Final = re2.compile(rf"(?:^|[^{{$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
+_FORMAT: Final = re2.compile(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
 # Arguments whose text is content: braces belong to it.
 _CONTENT: Final = frozenset({
     "body", "text", "content", "contents", "code", "message", "html", "markdown", "template", "script", "prompt",
@@ -57,31 +56,6 @@ def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
         elif isinstance(value, list):
             stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
     return tuple(found)
-
-
-def without_streams(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """`arguments` with every generator, iterator and open stream replaced by a marker, and where they stood.
-
-    Nothing is consumed: what is replaced is told by its type alone.
-    """
-    found: list[str] = []
-    replaced: dict[str, Any] = _replace(arguments, "", found, 0)
-    return replaced, tuple(found)
-
-
-def _replace(value: Any, path: str, found: list[str], depth: int) -> Any:
-    if isinstance(value, Mapping) and isinstance(value, dict) and depth < 200:
-        return {key: _replace(inner, f"{path}/{escape(str(key))}", found, depth + 1) for key, inner in value.items()}
-    if isinstance(value, list | tuple) and depth < 200:
-        return [_replace(inner, f"{path}/{index}", found, depth + 1) for index, inner in enumerate(value)]
-    if isinstance(value, Iterator | AsyncIterator | IOBase) or _is_awaitable(value):
-        found.append(path)
-        return f"<pending:{type(value).__name__}>"
-    return value
-
-
-def _is_awaitable(value: Any) -> bool:
-    return not isinstance(value, str | int | float | bool | None) and hasattr(type(value), "__await__")
 
 
 def _is_pending(path: str, value: str) -> bool:

@@ -23,13 +23,13 @@ from aegis.approvals.model import Approval
 from aegis.approvals.queue import opened
 from aegis.audit.writer import CallKey, Unit
 from aegis.core.call import ToolCall, check_call
-from aegis.core.canonical import canonical
 from aegis.core.combine import combine
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
 from aegis.core.digest import call_digest
 from aegis.core.finding import Report
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.pending import readable
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.core.strict_json import parse
@@ -236,7 +236,7 @@ def prepare(principal: Principal, call: ToolCall) -> Subject:
             status=403,
             hint="leave `agent` out, or use that agent's own key",
         )
-    arguments = canonical(call.arguments)
+    call, arguments = readable(call)
     return Subject(
         call=call,
         call_id=call.call_id or new_id(),
@@ -266,7 +266,7 @@ def refuse(guard: str, reason: Reason) -> Evaluation:
 
 def unavailable(call: ToolCall, reason: Reason = Reason.UNAVAILABLE, policy_digest: str = "") -> Decision:
     """The block that stands where nothing could be recorded."""
-    digest = call_digest(server=call.server, tool=call.tool, arguments=canonical(call.arguments))
+    digest = call_digest(server=call.server, tool=call.tool, arguments=readable(call)[1])
     return Decision(
         outcome=Outcome.BLOCK,
         verdict=Verdict.INSUFFICIENT_EVIDENCE,
