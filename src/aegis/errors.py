@@ -5,6 +5,7 @@
     │   └── MissionInvalid     a mission, a proof or a delegation that does not hold; names the member
     ├── ConfigError            a configuration that cannot be enforced; names file, line and pointer
     ├── ToolCallBlocked        a call was refused where no refusal can be handed to the model
+    ├── StreamCut              a streamed result was cut; nothing more of it may be used
     ├── UnhookedFramework      `auto()` could not cover an installed framework
     ├── StoreError
     │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aegis.audit.breaks import Break
-    from aegis.core.decision import Decision
+    from aegis.core.decision import Decision, ResultDecision
 
 
 class AegisError(Exception):
@@ -81,6 +82,14 @@ class ToolCallBlocked(AegisError):
     """A call was refused and its framework has no way to hand the model a refusal."""
 
     def __init__(self, decision: Decision):
+        super().__init__(decision.message)
+        self.decision = decision
+
+
+class StreamCut(AegisError):
+    """A result was cut while it was streamed; `decision` says why, and is on record."""
+
+    def __init__(self, decision: ResultDecision):
         super().__init__(decision.message)
         self.decision = decision
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from aegis.audit.writer import Unit
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ResultDecision
+from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
@@ -21,6 +23,7 @@ from aegis.gate.issuing import Issuing
 from aegis.gate.missions import Missions
 from aegis.gate.observe import Results, withheld
 from aegis.gate.parts import Parts
+from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
 
 POLL_S: Final = 0.25  # how often a waiting caller looks at its approval
 
@@ -40,7 +43,7 @@ class Gate:
         self.missions = Missions(parts)
         self.issuing = Issuing(parts, self.missions)
         self._decisions = Decisions(parts, self.control, self.missions)
-        self._results = Results(parts, self.missions)
+        self.results = Results(parts, self.missions)
         self._commits = Commits(parts.ledger)
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
@@ -62,14 +65,50 @@ class Gate:
     def observe(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """What may be made of a tool's result. Raises `InvalidCall` for a result that nobody asked for."""
         try:
-            return self._commits.run(self._results.steps(principal or self.principal, result))
+            return self._commits.run(self.results.steps(principal or self.principal, result))
         except StoreError:
             return withheld()
 
     async def aobserve(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """`observe` for event loops."""
         try:
-            return await self._commits.arun(self._results.steps(principal or self.principal, result))
+            return await self._commits.arun(self.results.steps(principal or self.principal, result))
+        except StoreError:
+            return withheld()
+
+    def stream(
+        self, decision_id: str, *, principal: Principal | None = None, framing: Framing = "plain"
+    ) -> ResultStream:
+        """The judge of a result that arrives in pieces. Raises `InvalidCall` for one that nobody asked for."""
+        return ResultStream(self, principal or self.principal, decision_id, framing=framing)
+
+    def evaluate_streaming(
+        self, decision_id: str, chunks: Iterable[bytes | str], *, framing: Framing = "plain"
+    ) -> Iterator[bytes]:
+        """What of a streamed result may be used, while it arrives; raises `StreamCut` where a condition fails."""
+        return evaluate_streaming(self.stream(decision_id, framing=framing), chunks)
+
+    def aevaluate_streaming(
+        self, decision_id: str, chunks: AsyncIterable[bytes | str], *, framing: Framing = "plain"
+    ) -> AsyncIterator[bytes]:
+        """`evaluate_streaming` for event loops."""
+        return aevaluate_streaming(self.stream(decision_id, framing=framing), chunks)
+
+    def record_stream(
+        self, principal: Principal, decision_id: str, report: Report, data: bytes, provenance: str | None
+    ) -> ResultDecision:
+        """Record what a stream came to."""
+        try:
+            return self._commits.run(self.results.stream_steps(principal, decision_id, report, data, provenance))
+        except StoreError:
+            return withheld()
+
+    async def arecord_stream(
+        self, principal: Principal, decision_id: str, report: Report, data: bytes, provenance: str | None
+    ) -> ResultDecision:
+        """`record_stream` for event loops."""
+        try:
+            return await self._commits.arun(self.results.stream_steps(principal, decision_id, report, data, provenance))
         except StoreError:
             return withheld()
 

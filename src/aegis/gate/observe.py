@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -19,8 +19,12 @@ from aegis.approvals.queue import find
 from aegis.audit.writer import Unit
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical
+from aegis.core.combine import combine
 from aegis.core.decision import ReceiptRef, ResultDecision
 from aegis.core.digest import SALT_BYTES, payload_commitment, sha256
+from aegis.core.finding import Report
+from aegis.core.mission import Postcondition
+from aegis.core.names import Selector
 from aegis.core.outcome import Outcome, Reason, Verdict, outcome_of, verdict_of
 from aegis.core.ports import Document, Entry, Transaction
 from aegis.core.principal import Principal
@@ -29,15 +33,17 @@ from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
-from aegis.gate.mission_results import attend_result, origin_of
+from aegis.gate.mission_results import AttendedResult, Origin, attend_result, origin_of
 from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
 from aegis.pipeline.model import IncomingResult, ResultEvaluation
+from aegis.pipeline.run import Policy
 
 COLLECTION: Final = "results"
 ATTEMPTS: Final = 3
+_UNSIGNED: Final = Origin(provenance="unsigned", must_sign=False)
 
 Steps = Generator[Unit, tuple[Recorded, ...], ResultDecision]
 
@@ -138,7 +144,58 @@ class Results:
                 must_sign=origin.must_sign,
             )
         )
+        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended))
+
+    def opened_stream(self, principal: Principal, decision_id: str) -> tuple[Postcondition, ...]:
+        """The conditions of a result that will be streamed; raises `InvalidCall` for one that nobody asked for."""
+        call = self._call(principal, decision_id)
+        with self._parts.store.reader() as reader:
+            if reader.document(COLLECTION, decision_id) is not None:
+                raise InvalidCall("a result was already given for this call", code="conflict", status=409)
+        policy = self._parts.policy.current
+        attended = attend_result(self._parts, self._missions, policy, principal, call.body, _UNSIGNED)
+        lineage = () if attended is None else attended.view.lineage
+        return tuple(
+            condition
+            for compiled in lineage
+            for condition in compiled.declaration.postconditions
+            if any(Selector(one).matches(call.server, call.tool) for one in condition.tools)
+        )
+
+    def stream_steps(
+        self, principal: Principal, decision_id: str, report: Report, data: bytes, token: str | None = None
+    ) -> Steps:
+        """The one attestation of a streamed result: `report` is what its judge found, `data` what it came to."""
+        parts, policy = self._parts, self._parts.policy.current
+        call = self._call(principal, decision_id)
+        origin = origin_of(
+            policy, server=call.server, tool=call.tool, token=token, decision_id=decision_id, digest=sha256(data)
+        )
+        attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
+        if origin.provenance == "invalid" or (origin.must_sign and origin.provenance != "valid"):
+            report = replace(
+                report, outcome=Outcome.BLOCK, verdict=Verdict.VIOLATION, reason=Reason.POSTCONDITION_FAILED
+            )
+        evaluation = ResultEvaluation(
+            combined=combine((report,), (report.guard,), policy.evidence),
+            result=parse(data),
+            canonical=None,
+            times=(),
+        )
+        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended))
+
+    def _record(
+        self,
+        principal: Principal,
+        call: _Made,
+        data: bytes,
+        evaluation: ResultEvaluation,
+        policy: Policy,
+        origin: Origin,
+        attended: AttendedResult | None,
+    ) -> Steps:
         # (4)
+        parts = self._parts
         draft = self._draft(principal, call, data, evaluation, policy.digest, policy.settings)
         if origin.provenance != "unsigned" or origin.must_sign:
             draft.members["provenance"] = origin.provenance

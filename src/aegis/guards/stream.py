@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aegis.core.mission import Postcondition
 from aegis.core.outcome import Category
 from aegis.guards.postconditions import FORBIDDEN
+from aegis.rules.cache import default_cache_folder
 from aegis.rules.engine import Engine, Pattern, make_engine
 from aegis.rules.scanner import Scanner
 
 HOLD_BYTES: Final = 256
 HOLD_SECONDS: Final = 0.05
 CONTEXT: Final = 512  # bytes of earlier text that a match can begin in
+MAX_PLACES: Final = 256  # places of frames whose text is joined: bounds memory
 PIECE: Final = 65_536  # larger chunks are taken in parts: bounds what is held and scanned at once
 
 
@@ -30,7 +32,7 @@ class StreamSummary:
     """What a stream came to. `failed` names the conditions that did not hold; `broken` that it ended early."""
 
     size: int
-    digest: str
+    digest: str | None = None
     failed: tuple[str, ...] = ()
     broken: bool = False
 
@@ -43,7 +45,8 @@ class Prefilter:
         rules = [rule for rule in scanner.rules.rules if rule.category in self.categories]
         self._scanner = scanner
         self._engine: Engine = make_engine(
-            [Pattern(text, rule.case_sensitive) for rule in rules for text in rule.patterns], cache=None
+            [Pattern(text, rule.case_sensitive) for rule in rules for text in rule.patterns],
+            cache=default_cache_folder(),
         )
 
     def found(self, data: bytes) -> frozenset[Category]:
@@ -57,98 +60,115 @@ class Prefilter:
 class StreamJudge:
     """One stream under its conditions. Feed it pieces; it gives back what may be let through.
 
-    Once a condition fails nothing more is let through, and `failed` names it.
+    Once a condition fails nothing more is let through, and `failed` names it. `digest` digests the
+    whole stream as well, which costs more than judging it.
     """
 
-    def __init__(self, conditions: Sequence[Postcondition], prefilter: Prefilter, *, hold: int = HOLD_BYTES):
-        self._conditions = tuple(one for one in conditions if one.check in FORBIDDEN)
+    def __init__(
+        self,
+        conditions: Sequence[Postcondition],
+        prefilter_for: Callable[[frozenset[Category]], Prefilter],
+        *,
+        hold: int = HOLD_BYTES,
+        digest: bool = False,
+    ):
         self._limits = tuple((one.limit, one.id) for one in conditions if one.check == "max_bytes")
         # What needs the whole result is not judged on a stream, and is named as missing.
         self.unjudged = tuple(one.id for one in conditions if one.check not in (*FORBIDDEN, "max_bytes", "signed"))
-        self._widest = (
-            0
-            if any(one.window == 0 for one in self._conditions)
-            else max((one.window for one in self._conditions), default=0)
+        # Conditions that look at the same beginning share a scan, so that a window costs nothing beyond it.
+        windows: dict[int, list[Postcondition]] = {}
+        for one in conditions:
+            if one.check in FORBIDDEN:
+                windows.setdefault(one.window, []).append(one)
+        self._groups = tuple(
+            (window, tuple(group), prefilter_for(frozenset().union(*(FORBIDDEN[one.check] for one in group))))
+            for window, group in windows.items()
         )
-        self._prefilter = prefilter
         self._hold = hold
         self._held: deque[tuple[bytes, int]] = deque()  # pieces, and how much text each brought
         self._held_text = 0
-        self._context = b""
-        self._hash = hashlib.sha256()
+        self._contexts: dict[str, bytes] = {}  # the end of the text before, for each place it stands at
+        self._hash = hashlib.sha256() if digest else None
         self._since: float | None = None
         self.size = 0
         self.seen = 0
         self.failed: tuple[str, ...] = ()
 
-    def feed(self, piece: bytes, now: float, *, text: bytes | None = None) -> bytes:
+    def feed(self, piece: bytes, now: float, *, texts: Mapping[str, bytes] | None = None) -> bytes:
         """Take one piece at `now` (monotonic seconds); the bytes that may be let through.
 
-        `text` is what a reader of the stream would see of it (a frame without its envelope); without
-        it, the piece itself.
+        `texts` is what a reader of the stream would see of it: of a frame the text at each of its
+        places, which goes on in the next frame; without it, the piece itself.
         """
-        out = [] if len(piece) > PIECE and text is None else [self._take(piece, piece if text is None else text, now)]
-        if not out:
-            out = [
-                self._take(part, part, now)
-                for part in (piece[start : start + PIECE] for start in range(0, len(piece), PIECE))
-            ]
-        return b"".join(out)
+        if texts is not None:
+            return self._take(piece, texts, now)
+        parts = (piece[start : start + PIECE] for start in range(0, len(piece), PIECE))
+        return b"".join([self._take(part, {"": part}, now) for part in parts])
 
     def due(self, now: float) -> bytes:
         """What was held for as long as the promise allows."""
         if self.failed or self._since is None or now - self._since < HOLD_SECONDS:
             return b""
-        return self._release(0)
+        return self._release(0, now)
 
     def finish(self) -> bytes:
         """The rest, at the end of the stream."""
-        return b"" if self.failed else self._release(0)
+        return b"" if self.failed else self._release(0, 0.0)
 
     def summary(self, *, broken: bool = False) -> StreamSummary:
         """What the stream came to; `broken` where it ended before its end."""
         return StreamSummary(
-            size=self.size, digest="sha-256:" + self._hash.hexdigest(), failed=self.failed, broken=broken
+            size=self.size,
+            digest=None if self._hash is None else "sha-256:" + self._hash.hexdigest(),
+            failed=self.failed,
+            broken=broken,
         )
 
-    def _take(self, piece: bytes, text: bytes, now: float) -> bytes:
+    def _take(self, piece: bytes, texts: Mapping[str, bytes], now: float) -> bytes:
         if self.failed:
             return b""
         self.size += len(piece)
-        self._hash.update(piece)
+        if self._hash is not None:
+            self._hash.update(piece)
         over = tuple(name for limit, name in self._limits if self.size > limit)
         if over:
             self.failed = over
             return b""
-        if self._conditions and (self._widest == 0 or self.seen < self._widest):
-            self.failed = self._judge(text)
+        for window, conditions, prefilter in self._groups:
+            if window and self.seen >= window:
+                continue
+            self.failed = self._judge(texts, window, conditions, prefilter)
             if self.failed:
                 return b""
-        self.seen += len(text)
-        self._context = (self._context + text)[-CONTEXT:] if len(text) < CONTEXT else text[-CONTEXT:]
-        self._held.append((piece, len(text)))
-        self._held_text += len(text)
+        length = sum(len(text) for text in texts.values())
+        self.seen += length
+        for place, text in texts.items():
+            if len(text) >= CONTEXT:
+                self._contexts[place] = text[-CONTEXT:]
+            elif place in self._contexts or len(self._contexts) < MAX_PLACES:
+                self._contexts[place] = (self._contexts.get(place, b"") + text)[-CONTEXT:]
+        self._held.append((piece, length))
+        self._held_text += length
         if self._since is None:
             self._since = now
-        return self.due(now) or self._release(self._hold)
+        return self.due(now) or self._release(self._hold, now)
 
-    def _judge(self, text: bytes) -> tuple[str, ...]:
+    def _judge(
+        self, texts: Mapping[str, bytes], window: int, conditions: Sequence[Postcondition], prefilter: Prefilter
+    ) -> tuple[str, ...]:
+        """The conditions that the next texts do not meet, together with what came before them."""
         failed: list[str] = []
-        data = self._context + text
-        found = self._prefilter.found(data)
-        if not found:
-            return ()
-        for one in self._conditions:
-            if not one.window:
-                hit = bool(found & FORBIDDEN[one.check])
-            else:
-                inside = data[: max(0, one.window - self.seen + len(self._context))]
-                hit = bool(self._prefilter.found(inside) & FORBIDDEN[one.check])
-            if hit:
-                failed.append(one.id)
-        return tuple(failed)
+        for place, text in texts.items():
+            before = self._contexts.get(place, b"")
+            data = before + text if before else text
+            if window:
+                data = data[: window - self.seen + len(before)]
+            found = prefilter.found(data)
+            if found:
+                failed.extend(one.id for one in conditions if found & FORBIDDEN[one.check])
+        return tuple(dict.fromkeys(failed))
 
-    def _release(self, keep: int) -> bytes:
+    def _release(self, keep: int, now: float) -> bytes:
         """Everything but the last `keep` bytes of text; a plain piece is divided, a framed one is not."""
         out: list[bytes] = []
         while self._held and self._held_text > keep:
@@ -168,5 +188,6 @@ class StreamJudge:
             out.extend(piece for piece, _ in self._held)
             self._held.clear()
             self._held_text = 0
-        self._since = None if not self._held else self._since if not out else self._since
+        if out or not self._held:
+            self._since = now if self._held else None
         return b"".join(out)

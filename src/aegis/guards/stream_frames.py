@@ -39,30 +39,29 @@ class Frames:
         return rest
 
 
-def event_text(frame: bytes) -> bytes:
-    """What one server-sent event says: its data, and of JSON data every string value in order."""
-    lines = [line[5:].lstrip(b" ") for line in frame.splitlines() if line.startswith(b"data:")]
-    return json_text(b"\n".join(lines))
+def event_texts(frame: bytes) -> dict[str, bytes]:
+    """What one server-sent event says: its data, and of JSON data every string by its place."""
+    lines = [line[5:].removeprefix(b" ") for line in frame.splitlines() if line.startswith(b"data:")]
+    return json_texts(b"\n".join(lines))
 
 
-def json_text(data: bytes) -> bytes:
-    """Every string value of JSON, joined without anything between; other data as it is."""
+def json_texts(data: bytes) -> dict[str, bytes]:
+    """Every string of JSON by its place, where items of a list share one; other data as it is.
+
+    What a place says in one frame goes on in the next: an envelope around it divides nothing.
+    """
     try:
-        value = orjson.loads(data)
+        root = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return data
-    return "".join(_strings(value)).encode()
-
-
-def _strings(root: Any) -> list[str]:
-    out: list[str] = []
-    stack = [root]
+        return {"": data}
+    found: dict[str, list[str]] = {}
+    stack: list[tuple[str, Any]] = [("", root)]
     while stack:
-        value = stack.pop()
+        place, value = stack.pop()
         if isinstance(value, str):
-            out.append(value)
+            found.setdefault(place, []).append(value)
         elif isinstance(value, dict):
-            stack.extend(reversed(value.values()))
+            stack.extend([(f"{place}/{key}", inner) for key, inner in reversed(value.items())])
         elif isinstance(value, list):
-            stack.extend(reversed(value))
-    return out
+            stack.extend([(place, inner) for inner in reversed(value)])
+    return {place: "".join(parts).encode() for place, parts in found.items()}

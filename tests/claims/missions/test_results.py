@@ -58,7 +58,7 @@ def test_a_result_that_fails_a_condition_is_withheld(
 def test_a_window_looks_at_the_beginning_alone(place: Desk) -> None:
     window = {"id": "c", "check": "no_pii", "window": 1_000}
     assert judged(place, "x" * 990 + " " + SSN, "s-w1", window).allowed
-    assert not judged(place, SSN + "x" * 2_000, "s-w2", window).allowed
+    assert not judged(place, SSN + ". " + "x" * 2_000, "s-w2", window).allowed
 
 
 def test_a_condition_concerns_its_tools_alone(place: Desk) -> None:

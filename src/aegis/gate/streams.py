@@ -1,0 +1,173 @@
+"""A result that arrives in pieces: judged on the way, recorded once at its end."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from aegis.core.canonical import canonical
+from aegis.core.decision import ResultDecision
+from aegis.core.finding import Finding, Report
+from aegis.core.mission import Postcondition
+from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
+from aegis.core.principal import Principal
+from aegis.errors import StreamCut
+from aegis.guards.stream import Prefilter, StreamJudge, StreamSummary
+from aegis.guards.stream_frames import Frames, FrameTooLarge, event_texts, json_texts
+from aegis.rules import Scanner
+
+if TYPE_CHECKING:
+    from aegis.gate.gate import Gate
+
+Framing = Literal["plain", "sse", "lines"]
+# Instructions in what a tool gives back are cut on every stream, whatever the mission says.
+# Like any result they are read as far as the usual limit of one, which is a mebibyte.
+_ALWAYS: Final = Postcondition(id="content", check="no_instructions", window=1_048_576)
+
+_prefilters: weakref.WeakKeyDictionary[Scanner, dict[frozenset[Category], Prefilter]] = weakref.WeakKeyDictionary()
+
+
+class ResultStream:
+    """One streamed result: `feed` gives what may be passed on, `close` records what it came to.
+
+    `framing` says what a piece is: plain bytes, server-sent events, or lines of JSON (MCP).
+    """
+
+    def __init__(
+        self, gate: Gate, principal: Principal, decision_id: str, *, framing: Framing = "plain", digest: bool = False
+    ):
+        conditions = (_ALWAYS, *gate.results.opened_stream(principal, decision_id))
+        scanner = gate.parts.policy.current.scanner
+        self._gate = gate
+        self._principal = principal
+        self._decision_id = decision_id
+        self._conditions = conditions
+        self._judge = StreamJudge(conditions, lambda wanted: _prefilter(scanner, wanted), digest=digest)
+        self._frames = None if framing == "plain" else Frames(b"\n\n" if framing == "sse" else b"\n")
+        self._texts: Callable[[bytes], dict[str, bytes]] = event_texts if framing == "sse" else json_texts
+        self._too_large = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing more of the stream may be passed on."""
+        return bool(self._judge.failed) or self._too_large
+
+    def feed(self, piece: bytes) -> bytes:
+        """Take one piece; the bytes that may be passed on now."""
+        now = time.monotonic()
+        if self._frames is None:
+            return self._judge.feed(piece, now)
+        try:
+            return b"".join([self._judge.feed(one, now, texts=self._texts(one)) for one in self._frames.feed(piece)])
+        except FrameTooLarge:
+            self._too_large = True
+            return b""
+
+    def due(self) -> bytes:
+        """What was held back for as long as the promise allows."""
+        return self._judge.due(time.monotonic())
+
+    def rest(self) -> bytes:
+        """What was held back, at the end of the stream."""
+        out = b""
+        if self._frames is not None and (last := self._frames.rest()):
+            out = self._judge.feed(last, time.monotonic(), texts=self._texts(last))
+        return out + self._judge.finish()
+
+    def close(self, *, broken: bool = False, provenance: str | None = None) -> ResultDecision:
+        """The one attestation of the stream; `broken` where it ended before its end."""
+        report, data = self._report(broken)
+        return self._gate.record_stream(self._principal, self._decision_id, report, data, provenance)
+
+    async def aclose(self, *, broken: bool = False, provenance: str | None = None) -> ResultDecision:
+        """`close` for event loops."""
+        report, data = self._report(broken)
+        return await self._gate.arecord_stream(self._principal, self._decision_id, report, data, provenance)
+
+    def _report(self, broken: bool) -> tuple[Report, bytes]:
+        summary = self._judge.summary(broken=broken or self._too_large)
+        seen: dict[str, int | bool | str] = {"bytes": summary.size, "broken": summary.broken}
+        if summary.digest is not None:
+            seen["digest"] = summary.digest
+        return self._judged(summary), canonical({"stream": seen})
+
+    def _judged(self, summary: StreamSummary) -> Report:
+        if summary.failed:
+            return Report(
+                guard="stream",
+                outcome=Outcome.BLOCK,
+                verdict=Verdict.VIOLATION,
+                reason=Reason.POSTCONDITION_FAILED,
+                risk=Risk.HIGH,
+                findings=tuple(
+                    Finding(
+                        guard="stream",
+                        rule=f"postcondition-{name}",
+                        category="policy",
+                        severity=Risk.HIGH,
+                        outcome=Outcome.BLOCK,
+                        message="the stream was cut: it does not meet a condition of the mission",
+                    )
+                    for name in summary.failed
+                ),
+            )
+        missing = [f"postcondition.{name}" for name in self._judge.unjudged]
+        if summary.broken:
+            missing.append("stream.end")
+        return Report(guard="stream", missing=tuple(missing))
+
+
+def evaluate_streaming(stream: ResultStream, chunks: Iterable[bytes | str]) -> Iterator[bytes]:
+    """What of `chunks` may be used, as they arrive; records one attestation at the end.
+
+    Raises `StreamCut` where a condition fails, and where the whole may not be used after all.
+    """
+    ended = False
+    try:
+        for chunk in chunks:
+            passed = stream.feed(chunk.encode() if isinstance(chunk, str) else chunk)
+            if stream.is_cut:
+                break
+            if passed:
+                yield passed
+        last = b"" if stream.is_cut else stream.rest()
+        ended = True
+    finally:
+        if not ended:  # the source failed, or whoever reads went away
+            stream.close(broken=True)
+    decision = stream.close()
+    if not decision.allowed:
+        raise StreamCut(decision)
+    if last:
+        yield last
+
+
+async def aevaluate_streaming(stream: ResultStream, chunks: AsyncIterable[bytes | str]) -> AsyncIterator[bytes]:
+    """`evaluate_streaming` for event loops."""
+    ended = False
+    try:
+        async for chunk in chunks:
+            passed = stream.feed(chunk.encode() if isinstance(chunk, str) else chunk)
+            if stream.is_cut:
+                break
+            if passed:
+                yield passed
+        last = b"" if stream.is_cut else stream.rest()
+        ended = True
+    finally:
+        if not ended:
+            await stream.aclose(broken=True)
+    decision = await stream.aclose()
+    if not decision.allowed:
+        raise StreamCut(decision)
+    if last:
+        yield last
+
+
+def _prefilter(scanner: Scanner, categories: frozenset[Category]) -> Prefilter:
+    known = _prefilters.setdefault(scanner, {})
+    if categories not in known:
+        known[categories] = Prefilter(scanner, categories)
+    return known[categories]
