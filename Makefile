@@ -13,7 +13,7 @@ demo: setup ## a gateway, an agent and a verified log; ONCE=1 exits at the end
 	@.venv/bin/aegis demo $(if $(ONCE),--once)
 
 test: setup ## run every test
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n auto $(ARGS)
 
 check: setup ## types, lint, layers, generated files
 	@sh scripts/check.sh
