@@ -35,6 +35,7 @@ _CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s
 _SPELLED: Final = re2.compile(r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b")
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
 _LEAST_TEXT: Final = 6
+_LEAST_PLUS: Final = 2
 
 
 def percent(text: str) -> str | None:
@@ -54,6 +55,13 @@ def _percent_bytes(match: Any) -> bytes:
     if piece[1] in b"u":
         return chr(int(piece[2:], 16)).encode("utf-8", "replace")
     return bytes.fromhex(piece[1:].decode())
+
+
+def form(text: str) -> str | None:
+    """Form encoding: `+` stands for a blank where the text has no other blanks."""
+    if text.count("+") < _LEAST_PLUS or " " in text:
+        return None
+    return text.replace("+", " ")
 
 
 def entities(text: str) -> str | None:

@@ -10,6 +10,7 @@ _MOST_PARTS: Final = 12
 _MOST_CHARS: Final = 4_096
 _LEAST_CHARS: Final = 8
 JOINED: Final = "joined"
+SEAM: Final = "\x1e"  # between the two ways of joining; nothing that holds it was in the call
 
 
 def joined_views(texts: list[Text]) -> list[View]:
@@ -26,4 +27,4 @@ def joined_views(texts: list[Text]) -> list[View]:
     if len(together) < _LEAST_CHARS:
         return []
     spaced = " ".join(value for _, value in parts)
-    return [View(parts[-1][0], f"{together}\n\n{spaced}", (JOINED,))]
+    return [View(parts[-1][0], f"{together}\n{SEAM}\n{spaced}", (JOINED,))]

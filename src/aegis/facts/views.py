@@ -15,6 +15,7 @@ from aegis.facts.decode import (
     character_codes,
     entities,
     escapes,
+    form,
     hidden_runs,
     percent,
     spelled_out,
@@ -53,6 +54,8 @@ def views_of(text: str) -> list[Reading]:
 
 def _may_differ(text: str) -> bool:
     if "%" in text or "\\" in text or "&" in text or "/*" in text or "0x" in text or "$" in text or "''" in text:
+        return True
+    if "+" in text and " " not in text:
         return True
     if '"' in text or "^" in text or "{" in text:
         return True
@@ -110,6 +113,7 @@ def _once(text: str) -> list[tuple[str, str]]:
 
 _DECODERS: Final[tuple[tuple[str, Callable[[str], str | None]], ...]] = (
     ("percent", percent),
+    ("form", form),
     ("entities", entities),
     ("escapes", escapes),
     ("sql-comments", sql_comments),

@@ -8,7 +8,7 @@ from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
 from aegis.core.text import TextRole
 from aegis.facts.model import Text
-from aegis.facts.split import JOINED
+from aegis.facts.split import JOINED, SEAM
 from aegis.guards.base import Case
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.guards.outflow import answer_data
@@ -98,4 +98,6 @@ def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
 
     Numbers that stand side by side make valid checksums by chance, so personal data never counts.
     """
-    return rule.category != "pii" and not any(piece.strip() in text.value for text in strings)
+    if rule.category == "pii" or SEAM in piece:
+        return False
+    return not any(piece.strip() in text.value for text in strings)
