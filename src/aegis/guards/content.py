@@ -39,13 +39,14 @@ class ContentGuard:
         """One report: `block` for an attack and for a call beyond the limits, patches for what is masked."""
         facts = case.facts
         scan = self._scanner.scan
+        skips = not self._scanner.reads_words
         strings = facts.texts.strings
         seen: dict[tuple[str, str], tuple[Rule, str]] = {}
         for text in strings:
             value = text.value
-            if len(value) <= _PLAIN and value.isascii() and value.isalnum() and text.role != "command":
+            if skips and text.role != "command" and len(value) <= _PLAIN and value.isascii() and value.isalnum():
                 continue
-            if text.is_key and value.isidentifier():
+            if skips and text.is_key and value.isidentifier():
                 continue
             for hit in scan(value, text.role):
                 seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])

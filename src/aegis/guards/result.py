@@ -46,9 +46,10 @@ class ResultContentGuard:
         """One report; patches point into the result."""
         findings: list[Finding] = []
         viewed = view_chars = 0
+        skips = not self._scanner.reads_words
         for text in case.texts.strings:
             value = text.value
-            if len(value) <= _PLAIN and value.isascii() and value.isalnum():
+            if skips and len(value) <= _PLAIN and value.isascii() and value.isalnum():
                 continue
             seen: dict[str, tuple[Rule, str]] = {}
             for hit in self._scanner.scan(value, "result"):

@@ -19,6 +19,27 @@ FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may se
 DENSE_WINDOW: Final = 2_500  # bytes in which all that a rule needs must stand
 NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
 MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
+_WORD_SYNTAX: Final = (
+    "(?i)",
+    "\\b",
+    "\\A",
+    "\\z",
+    "^",
+    "$",
+    "(?:",
+    "(",
+    ")",
+    "|",
+    "\\w",
+    "\\d",
+    "+",
+    "*",
+    "?",
+    "[",
+    "]",
+    "-",
+    "_",
+)
 _NO_RULES: Final[tuple[Rule, ...]] = ()
 
 
@@ -51,6 +72,8 @@ class Scanner:
                 confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive, groups=judged))
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
+        # Whether a bare short word can be a finding: then no text may be passed over for being one.
+        self.reads_words = any(_is_word(pattern.text) for pattern in patterns)
         self._owners = tuple(owners)
         self._confirm = tuple(confirm)
         self._engines = _engines(owners, patterns, cache, engine)
@@ -188,6 +211,14 @@ def _engines(
         )
         for surface in SURFACES
     }
+
+
+def _is_word(pattern: str) -> bool:
+    """Whether a pattern asks for words alone, with nothing that a short plain word cannot hold."""
+    plain = pattern
+    for sign in _WORD_SYNTAX:
+        plain = plain.replace(sign, "")
+    return bool(plain) and plain.isalnum()
 
 
 def _part(rule: Rule) -> str:

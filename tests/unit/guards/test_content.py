@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +124,21 @@ def test_a_secret_that_leaves_is_answered_as_configured(policy: Any, outcome: Ou
     assert report.outcome is outcome
     if outcome is Outcome.SANITIZE:
         assert report.patches[0].value == "use [masked: secret-github] today"
+
+
+def test_a_rule_for_a_bare_word_finds_the_bare_word(tmp_path: Path) -> None:
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "code-name.yaml").write_text(
+        "id: code-name\ntitle: a code name\ncategory: policy\nseverity: high\noutcome: block\nroles: [any]\n"
+        "message: a code name\npatterns: ['\\bxyzzy\\b']\nexamples:\n  match: [xyzzy, a xyzzy]\n"
+        "  pass: [plugh, xyzz]\n",
+        encoding="utf-8",
+    )
+    scanner = Scanner(load(tmp_path))
+    arguments = {"name": "xyzzy"}
+    facts = gather(Subject(tool="tool", server=None, arguments=arguments, limits=Limits()))
+    case = Case(
+        tool="tool", server=None, arguments=arguments, principal=PRINCIPAL, agent="a", session="", call_id="c",
+        entry=None, facts=facts, tier=Risk.LOW, irreversible=False, effects=facts.effects, now=0,
+    )  # fmt: skip
+    assert ContentGuard(scanner).check(case).outcome is Outcome.BLOCK
