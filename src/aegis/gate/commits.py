@@ -22,6 +22,7 @@ from aegis.errors import StoreUnavailable
 
 R = TypeVar("R")
 Steps = Generator[Unit, tuple[Recorded, ...], R]
+LOOKS: Final = 3  # turns of an event loop in which a group may grow before it is committed
 SLOW_S: Final = 0.02  # a commit that takes longer is not waited for on the loop the next time
 COMMIT_WAIT_S: Final = 10.0  # how long a caller waits for a commit before the store counts as gone
 
@@ -114,7 +115,7 @@ class _LoopWriter:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[Recorded, ...]] = loop.create_future()
         if not self._tick:
-            loop.call_soon(self._flush)
+            loop.call_soon(self._flush, 1, LOOKS)
         self._tick.append((unit, future))
         self._waiting += 1
         try:
@@ -127,7 +128,14 @@ class _LoopWriter:
             self._handed.put(None)
             self._thread.join(COMMIT_WAIT_S)
 
-    def _flush(self) -> None:
+    def _flush(self, seen: int, looks: int) -> None:
+        """Commit what was collected, once a turn of the loop brought nothing more: a group costs one flush of the disk.
+
+        Whoever is alone does not wait; nobody waits for more than `LOOKS` turns.
+        """
+        if seen < len(self._tick) < MAX_GROUP and looks:
+            asyncio.get_running_loop().call_soon(self._flush, len(self._tick), looks - 1)
+            return
         batch, self._tick = self._tick, []
         if self._slow:
             self._hand_over(batch)
