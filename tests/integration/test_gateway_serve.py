@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -225,6 +226,27 @@ def test_pipelined_requests_are_answered_in_order(gateway: Served) -> None:
     answer = gateway.raw(sent(b"p1") + sent(b"p2") + sent(b"p3", connection="close"))
     assert answer.count(b"HTTP/1.1 200 OK") == 3
     assert answer.index(b'"call_id":"p1"') < answer.index(b'"call_id":"p2"') < answer.index(b'"call_id":"p3"')
+
+
+def test_many_pipelined_requests_are_not_taken_for_one_long_one(gateway: Served) -> None:
+    one = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer = gateway.raw(one * 400 + last)
+    assert answer.count(b"HTTP/1.1 200 OK") == 401
+
+
+def test_headers_that_never_end_are_431(gateway: Served) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n")
+        received = b""
+        with contextlib.suppress(OSError):  # hung up on while it still sends
+            for number in range(200):
+                connection.sendall(b"X-%d: %s\r\n" % (number, b"a" * 100))
+                time.sleep(0.001)
+        with contextlib.suppress(OSError):
+            received = connection.recv(65_536)
+    assert not received or error_of(received) == (431, "too_large")
+    assert gateway.decide().status == 200
 
 
 def test_a_client_that_hangs_up_early_disturbs_nobody(gateway: Served) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
@@ -29,9 +29,10 @@ from aegis.server.errors import send_error
 from aegis.server.permissions import DECIDE, permit
 from aegis.server.request_id import request_id_of
 from aegis.server.services import Services
-from aegis.server.wire import JSON_HEADERS, call_of, status_of
+from aegis.server.wire import JSON_HEADERS, WHOLE_ANSWER, call_of, status_of
 
 PATH: Final = "/v1/decisions"
+_NONE: Final[dict[str, Any]] = {}
 _log = logging.getLogger("aegis.server.decisions")
 
 
@@ -82,18 +83,17 @@ class Decisions:
             services.metrics.count_unrecorded()
         reads_findings = principal is not None and "auditor" in principal.roles
         body = encode(decision.to_wire(findings=reads_findings))
-        await send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [
-                    *JSON_HEADERS,
-                    (b"content-length", b"%d" % len(body)),
-                    (b"x-request-id", request_id.encode("ascii")),
-                    *more,
-                ],
-            }
+        headers = (
+            *JSON_HEADERS,
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", request_id.encode("ascii")),
+            *more,
         )
+        whole = scope.get("extensions", _NONE).get(WHOLE_ANSWER)
+        if whole is not None:
+            await whole(status, b"".join([b"%s: %s\r\n" % header for header in headers]), body)
+            return
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _principal(self, authorization: bytes | None) -> Principal:

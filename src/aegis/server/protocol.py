@@ -9,17 +9,19 @@ import asyncio
 from asyncio.events import TimerHandle
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, Final
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from aegis.errors import InvalidCall
 from aegis.server.body import is_too_long, too_large
 from aegis.server.errors import error_body, error_headers
 from aegis.server.request_id import request_id_of
+from aegis.server.wire import WHOLE_ANSWER
 
 MAX_CONNECTIONS: Final = 1_024  # each one costs a descriptor and some memory
 MAX_HEADER_BYTES: Final = 32_768  # request line and headers together
@@ -54,7 +56,7 @@ class LimitedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._header_bytes = 0
-        self._arriving = False
+        self._arriving = self._in_headers = self._begun_now = False
         self._arrival: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -75,26 +77,27 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._begun_now = False
         super().data_received(data)
-        if self._arriving and self._arrival is None:  # a request that came in one piece never needs a timer
+        if not self._arriving:  # a request that came in one piece never needs a timer
+            return
+        if self._arrival is None:
             self._expect_request()
+        if self._in_headers:  # those that are complete were measured; these could go on for ever
+            self._header_bytes = 0 if self._begun_now else self._header_bytes + len(data)
+            if self._header_bytes > self.limits.header_bytes:
+                self._refuse(_headers_too_large())
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._header_bytes = 0
-        self._arriving = True
-
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
-        if len(self.headers) >= MAX_HEADERS:
-            self._too_large()
-        super().on_header(name, value)
+        self._arriving = self._in_headers = self._begun_now = True
 
     def on_headers_complete(self) -> None:
+        self._in_headers = False
+        size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
+        if size > self.limits.header_bytes or len(self.headers) > MAX_HEADERS:
+            self._refuse(_headers_too_large())
+            raise _Refused
         # A client that waits for leave to send a body gets none for one that is too large.
         if self.expect_100_continue and any(
             name == b"content-length" and is_too_long(value) for name, value in self.headers
@@ -102,6 +105,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(too_large())
             raise _Refused
         super().on_headers_complete()
+        # Set by assignment: the type of ASGI scopes knows extensions that are dictionaries alone.
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope["extensions"] = {WHOLE_ANSWER: partial(self._answer_whole, self.cycle)}
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -111,6 +117,26 @@ class LimitedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
             self._refuse(InvalidCall("this is not HTTP/1.1 as the gateway speaks it", code="bad_request", status=400))
+
+    async def _answer_whole(self, cycle: RequestResponseCycle, status: int, headers: bytes, body: bytes) -> None:
+        """What two `send`s would do, as one write to the socket: the ASGI extension `WHOLE_ANSWER`."""
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        content = [STATUS_LINE[status]]
+        for name, value in cycle.default_headers:
+            content += (name, b": ", value, b"\r\n")
+        content.append(headers)
+        content.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+        content.append(body)
+        cycle.transport.write(b"".join(content))
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
 
     def _expect_request(self) -> None:
         self._arrival = self.loop.call_later(self.limits.arrival_seconds, self._too_slow)
@@ -127,15 +153,6 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             self._refuse(InvalidCall("the request did not arrive in time", code="timeout", status=408))
 
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > self.limits.header_bytes:
-            self._too_large()
-
-    def _too_large(self) -> None:
-        self._refuse(InvalidCall("the request line and headers are too large", code="too_large", status=431))
-        raise _Refused
-
     def _refuse(self, refusal: InvalidCall) -> None:
         body = error_body(refusal, request_id_of(None))
         content = [
@@ -148,6 +165,10 @@ class LimitedProtocol(HttpToolsProtocol):
         ]
         self.transport.write(b"".join(content))
         self.transport.close()
+
+
+def _headers_too_large() -> InvalidCall:
+    return InvalidCall("the request line and headers are too large", code="too_large", status=431)
 
 
 class _Refused(Exception):

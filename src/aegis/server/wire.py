@@ -18,6 +18,8 @@ CALL_MEMBERS: Final = frozenset(
 MAX_PROOF_CHARS: Final = 16_384  # a compact JWS; bounds what is kept beside the log
 DEFAULT_RETRY_AFTER_S: Final = 1
 
+# An ASGI extension of our own server: `await extension(status, header lines, body)` answers in one write.
+WHOLE_ANSWER: Final = "aegis.whole_answer"
 JSON_HEADERS: Final = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 
