@@ -60,6 +60,62 @@ def test_a_rule_of_a_users_folder_is_explained(tmp_path: Path) -> None:
     assert detail["examples"][0] == {"kind": "match", "text": "xyzzy"}
 
 
+def test_the_examples_of_the_rules_that_ship_hold() -> None:
+    finished = aegis("rules", "test", "--json")
+    assert finished.returncode == 0
+    value = read_json(finished)
+    assert value["failed"] == []
+    assert value["examples"] > 100
+
+
+def test_a_new_rule_is_written_once_its_own_examples_hold(tmp_path: Path) -> None:
+    rule = ["own-word", "--category", "policy", "--title", "a code name", "--pattern", r"\bplugh[0-9]+\b"]
+    good = ["--match", "go to plugh1", "--match", "the plugh22 file", "--pass", "a plough", "--pass", "plugh"]
+    written = aegis("rules", "new", *rule, *good, "--out", tmp_path)
+    assert written.returncode == 0
+    assert Path(written.stdout.strip()) == tmp_path / "own" / "own-word.yaml"
+    tested = aegis("rules", "test", "own-word", "--rules", tmp_path, "--json")
+    assert (tested.returncode, read_json(tested)["examples"]) == (0, 4)
+    again = aegis("rules", "new", *rule, *good, "--out", tmp_path)
+    assert again.returncode == 2
+    bad = ["--match", "go to plugh", "--match", "the plugh22 file", "--pass", "a plough", "--pass", "plug"]
+    refused = aegis("rules", "new", *rule, *bad, "--out", tmp_path / "other")
+    assert refused.returncode == 2
+    assert "`go to plugh` is not found" in refused.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_example_that_its_rule_gets_wrong_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "own-word.yaml").write_text(
+        "id: own-word\ntitle: a word\ncategory: policy\nseverity: low\noutcome: allow\nroles: [any]\n"
+        "message: a word is there\npatterns: ['plugh[0-9]']\n"
+        "examples: {match: [the plugh1 file, the plugh file], pass: [a, b]}\n"
+    )
+    finished = aegis("rules", "test", "own-word", "--rules", tmp_path, "--json")
+    assert finished.returncode == 1
+    assert [wrong["text"] for wrong in read_json(finished)["failed"]] == ["the plugh file"]
+
+
+@pytest.mark.parametrize("name", ["../escape", "a b", "a/b", ""])
+def test_a_rules_id_is_no_path(tmp_path: Path, name: str) -> None:
+    arguments = [
+        "--category",
+        "policy",
+        "--title",
+        "t",
+        "--pattern",
+        "plugh1",
+        "--match",
+        "a plugh1",
+        "--match",
+        "b plugh1",
+    ]
+    finished = aegis("rules", "new", name, *arguments, "--pass", "a", "--pass", "b", "--out", tmp_path / "rules")
+    assert finished.returncode == 2
+    assert not (tmp_path / "rules").exists()
+
+
 def test_a_broken_rule_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "bad.yaml").write_text("id: bad\nid: bad\n")

@@ -1,4 +1,4 @@
-"""`aegis rules`: which detector rules there are, and what one of them says."""
+"""`aegis rules`: which detector rules there are, what one of them says, whether their examples hold, and new ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aegis.cli import exits
 from aegis.cli.options import Json
-from aegis.cli.output import Column, print_json, print_line, show_list
+from aegis.cli.output import Column, note, print_json, print_line, show_list
 from aegis.cli.text import visible
 from aegis.errors import InvalidCall
 
@@ -28,6 +29,12 @@ _COLUMNS = (
     Column(title="OUTCOME", member="outcome"),
     Column(title="MATURITY", member="maturity"),
     Column(title="TITLE", member="title"),
+)
+_WRONG = (
+    Column(title="RULE", member="rule"),
+    Column(title="EXAMPLE", member="kind"),
+    Column(title="LINE", member="line", write=str),
+    Column(title="TEXT", member="text"),
 )
 
 
@@ -68,6 +75,61 @@ def explain(
         print_line(f"  {example['kind']:<12}{visible(example['text'])}")
 
 
+@app.command()
+def test(
+    only: Annotated[list[str] | None, typer.Argument(metavar="[RULE]...", help="only these; by default all")] = None,
+    folders: Folders = None,
+    as_json: Json = False,
+) -> int:
+    """Run the examples of the rules: exit 0, or 1 and every example that its rule got wrong."""
+    from aegis.cli.rulework import examine
+
+    rules = _load(folders)
+    for name in only or ():
+        if name not in rules.by_id:
+            raise InvalidCall(f"there is no rule `{name}`", code="not_found", hint=_nearest(name, rules))
+    results = examine(rules, only=frozenset(only or rules.by_id))
+    wrong = [result for result in results if not result["passed"]]
+    if as_json:
+        print_json({"examples": len(results), "failed": wrong})
+    else:
+        show_list(wrong, _WRONG, as_json=False, empty=f"{len(results)} examples, none is wrong")
+        note(f"{len(results)} examples, {len(wrong)} wrong")
+    return exits.REFUSED if wrong else exits.DONE
+
+
+@app.command()
+def new(
+    rule_id: Annotated[str, typer.Argument(metavar="RULE", help="the rule's id, which is its file's name")],
+    category: Annotated[str, typer.Option("--category", help="what it finds, as `aegis rules list` names it")],
+    patterns: Annotated[list[str], typer.Option("--pattern", help="a linear-time regular expression")],
+    match: Annotated[list[str], typer.Option("--match", metavar="TEXT", help="must be found; at least two")],
+    passes: Annotated[list[str], typer.Option("--pass", metavar="TEXT", help="must pass; at least two")],
+    title: Annotated[str, typer.Option("--title", help="what it looks for, in a few words")],
+    severity: Annotated[str, typer.Option("--severity", help="low, medium, high or critical")] = "high",
+    outcome: Annotated[str, typer.Option("--outcome", help="what a finding demands")] = "block",
+    roles: Annotated[list[str] | None, typer.Option("--applies-to", metavar="ROLE", help="by default anything")] = None,
+    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder of rules to write to")] = Path(
+        "rules"
+    ),
+) -> None:
+    """Write a new rule, if it compiles and its own examples hold."""
+    from aegis.cli.rulework import write_rule
+
+    document = {
+        "id": rule_id,
+        "title": title,
+        "category": category,
+        "severity": severity,
+        "outcome": outcome,
+        "roles": roles or ["any"],
+        "message": title,
+        "patterns": patterns,
+        "examples": {"match": match, "pass": passes},
+    }
+    print_line(str(write_rule(document, folder)))
+
+
 def _load(folders: list[Path] | None) -> RuleSet:
     from aegis.rules import builtin_folder, load
 
@@ -87,7 +149,7 @@ def _summary(rule: Rule) -> dict[str, Any]:
 
 
 def _detail(rule: Rule) -> dict[str, Any]:
-    from aegis.cli.text import json_text
+    from aegis.cli.rulework import text_of
 
     return _summary(rule) | {
         "message": rule.message,
@@ -96,15 +158,7 @@ def _detail(rule: Rule) -> dict[str, Any]:
         "facts": list(rule.facts),
         "references": list(rule.references),
         "file": f"{rule.file}:{rule.line}" if rule.line else rule.file,
-        "examples": [
-            {
-                "kind": example.kind,
-                "text": example.text
-                if example.text is not None
-                else json_text(dict(example.arguments) if example.arguments is not None else example.result),
-            }
-            for example in rule.examples
-        ],
+        "examples": [{"kind": example.kind, "text": text_of(example)} for example in rule.examples],
     }
 
 
