@@ -8,7 +8,7 @@ import orjson
 import pytest
 import yaml
 
-from support.shell import aegis, read_json
+from support.shell import aegis, gateway, read_json
 
 
 @pytest.fixture
@@ -71,3 +71,23 @@ def test_every_value_knows_where_it_was_written(config: Path) -> None:
     by_pointer = {item["pointer"]: item for item in items}
     assert by_pointer["/tools/read_file/risk"]["from"] == f"{config}:4"
     assert by_pointer["/registry/allow_unregistered"]["from"].startswith("profile strict:")
+
+
+def test_a_candidate_is_replayed_over_recorded_calls_and_changes_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    key = aegis("keys", "create", "--role", "admin", "--name", "ada", "--home", home).stdout.strip()
+    call = '{"tool": "read_file", "arguments": {"path": "a"}}'
+    assert aegis("decide", "-", "--home", home, stdin=call).returncode == 0
+    candidate = tmp_path / "candidate.yaml"
+    candidate.write_text("version: 1\nregistry: {allow_unregistered: block}\n")
+    arguments = ["config", "replay", str(candidate), "--home", str(home), "--json"]
+    for env in ({"AEGIS_API_KEY": key}, {"AEGIS_API_KEY": key}):
+        value = read_json(aegis(*arguments, env=env))
+        (changed,) = value["changed"]
+        assert (changed["before"]["decision"], changed["after"]["reason"]) == ("allow", "unregistered_tool")
+    assert aegis(*arguments).returncode == 2
+    with gateway(home) as running:
+        remote = aegis("config", "replay", candidate, "--json", env={"AEGIS_API_KEY": key, "AEGIS_URL": running.url})
+        assert len(read_json(remote)["changed"]) == 1
+    candidate.write_text("version: 1\nprofil: x\n")
+    assert aegis(*arguments, env={"AEGIS_API_KEY": key}).returncode == 2

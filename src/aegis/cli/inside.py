@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aegis.cli.options import home_of
-from aegis.cli.remote import Gateway, value_of
+from aegis.cli.remote import Gateway, body_of, value_of
 
 if TYPE_CHECKING:
     from aegis.server.app import App
@@ -34,10 +34,8 @@ class Inside:
 
     def ask(self, method: str, target: str, key: str, body: Any = None) -> Any:
         """The JSON answer to one request; raises `InvalidCall` with the API's own words for a 4xx."""
-        import orjson
-
-        data = b"" if body is None else orjson.dumps(body)
-        status, answered = asyncio.run(_exchange(self.app, method, target, key, data))
+        media, data = body_of(body)
+        status, answered = asyncio.run(_exchange(self.app, method, target, key, media, data or b""))
         return value_of(status, answered)
 
 
@@ -57,12 +55,12 @@ def api(url: str | None, home: Path | None, config: Path | None) -> Iterator[Ask
         deployment.close()
 
 
-async def _exchange(app: App, method: str, target: str, key: str, body: bytes) -> tuple[int, bytes]:
+async def _exchange(app: App, method: str, target: str, key: str, media: str, body: bytes) -> tuple[int, bytes]:
     """One request through the application (ASGI 3.0, HTTP connection scope)."""
     path, _, query = target.partition("?")
     headers = [(b"host", b"localhost"), (b"content-length", b"%d" % len(body))]
     if body:
-        headers.append((b"content-type", b"application/json"))
+        headers.append((b"content-type", media.encode("ascii")))
     if key:
         headers.append((b"authorization", f"Bearer {key}".encode("ascii", "replace")))
     scope = {

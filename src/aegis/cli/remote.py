@@ -26,13 +26,11 @@ class Gateway:
     uds: str | None = None
 
     def ask(self, method: str, target: str, key: str, body: Any = None) -> Any:
-        """The JSON answer to one request.
+        """The JSON answer to one request; a body of bytes is YAML and goes as it is.
 
         Raises `InvalidCall` with the gateway's own words for a 4xx and `GatewayUnreachable` where no
         usable answer came.
         """
-        import orjson
-
         from aegis.client.endpoint import endpoint
         from aegis.client.http1 import check_header_value
         from aegis.client.sync_transport import SyncTransport, TransportError
@@ -41,16 +39,27 @@ class Gateway:
             check_header_value(key or "-")
         except ValueError as error:
             raise InvalidCall("the API key holds something other than visible ASCII") from error
+        media, data = body_of(body)
         headers = {"authorization": f"Bearer {key}"} if key else {}
+        if data is not None:
+            headers["content-type"] = media
         transport = SyncTransport(endpoint(self.url, uds=self.uds))
         try:
-            data = None if body is None else orjson.dumps(body)
             answer = transport.request(method, target, headers, data, TIMEOUT_S)
         except TransportError as error:
             raise GatewayUnreachable(f"no gateway answers at `{self.uds or self.url}`") from error
         finally:
             transport.close()
         return value_of(answer.status, bytes(answer.body))
+
+
+def body_of(body: Any) -> tuple[str, bytes | None]:
+    """The media type and the bytes of a request's body: YAML for bytes, JSON for any other value, or none."""
+    import orjson
+
+    if isinstance(body, bytes):
+        return "application/yaml", body
+    return "application/json", None if body is None else orjson.dumps(body)
 
 
 def value_of(status: int, body: bytes) -> Any:

@@ -25,7 +25,9 @@ def request_bytes(method: str, target: str, host: str, headers: Mapping[str, str
     lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept: application/json"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:
-        lines += ["content-type: application/json", f"content-length: {len(body)}"]
+        if "content-type" not in headers:
+            lines.append("content-type: application/json")
+        lines.append(f"content-length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
-from aegis.cli.options import ConfigFile, Json
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
 from aegis.cli.text import json_text
 
@@ -19,6 +20,13 @@ _ORIGINS = (
     Column(title="VALUE OF", member="pointer"),
     Column(title="FROM", member="from"),
     Column(title="VALUE", member="value", write=lambda value: value if isinstance(value, str) else json_text(value)),
+)
+_CHANGED = (
+    Column(title="INDEX", member="index", write=str),
+    Column(title="AGENT", member="agent"),
+    Column(title="TOOL", member="tool"),
+    Column(title="BEFORE", member="before"),
+    Column(title="AFTER", member="after"),
 )
 
 
@@ -70,6 +78,39 @@ def show(
     else:
         print_line(yaml.safe_dump(resolved, sort_keys=False, allow_unicode=False, width=110).rstrip())
         note("`--origins` shows where each value was written")
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the candidate")],
+    agent: Annotated[str, typer.Option("--agent", help="only calls of this agent")] = "",
+    tool: Annotated[str, typer.Option("--tool", help="only calls of this tool")] = "",
+    limit: Limit = 200,
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show which recorded calls would have ended otherwise under a candidate; nothing is changed.
+
+    Takes an administrator's API key, because what agents called is looked at.
+    """
+    from aegis.cli.inside import api
+
+    query = {"limit": str(limit)} | ({"agent": agent} if agent else {}) | ({"tool": tool} if tool else {})
+    with api(url, home, config) as asked:
+        value = asked.ask("POST", f"/v1/config:replay?{urlencode(query)}", api_key_of(key_file), file.read_bytes())
+    if as_json:
+        print_json(value)
+        return
+    rows = [{**one, "before": _ending(one["before"]), "after": _ending(one["after"])} for one in value["changed"]]
+    show_list(rows, _CHANGED, as_json=False, empty="no recorded call would have ended otherwise")
+    note(f"{value['replayed']} calls replayed, {len(rows)} differ, {value['skipped']} could not be replayed")
+
+
+def _ending(ending: dict[str, str]) -> str:
+    return ending["decision"] if ending["reason"] == "none" else f"{ending['decision']} ({ending['reason']})"
 
 
 def _places(origins: Any, resolved: Any) -> list[dict[str, Any]]:
