@@ -10,7 +10,7 @@ _MOST_PARTS: Final = 12
 _MOST_CHARS: Final = 4_096
 _LEAST_CHARS: Final = 8
 JOINED: Final = "joined"
-SEAM: Final = "\x1e"  # between the two ways of joining; nothing that holds it was in the call
+SEAM: Final = "\x1e"  # between the two ways of joining: a match across it is none
 
 
 def joined_views(texts: list[Text]) -> list[View]:
