@@ -420,6 +420,21 @@ def test_nothing_of_an_erased_payload_stays_in_the_files(store: SqliteStore, pat
     assert b"sealed-payload-1" in data
 
 
+def test_an_erasure_that_a_reader_holds_up_is_finished_later(store: SqliteStore, path: Path) -> None:
+    with store.transaction() as transaction:
+        append(transaction, entry(0), payloads=(payload(0),))
+    with store.reader() as reader:
+        assert reader.payload(0) == payload(0)
+        with store.transaction() as transaction:
+            assert transaction.erase_payload(0)
+        store._checkpointer.stop()
+        assert reader.payload(0) == payload(0)
+    grow(store, 600)
+    grow(store, 600)
+    store._checkpointer.stop()
+    assert b"sealed-payload-0" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
 def test_the_log_ahead_is_moved_into_the_file_while_the_store_is_open(store: SqliteStore, path: Path) -> None:
     empty = path.stat().st_size
     for _ in range(4):
