@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aegis.audit.merkle import leaf_hash, node_hash
 from aegis.audit.signature import MAX_GROUP, check, read_signature, sign_group, signing_input
 from aegis.errors import LogInvalid
 
@@ -146,10 +147,13 @@ def test_signatures_are_strictly_formed() -> None:
         {**sig, "value": 5},
         {**sig, "size": 1},
         {**sig, "size": True},
+        {**sig, "size": 4.0},
         {**sig, "size": MAX_GROUP + 1},
         {**sig, "index": "1"},
         {**sig, "index": True},
+        {**sig, "index": 1.0},
         {**sig, "path": "x"},
+        {**sig, "path": {}},
         {**sig, "path": [1]},
         {**sig, "path": [loose(sig["path"][0]), *sig["path"][1:]]},
         {name: sig[name] for name in sig if name != "path"},
@@ -158,6 +162,41 @@ def test_signatures_are_strictly_formed() -> None:
         assert kind_of({**good, "sig": member}, key) == "malformed_member", member
     for member in ({**sig, "index": -1}, {**sig, "index": 4}, {**sig, "path": sig["path"][:1]}):
         assert kind_of({**good, "sig": member}, key) == "proof_invalid", member
+
+
+def test_a_receipt_signed_alone_names_its_way_of_signing() -> None:
+    key = Key()
+    alone = receipts(1, key)[0]
+    for alg in ("none", "Ed25519-batch", "ed25519", None):
+        assert kind_of({**alone, "sig": {**alone["sig"], "alg": alg}}, key) == "malformed_member"
+
+
+def test_a_malformed_signature_says_where() -> None:
+    key = Key()
+    good = receipts(4, key)[1]
+    for member, wrong in (("kid", 7), ("value", "x"), ("path", ["x"])):
+        with pytest.raises(LogInvalid) as caught:
+            check({**good, "sig": {**good["sig"], member: wrong}}, key.public)
+        assert caught.value.broken.detail == f"`sig.{member}`"
+
+
+def test_what_is_signed_is_fixed() -> None:
+    # Other implementations verify these bytes: a change of them is a new version of the receipt.
+    key = Key()
+    alone = receipts(1, key)[0]
+    key.public.verify(base64.b64decode(alone["sig"]["value"]), b"aegis/receipt/v1\0" + signing_input(alone))
+    pair = receipts(2, key)
+    root = node_hash(*(leaf_hash(signing_input(receipt)) for receipt in pair))
+    message = b"aegis/receipt-batch/v1\0" + b"\0\0\0\0\0\0\0\2" + root
+    key.public.verify(base64.b64decode(pair[0]["sig"]["value"]), message)
+
+
+def test_the_largest_group_verifies() -> None:
+    key = Key()
+    assert MAX_GROUP == 65_536
+    signatures = sign_group([b"x"] * MAX_GROUP, key)
+    found = read_signature({"sig": signatures[-1]}, b"x")
+    key.public.verify(found.value, found.message)
 
 
 def test_a_group_leads_to_one_message() -> None:
