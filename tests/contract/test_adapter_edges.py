@@ -118,7 +118,7 @@ def test_a_call_to_a_tool_that_a_runner_does_not_run_is_decided_in_the_answer() 
             assert "raw_tool" not in [block.name for block in message.content if block.type == "tool_use"]
         results = agent.results_sent(1)
     assert "`raw_tool` was not run" in results["call_raw"]
-    assert results["call_read"] == "text"
+    assert results["call_read_0123456789"] == "text"
 
 
 def test_typed_functions_of_a_runner_get_their_model_anew() -> None:
@@ -229,8 +229,8 @@ def test_a_result_of_a_refused_call_is_never_shown_to_the_model() -> None:
         user: Any = {"role": "user", "content": "go"}
         first = client.chat.completions.create(model="m", messages=[user]).choices[0].message
         # Somebody ran the refused call all the same.
-        ran: Any = {"role": "tool", "tool_call_id": "call_mail", "content": "a secret"}
-        read: Any = {"role": "tool", "tool_call_id": "call_read", "content": "text"}
+        ran: Any = {"role": "tool", "tool_call_id": "call_mail_0123456789", "content": "a secret"}
+        read: Any = {"role": "tool", "tool_call_id": "call_read_0123456789", "content": "text"}
         client.chat.completions.create(model="m", messages=[user, first, ran, read])  # type: ignore[list-item]
         sent = json.dumps(agent.asked[1].body)
     assert "a secret" not in sent
@@ -296,7 +296,7 @@ def test_withheld_results_are_withheld_in_every_later_request_and_asked_about_on
     decider.inspect = withheld
     with hooked(decider), world(Turn(calls=(READ,)), Turn(text="a"), Turn(text="b")) as agent:
         openai_paths.MANUAL["openai chat.create"](agent, ["go", "again"])
-        assert [agent.results_sent(number)["call_read"] for number in (1, 2)] == [
+        assert [agent.results_sent(number)["call_read_0123456789"] for number in (1, 2)] == [
             "the result was withheld: injected (reason: attack_detected)"
         ] * 2
     assert len(decider.observed) == 1

@@ -39,7 +39,7 @@ def test_allowed_calls_run_once_with_what_was_decided(path: Path) -> None:
     with hooked(decider), world(BOTH, DONE) as agent:
         assert path(agent, ["go"]) == "done"
         assert ran(agent) == ["send_email", "read_file"]
-    assert [call.call_id for call in decider.decided] == ["call_mail", "call_read"]
+    assert [call.call_id for call in decider.decided] == ["call_mail_0123456789", "call_read_0123456789"]
     for call, (tool, arguments) in zip(decider.decided, agent.ran, strict=True):
         assert (call.tool, call.arguments) == (tool, arguments)
 
@@ -50,9 +50,9 @@ def test_a_blocked_call_never_runs_and_the_rest_of_the_turn_goes_on(path: Path) 
         assert path(agent, ["go"]) == "done"
         assert ran(agent) == ["read_file"]
         results = agent.results_sent(1)
-    assert "`send_email` was not run" in results["call_mail"]
-    assert "policy_denied" in results["call_mail"]
-    assert results["call_read"] == "text"
+    assert "`send_email` was not run" in results["call_mail_0123456789"]
+    assert "policy_denied" in results["call_mail_0123456789"]
+    assert results["call_read_0123456789"] == "text"
 
 
 @every_path
@@ -61,7 +61,7 @@ def test_the_model_sees_its_own_turn_as_it_was(path: Path) -> None:
         path(agent, ["go"])
         # A provider that keeps the conversation is sent nothing that it has.
         if not {"previous_response_id", "thread"} & agent.asked[1].body.keys():
-            assert agent.calls_sent(1) == ["call_mail", "call_read"]
+            assert agent.calls_sent(1) == ["call_mail_0123456789", "call_read_0123456789"]
 
 
 @every_manual_path
@@ -69,7 +69,7 @@ def test_a_turn_with_no_call_left_ends_as_text_and_the_model_learns_why_later(pa
     with hooked(scripted(send_email=blocked)), world(Turn(text="let me", calls=(MAIL,)), DONE) as agent:
         assert path(agent, ["go", "and now?"]) == "done"
         assert ran(agent) == []
-        assert "`send_email` was not run" in agent.results_sent(1)["call_mail"]
+        assert "`send_email` was not run" in agent.results_sent(1)["call_mail_0123456789"]
 
 
 @every_manual_path
@@ -83,7 +83,7 @@ def test_a_runner_goes_on_after_a_refusal(path: Path) -> None:
     with hooked(scripted(send_email=blocked)), world(Turn(calls=(MAIL,)), DONE) as agent:
         assert path(agent, ["go"]) == "done"
         assert ran(agent) == []
-        assert "`send_email` was not run" in agent.results_sent(1)["call_mail"]
+        assert "`send_email` was not run" in agent.results_sent(1)["call_mail_0123456789"]
 
 
 @every_path
@@ -104,7 +104,7 @@ def test_a_held_call_waits_and_runs_once_after_its_approval(path: Path) -> None:
     with hooked(decider), world(BOTH, DONE) as agent:
         assert path(agent, ["go"]) == "done"
         assert ran(agent) == ["send_email", "read_file"]
-    assert [call.call_id for call in decider.waited] == ["call_mail"]
+    assert [call.call_id for call in decider.waited] == ["call_mail_0123456789"]
 
 
 @every_path
@@ -133,7 +133,7 @@ def test_a_held_call_is_refused_at_once_where_the_host_does_not_wait(path: Path)
     assert decider.waited == []
 
 
-BROKEN = Call(tool="send_email", arguments='{"to": "a@exam', id="call_mail")
+BROKEN = Call(tool="send_email", arguments='{"to": "a@exam', id="call_mail_0123456789")
 # Whole messages of Anthropic hold parsed input, which cannot be broken.
 SPELLED = {name: path for name, path in PATHS.items() if "openai" in name or "stream" in name or "eager" in name}
 
@@ -144,7 +144,7 @@ def test_arguments_that_cannot_be_read_are_refused_with_a_reason(path: Path) -> 
     with hooked(decider), world(Turn(calls=(BROKEN, READ)), DONE) as agent:
         assert path(agent, ["go"]) == "done"
         assert ran(agent) == ["read_file"]
-        assert "cannot be read" in agent.results_sent(1)["call_mail"]
+        assert "cannot be read" in agent.results_sent(1)["call_mail_0123456789"]
     assert [call.tool for call in decider.decided] == ["read_file"]
 
 
@@ -188,10 +188,13 @@ def test_results_are_observed_before_the_model_sees_them(path: Path) -> None:
     with hooked(decider), world(BOTH, DONE) as agent:
         path(agent, ["go"])
         results = agent.results_sent(1)
-    assert results["call_read"] == "[masked]"
-    assert "withheld" in results["call_mail"]
+    assert results["call_read_0123456789"] == "[masked]"
+    assert "withheld" in results["call_mail_0123456789"]
     assert "sent" not in json.dumps(agent.asked[1].body["messages" if "messages" in agent.asked[1].body else "input"])
-    assert sorted(result.decision_id for result in decider.observed) == ["d-call_mail", "d-call_read"]
+    assert sorted(result.decision_id for result in decider.observed) == [
+        "d-call_mail_0123456789",
+        "d-call_read_0123456789",
+    ]
 
 
 @every_manual_path
@@ -200,7 +203,7 @@ def test_a_conversation_that_goes_on_asks_nothing_twice(path: Path) -> None:
     with hooked(decider), world(BOTH, DONE, DONE) as agent:
         path(agent, ["go", "and now?", "and then?"])
         assert len(agent.asked) == 4
-    assert [call.call_id for call in decider.decided] == ["call_mail", "call_read"]
+    assert [call.call_id for call in decider.decided] == ["call_mail_0123456789", "call_read_0123456789"]
     assert len(decider.observed) == 1
 
 

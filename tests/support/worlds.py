@@ -19,8 +19,8 @@ from aegis.core.decider import Decider
 from support.answers import DIALECTS
 from support.decider import ScriptedDecider
 
-MAIL = Call(tool="send_email", arguments={"to": "a@example.com"}, id="call_mail")
-READ = Call(tool="read_file", arguments={"path": "notes.txt"}, id="call_read")
+MAIL = Call(tool="send_email", arguments={"to": "a@example.com"}, id="call_mail_0123456789")
+READ = Call(tool="read_file", arguments={"path": "notes.txt"}, id="call_read_0123456789")
 SCHEMAS: dict[str, dict[str, Any]] = {
     "send_email": {"to": {"type": "string"}, "subject": {"type": "string"}},
     "read_file": {"path": {"type": "string"}},

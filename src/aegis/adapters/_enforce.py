@@ -228,9 +228,17 @@ class Enforcer:
             return _unobserved(error)
 
     def _draft(self, attempt: Attempt, session: Session | None) -> _Draft:
+        arguments: dict[str, Any] = {}
+        body, problem = b"", None
+        try:
+            body = canonical(attempt.arguments)
+            arguments = parse(body)
+        except Exception as error:
+            problem = error
         call = ToolCall(
             tool=attempt.tool,
             server=attempt.server,
+            arguments=arguments,
             # The id exists before anything is asked: it is what makes a repetition harmless.
             call_id=attempt.call_id or secrets.token_hex(16),
             agent=self.agent,
@@ -238,11 +246,7 @@ class Enforcer:
             task=None if session is None else session.task,
             unresolved=attempt.unresolved,
         )
-        try:
-            body = canonical(attempt.arguments)
-            return _Draft(call=replace(call, arguments=parse(body)), body=body)
-        except Exception as error:
-            return _Draft(call=call, body=b"", decision=_undecided(call, error))
+        return _Draft(call=call, body=body, decision=None if problem is None else _undecided(call, problem))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -294,12 +298,12 @@ def _wait(drafts: Sequence[_Draft]) -> Steps[None]:
 
 def _binding(call: ToolCall, decision: Decision, body: bytes) -> bytes:
     """The bytes that the decision allows; raises `InvalidCall` unless it carries their digests."""
-    asked = call_digest(server=call.server, tool=call.tool, arguments=body)
+    asked = runs = call_digest(server=call.server, tool=call.tool, arguments=body)
     if decision.outcome is Outcome.SANITIZE:
         if decision.arguments is None:
             raise InvalidCall("a sanitised call has no arguments")
         body = canonical(decision.arguments)
-    runs = call_digest(server=call.server, tool=call.tool, arguments=body)
+        runs = call_digest(server=call.server, tool=call.tool, arguments=body)
     if decision.request_digest != asked or decision.call_digest != runs:
         raise InvalidCall("the decision is about another call")
     return body

@@ -18,11 +18,15 @@ from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
+from aegis.core.call import MAX_NAME_CHARS
 from aegis.dialects.model import Removal
 
 MAX_ITEMS: Final = 10_000  # a process that runs for months does not grow for ever
 MAX_BYTES: Final = 33_554_432  # refused arguments are the model's: their number and size are its choice
 MAX_RESULTS: Final = 16  # different results that are remembered of one call
+
+UNIQUE_CHARS: Final = 20  # ids of OpenAI and Anthropic have more, counters have fewer
+_SUFFIX_CHARS: Final = 16
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -91,22 +95,24 @@ class Memory:
         os.register_at_fork(after_in_child=lambda: (method := renew()) and method())
 
     def call_id(self, session: str, answer_id: str, call_id: str) -> str:
-        """The id under which a provider's call is decided: its own, unless another answer has used that.
+        """The id under which a provider's call is decided; the same call of the same answer has the same id.
 
-        The same call of the same answer always has the same id.
+        It is the provider's own where that is long enough to be unique for ever. Shorter ones are
+        counters on some servers: they get a suffix, or a call of yesterday would stand for today's.
         """
-        if not call_id:
+        if not call_id or len(call_id) > MAX_NAME_CHARS - _SUFFIX_CHARS - 1:
             return secrets.token_hex(16)
         with self._lock:
-            first = self._answers.get((session, call_id))
-            if first is None:
-                self._answers.put((session, call_id), answer_id)
-            if first is None or first == answer_id:
-                return call_id
+            if len(call_id) >= UNIQUE_CHARS:
+                first = self._answers.get((session, call_id))
+                if first is None:
+                    self._answers.put((session, call_id), answer_id)
+                if first is None or first == answer_id:
+                    return call_id
             own = f"{answer_id}\0{call_id}"
             known = self._answers.get((session, own))
             if known is None:
-                known = secrets.token_hex(16)
+                known = f"{call_id}.{secrets.token_hex(_SUFFIX_CHARS // 2)}"
                 self._answers.put((session, own), known)
             return known
 

@@ -18,7 +18,6 @@ from aegis.adapters._transport import DEFERRED_HEADER
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
     """Hook every place where the package runs a tool itself."""
     import openai.lib.beta.agents  # noqa: F401  (its modules import each other; this is the way in)
-    from openai.lib.browser import AsyncBrowserToolset, BrowserToolset
     from openai.lib.responses_tool_runner import AsyncResponsesToolRunner, ResponsesToolRunner
     from openai.lib.streaming.agents._dispatch import AsyncToolDispatcher, ToolDispatcher
 
@@ -27,8 +26,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
         patches.replace(runner, "iterate", _marked)
     patches.replace(ResponsesToolRunner, "_execute_function", hooks.execute)
     patches.replace(AsyncResponsesToolRunner, "_execute_function", hooks.aexecute)
-    patches.replace(BrowserToolset, "_execute", hooks.browse)
-    patches.replace(AsyncBrowserToolset, "_execute", hooks.abrowse)
+    patches.replace(ResponsesToolRunner, "_dispatch", hooks.browsing)
+    patches.replace(AsyncResponsesToolRunner, "_dispatch", hooks.abrowsing)
     patches.replace(ToolDispatcher, "dispatch", hooks.dispatch)
     patches.replace(AsyncToolDispatcher, "dispatch", hooks.adispatch)
 
@@ -86,29 +85,18 @@ class _Hooks:
 
         return execute
 
-    def browse(self, original: Method) -> Method:
-        def browse(browser: Any, call: Any, **kwargs: Any) -> Any:
-            execution = _browsing(browser, call)
-            outcome = self._run(self._gate.before(execution))
-            if isinstance(outcome, str):
-                return _result(call.call_id, outcome), True
-            output, done = original(browser, _with_arguments(call, outcome), **kwargs)
-            seen = self._run(self._gate.after(execution, outcome, output["output"]))
-            return {**output, "output": _output(seen)}, done
+    def browsing(self, original: Method) -> Method:
+        def dispatch(runner: Any, run: Any, browser: Any, *rest: Any) -> Any:
+            return original(runner, run, None if browser is None else _GatedBrowser(browser, run, self._gate), *rest)
 
-        return browse
+        return dispatch
 
-    def abrowse(self, original: Method) -> Method:
-        async def browse(browser: Any, call: Any, **kwargs: Any) -> Any:
-            execution = _browsing(browser, call)
-            outcome = await self._arun(self._gate.before(execution))
-            if isinstance(outcome, str):
-                return _result(call.call_id, outcome), True
-            output, done = await original(browser, _with_arguments(call, outcome), **kwargs)
-            seen = await self._arun(self._gate.after(execution, outcome, output["output"]))
-            return {**output, "output": _output(seen)}, done
+    def abrowsing(self, original: Method) -> Method:
+        async def dispatch(runner: Any, run: Any, browser: Any, *rest: Any) -> Any:
+            gated = None if browser is None else _AsyncGatedBrowser(browser, run, self._gate)
+            return await original(runner, run, gated, *rest)
 
-        return browse
+        return dispatch
 
     def dispatch(self, original: Method) -> Method:
         def dispatch(dispatcher: Any, pending: tuple[str, Any, Method]) -> Any:
@@ -155,13 +143,45 @@ def _execution(run: Any, item: Any) -> Execution:
     )
 
 
-def _browsing(browser: Any, call: Any) -> Execution:
-    return Execution(
-        tool=call.name,
-        call_id=call.call_id,
-        answer_id=f"browser:{id(browser)}",
-        arguments=lambda: json.loads(call.arguments),
-    )
+class _GatedBrowser:
+    """A browser toolset as a runner uses it, with every action decided before it is taken."""
+
+    def __init__(self, browser: Any, run: Any, gate: RunnerGate) -> None:
+        self._browser = browser
+        self._gate = gate
+        self._answer_id = _token(run)
+
+    def _execute(self, call: Any, **options: Any) -> Any:
+        execution = self._execution(call)
+        run = self._gate.enforcer.run
+        outcome = run(self._gate.before(execution))
+        if isinstance(outcome, str):
+            return _result(call.call_id, outcome), True
+        output, done = self._browser._execute(_with_arguments(call, outcome), **options)
+        seen = run(self._gate.after(execution, outcome, output["output"]))
+        return {**output, "output": _output(seen)}, done
+
+    def _execution(self, call: Any) -> Execution:
+        return Execution(
+            tool=call.name,
+            call_id=call.call_id,
+            answer_id=self._answer_id,
+            arguments=lambda: json.loads(call.arguments),
+        )
+
+
+class _AsyncGatedBrowser(_GatedBrowser):
+    """The async twin of `_GatedBrowser`."""
+
+    async def _execute(self, call: Any, **options: Any) -> Any:
+        execution = self._execution(call)
+        run = self._gate.enforcer.arun
+        outcome = await run(self._gate.before(execution))
+        if isinstance(outcome, str):
+            return _result(call.call_id, outcome), True
+        output, done = await self._browser._execute(_with_arguments(call, outcome), **options)
+        seen = await run(self._gate.after(execution, outcome, output["output"]))
+        return {**output, "output": _output(seen)}, done
 
 
 def _agent_execution(session_id: str, call: Any, parsed: Any) -> Execution:

@@ -119,8 +119,8 @@ def _settle_choice(
         for call in kept:
             if LEGACY in call:
                 message[LEGACY] = call[LEGACY]
-        removal = Removal(refused=tuple(refused), kept=keys_of(kept))
-        return {**choice, "message": message}, removal if refused else None
+        removal = Removal(refused=tuple(refused), kept=keys_of(kept)) if refused else None
+        return {**choice, "message": message}, removal
     members, removal = ending(refused, text_of(message.get("content")), structured)
     return {**choice, "message": {**message, **members}, "finish_reason": "stop"}, removal
 

@@ -65,15 +65,28 @@ def test_a_newer_answer_of_a_conversation_forgets_the_older_ones_removals() -> N
     assert memory.recall("s").by_anchor("conversation:c") is None
 
 
-def test_a_call_keeps_its_id_and_a_repeated_one_gets_its_own() -> None:
+LONG = "toolu_01A09q90qw90lq917835"
+
+
+def test_a_call_keeps_an_id_that_is_unique() -> None:
     memory = Memory()
-    assert memory.call_id("s", "answer-1", "call_0") == "call_0"
-    assert memory.call_id("s", "answer-1", "call_0") == "call_0"
-    again = memory.call_id("s", "answer-2", "call_0")
-    assert again != "call_0"
-    assert memory.call_id("s", "answer-2", "call_0") == again
-    assert memory.call_id("other", "answer-3", "call_0") == "call_0"
-    assert memory.call_id("s", "answer-1", "") != memory.call_id("s", "answer-1", "")
+    assert memory.call_id("s", "answer-1", LONG) == LONG
+    assert memory.call_id("s", "answer-1", LONG) == LONG
+    again = memory.call_id("s", "answer-2", LONG)
+    assert again != LONG
+    assert memory.call_id("s", "answer-2", LONG) == again
+    assert memory.call_id("other", "answer-3", LONG) == LONG
+
+
+def test_an_id_that_may_be_a_counter_is_made_unique() -> None:
+    one, two = (memory.call_id("s", "answer-1", "call_0") for memory in (Memory(), Memory()))
+    assert one.startswith("call_0.")
+    assert one != two
+    memory = Memory()
+    assert memory.call_id("s", "a", "call_0") == memory.call_id("s", "a", "call_0")
+    assert memory.call_id("s", "a", "call_0") != memory.call_id("s", "b", "call_0")
+    assert memory.call_id("s", "a", "") != memory.call_id("s", "a", "")
+    assert len(memory.call_id("s", "a", "x" * 10_000)) <= 256
 
 
 def test_results_of_a_call_are_bounded() -> None:
@@ -106,6 +119,6 @@ def test_a_forked_child_is_not_locked_out() -> None:
     with memory._lock:
         child = os.fork()
         if child == 0:
-            os._exit(0 if memory.call_id("s", "a", "c") == "c" else 1)
+            os._exit(0 if memory.call_id("s", "a", LONG) == LONG else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
