@@ -44,7 +44,7 @@ def test_a_key_carries_several_roles_and_is_kept_as_a_hash(tmp_path: Path) -> No
     key = create(home, "--role", "agent", "--role", "auditor", "--agent", "bot")
     shown = read_json(aegis("keys", "list", "--home", home, "--json"))["items"][0]
     assert shown["roles"] == ["agent", "auditor"]
-    secret = key.rpartition("_")[2].encode()
+    secret = key.split("_", 2)[2].encode()
     for file in home.rglob("*"):
         if file.is_file():
             assert secret not in file.read_bytes()
