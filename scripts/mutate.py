@@ -33,10 +33,19 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 EQUIVALENT: Final = ROOT / "tests" / "equivalent-mutants.yaml"
 TIMEOUT_S: Final = 60  # a mutant that loops for ever is killed, and counts as found
 
+_VERIFIER: Final = (
+    "tests/unit/audit/test_verify.py",
+    "tests/unit/audit/test_verify_keys.py",
+    "tests/unit/audit/test_verify_records.py",
+)
 # Module -> the tests that have to notice.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "aegis.core.combine": ("tests/unit/core/test_combine.py", "tests/property/test_combine.py"),
     "aegis.core.canonical": ("tests/unit/core/test_canonical.py", "tests/property/test_canonical.py"),
+    "aegis.audit.merkle": ("tests/unit/audit/test_merkle.py",),
+    "aegis.audit.verify": _VERIFIER,
+    "aegis.audit.records": _VERIFIER,
+    "aegis.approvals.queue": ("tests/claims/test_approvals.py", "tests/integration/test_gate.py"),
 }
 
 _COMPARE: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {

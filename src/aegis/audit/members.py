@@ -68,6 +68,9 @@ class Members(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     provenance: dict[str, Any] | UnsetType = UNSET
     key: dict[str, Any] | UnsetType = UNSET
     action: _Text | UnsetType = UNSET
+    mission: _Text | UnsetType = UNSET
+    lineage: list[_Text] | UnsetType = UNSET
+    missing: list[_Text] | UnsetType = UNSET
 
 
 def check_members(receipt: dict[str, Any]) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
+from aegis.audit.members import Members
 from aegis.audit.verify import MAX_WARNINGS
+from aegis.core.receipt import MEMBERS
 from aegis.core.times import rfc3339
 from support.log_defects import GOOD, place, sealed
 from support.log_exports import (
@@ -340,3 +343,7 @@ def test_a_rotation_to_a_key_that_the_verifier_knows_ends_the_one_before() -> No
     assert newest.verify().size == 6
     assert good.broken().kind == "checkpoint_invalid"
     assert place(sealed(rotated, (late, LOG_KEY), keys=keys).broken()) == ("key_not_valid", 6, 5, "r5")
+
+
+def test_the_verifier_knows_every_member_that_a_receipt_may_have() -> None:
+    assert {field.name for field in msgspec.structs.fields(Members)} == MEMBERS
