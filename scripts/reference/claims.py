@@ -26,6 +26,7 @@ AREAS: Final[dict[str, str]] = {
     "SDK": "Clients and adapters",
     "GWY": "The gateway",
     "FLT": "Faults",
+    "MIS": "Missions",
 }
 
 
