@@ -40,7 +40,7 @@ MEANING: Final[dict[str, str]] = {
     "mission": "the signed mission itself (compact JWS), where one is issued or delegated",
     "budget": "`cost` of a call that is released or held; `refund` of a result that proved what the call cost",
     "missing": "what could not be evaluated; `argument` stands for a place in the arguments",
-    "provenance": "whose word a result is: `valid`, `invalid` or `unsigned`",
+    "provenance": "`signature` of a result by its tool: `valid`, `invalid` or `unsigned`",
     "key": "public key that is introduced, rotated or retired",
     "action": "what was done",
     "sig": "signature: `kid`, `alg`, `value`, and for a group `index`, `size` and `path`",

@@ -10,7 +10,7 @@ from aegis.audit.trust import Trust, public_of
 from aegis.core.digest import kid_of
 from aegis.errors import LogInvalid
 
-_PURPOSES: Final = frozenset({"log", "receipt", "permit"})
+_PURPOSES: Final = frozenset({"log", "receipt", "permit", "mission", "attestation"})
 _MEMBERS: Final = frozenset({"kid", "purpose", "public"})
 
 

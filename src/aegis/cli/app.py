@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aegis._version import __version__
-from aegis.cli.commands import agents, approvals, config, keys, log, rules
+from aegis.cli.commands import agents, approvals, config, keys, log, missions, rules
 from aegis.cli.commands.decide import decide
 from aegis.cli.commands.demo import demo
 from aegis.cli.commands.doctor import doctor
@@ -28,7 +28,7 @@ def build() -> Any:
     app.callback()(_aegis)
     for command in (demo, init, serve, decide, doctor):
         app.command()(command)
-    for group in (approvals, agents, keys, log, config, rules):
+    for group in (approvals, agents, keys, log, config, rules, missions):
         app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     return typer.main.get_command(app)
 

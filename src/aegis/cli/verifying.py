@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from aegis.audit.verify import verify_export
 from aegis.cli.logfiles import read_blocks, read_small
 from aegis.cli.progress import counted
 from aegis.errors import LogInvalid
+from aegis.verification.missions import MissionRules
 
 if TYPE_CHECKING:
     from aegis.audit.verify import Verified
@@ -35,14 +37,17 @@ def verify_folder(folder: Path, *, key: Path, since: Path | None = None) -> Veri
             raise LogInvalid(Break(kind="tail_cut", detail=f"`{name}` is missing"))
     size = (folder / RECEIPTS).stat().st_size
     with _processes(size) as executor, counted(size // _RECEIPT_BYTES, title="verifying") as progress:
-        return verify_export(
+        missions = MissionRules()
+        verified = verify_export(
             read_blocks(folder / RECEIPTS),
             checkpoint=read_small(folder / CHECKPOINT),
             keys=keys,
             since=kept,
+            rules=(missions,),
             executor=executor,
             progress=progress,
         )
+    return replace(verified, not_covered=(*verified.not_covered, *missions.not_checked))
 
 
 def _processes(size: int) -> AbstractContextManager[Executor | None]:

@@ -16,6 +16,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.errors import StoreError
+from aegis.gate.attesting import attest_session, project
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control
 from aegis.gate.decide import Decisions, unavailable
@@ -24,6 +25,7 @@ from aegis.gate.missions import Missions
 from aegis.gate.observe import Results, withheld
 from aegis.gate.parts import Parts
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
+from aegis.missions.attestation import View
 
 POLL_S: Final = 0.25  # how often a waiting caller looks at its approval
 
@@ -75,6 +77,15 @@ class Gate:
             return await self._commits.arun(self.results.steps(principal or self.principal, result))
         except StoreError:
             return withheld()
+
+    def attest_session(self, session: str, *, principal: Principal | None = None) -> str:
+        """The signed summary of a session; raises `InvalidCall` where the log holds nothing of it."""
+        whose = principal or self.principal
+        return attest_session(self.parts, self.missions, whose, session, agent=whose.agent or whose.id)
+
+    def project(self, receipt_id: str, view: View = "public", *, principal: Principal | None = None) -> str:
+        """One receipt as a signed projection: `public`, or `audit` for auditors."""
+        return project(self.parts, principal or self.principal, receipt_id, view)
 
     def stream(
         self, decision_id: str, *, principal: Principal | None = None, framing: Framing = "plain"

@@ -198,7 +198,7 @@ class Results:
         parts = self._parts
         draft = self._draft(principal, call, data, evaluation, policy.digest, policy.settings)
         if origin.provenance != "unsigned" or origin.must_sign:
-            draft.members["provenance"] = origin.provenance
+            draft.members["provenance"] = {"signature": origin.provenance}
         if attended is not None:
             draft.members.update(attended.members)
         receipt_id = draft.members["receipt_id"]

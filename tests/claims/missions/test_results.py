@@ -126,7 +126,7 @@ def test_a_tool_that_must_sign_and_does_not_gives_no_result(place: Desk) -> None
     decision = place.call("ask_model", "s-signed")
     answer = place.result(decision, "answer", provenance=signed(decision.decision_id, "answer"))
     assert answer.allowed
-    assert place.receipt(answer)["provenance"] == "valid"
+    assert place.receipt(answer)["provenance"] == {"signature": "valid"}
 
 
 @pytest.mark.parametrize("wrong", ["key", "result", "decision", "token"])
@@ -141,4 +141,4 @@ def test_a_signature_that_does_not_hold_gives_no_result(place: Desk, wrong: str)
     }[wrong]
     answer = place.result(decision, "answer", provenance=token)
     assert not answer.allowed
-    assert place.receipt(answer)["provenance"] == "invalid"
+    assert place.receipt(answer)["provenance"] == {"signature": "invalid"}

@@ -1,0 +1,173 @@
+"""Rules of missions over a log, offline: lineage, tools, effects, times, standing and budgets.
+
+What is believed is what the log's own key announced: the keys of missions that this deployment
+signed. Missions of other issuers are read as the log shows them, and are named as not checked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+from aegis.audit.breaks import Break, BreakKind
+from aegis.audit.trust import public_of
+from aegis.core.mission import Declaration
+from aegis.core.names import Selector
+from aegis.core.times import MICROS, from_rfc3339
+from aegis.errors import LogInvalid, MissionInvalid
+from aegis.missions import jws
+from aegis.missions.attenuate import check_attenuation
+from aegis.missions.declare import read_declaration
+from aegis.missions.ledgers import ledgers_of
+
+RELEASED: Final = ("allow", "sanitize")
+NOT_CHECKED: Final = (
+    "missions: whether arguments were in scope, which needs payloads",
+    "missions: how fresh the status lists of other issuers were",
+)
+NOT_CHECKED_ISSUERS: Final = "missions: signatures of other issuers, whose keys are not in the log"
+
+
+class MissionRules:
+    """The rules of missions as one more rule over receipts.
+
+    (1) a mission is well-formed, its lineage is in the log, and it is at most its parent
+    (2) what a call names as its lineage is that lineage
+    (3) a released call had an allowed tool and allowed effects, in time, while every mission stood
+    (4) no ceiling was ever exceeded
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[str, bytes] = {}
+        self._missions: dict[str, Declaration] = {}
+        self._lineages: dict[str, list[str]] = {}
+        self._stopped: set[str] = set()
+        self._used: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self.foreign = False
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """What nobody should conclude from these rules."""
+        if not self._missions:
+            return ()
+        return (*NOT_CHECKED, NOT_CHECKED_ISSUERS) if self.foreign else NOT_CHECKED
+
+    def see(self, receipt: dict[str, Any]) -> None:
+        """Take up the next receipt; raises `LogInvalid` where a rule is broken."""
+        kind = receipt["kind"]
+        if kind == "key":
+            self._announced(receipt["key"])
+        elif kind == "mission":
+            self._enrolled(receipt)  # (1)
+        elif kind == "revocation" and "mission_id" in receipt:
+            self._moved(receipt)
+        elif "mission_id" in receipt:
+            lineage = self._lineage_of(receipt)  # (2)
+            released = kind == "redemption" or (kind == "decision" and receipt.get("decision") in RELEASED)
+            if released:
+                self._covered(receipt, lineage)  # (3)
+                self._take(receipt, lineage, receipt.get("budget", {}).get("cost", {}), 1)  # (4)
+            elif kind == "result":
+                self._take(receipt, lineage, receipt.get("budget", {}).get("refund", {}), -1)
+
+    def _announced(self, key: dict[str, Any]) -> None:
+        if key.get("purpose") == "mission":
+            public = public_of(key["public"])
+            if public is not None:
+                self._keys[key["kid"]] = public
+
+    def _enrolled(self, receipt: dict[str, Any]) -> None:
+        token = receipt.get("mission")
+        chain = receipt.get("lineage", [])
+        try:
+            declaration = self._declaration(token if isinstance(token, str) else "")
+        except MissionInvalid as error:
+            raise _invalid("mission_invalid", error.member) from error
+        own = declaration.mission_id
+        if own != receipt.get("mission_id") or own in self._missions or not chain or chain[-1] != own:
+            raise _invalid("mission_invalid", "mission_id")
+        above = chain[:-1]
+        if above:
+            parent = self._missions.get(above[-1])
+            if parent is None or self._lineages[above[-1]] != above:
+                raise _invalid("mission_unknown", "lineage")
+            try:
+                check_attenuation(parent, declaration)
+            except MissionInvalid as error:
+                raise _invalid("mission_exceeded", error.member) from error
+        elif declaration.parent:
+            raise _invalid("mission_unknown", "parent")
+        self._missions[own] = declaration
+        self._lineages[own] = chain
+
+    def _declaration(self, token: str) -> Declaration:
+        def key_for(kid: str) -> bytes | None:
+            return self._keys.get(kid)
+
+        taken = jws.take_apart(token, jws.MISSION)
+        if taken.kid in self._keys:
+            return read_declaration(jws.verify(token, jws.MISSION, key_for))
+        self.foreign = True
+        return read_declaration(jws.read_claims(taken))
+
+    def _moved(self, receipt: dict[str, Any]) -> None:
+        mission_id, action = receipt["mission_id"], receipt.get("action")
+        if mission_id not in self._missions:
+            raise _invalid("mission_unknown", "mission_id")
+        if action == "resume":
+            self._stopped.discard(mission_id)
+        else:
+            self._stopped.add(mission_id)
+
+    def _lineage_of(self, receipt: dict[str, Any]) -> list[Declaration]:
+        known = self._lineages.get(receipt["mission_id"])
+        if known is None or receipt.get("lineage") != known:
+            raise _invalid("mission_unknown", "lineage")
+        return [self._missions[name] for name in known]
+
+    def _covered(self, receipt: dict[str, Any], lineage: list[Declaration]) -> None:
+        acting = lineage[-1]
+        if any(one.mission_id in self._stopped for one in lineage):
+            raise _invalid("mission_exceeded", "standing")
+        if acting.sub != receipt.get("agent"):
+            raise _invalid("mission_exceeded", "sub")
+        moment = from_rfc3339(receipt["time"])
+        server, tool = receipt.get("server"), receipt.get("tool", "")
+        for one in lineage:
+            # The log's time is the commit's, which a call reaches moments after it was decided.
+            if not one.iat * MICROS <= moment < (one.exp + COMMIT_S) * MICROS:
+                raise _invalid("mission_exceeded", "exp")
+            if acting.mode == "attest":
+                continue
+            if _selects(one.tools.forbid, server, tool) or not _selects(one.tools.allow, server, tool):
+                raise _invalid("mission_exceeded", "tool")
+            if not set(receipt.get("effects", ())) <= set(one.effects):
+                raise _invalid("mission_exceeded", "effects")
+
+    def _take(self, receipt: dict[str, Any], lineage: list[Declaration], amounts: dict[str, Any], sign: int) -> None:
+        ledgers = ledgers_of(
+            lineage,
+            agent=receipt.get("agent", ""),
+            principal=receipt["principal"],
+            session=receipt.get("session", ""),
+        )
+        enforced = lineage[-1].mode == "enforce"
+        for ledger in ledgers:
+            for name, value in amounts.items():
+                if name not in ledger.ceilings or type(value) is not int or value < 0:
+                    continue
+                place = (ledger.name, name)
+                self._used[place] += sign * value
+                if enforced and self._used[place] > ledger.ceilings[name]:
+                    raise _invalid("budget_exceeded", name)
+
+
+COMMIT_S: Final = 30  # a decision is recorded within this time, or not at all
+
+
+def _selects(selectors: tuple[str, ...], server: str | None, tool: str) -> bool:
+    return any(Selector(one).matches(server, tool) for one in selectors)
+
+
+def _invalid(kind: BreakKind, member: str) -> LogInvalid:
+    return LogInvalid(Break(kind=kind, detail=f"`{member}`"))
