@@ -18,10 +18,11 @@ from aegis.server.openapi import description
 from aegis.server.wire import CALL_MEMBERS
 from support.served import Served, served
 
-# A schema cannot say where the log ends, which cursor a list gave, or what a configuration means.
+# A schema cannot say where the log ends, which cursor a list gave, or what a configuration or a mandate means.
 MEANING = {
     "getInclusionProof", "getConsistencyProof", "exportLog", "replaceConfig", "checkConfig", "replayConfig",
-    "listReceipts", "listSessions", "traceSession", "listAgents", "listApprovals",
+    "listReceipts", "listSessions", "traceSession", "listAgents", "listApprovals", "listMissions",
+    "issueMission", "publishMissionStatus", "openSession",
 }  # fmt: skip
 # `PUT {}` is a configuration of an unexpected type that YAML spells the same way; a check never refuses.
 LENIENT = {"replaceConfig", "checkConfig", "replayConfig"}

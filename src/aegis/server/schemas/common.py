@@ -8,7 +8,9 @@ from aegis.core.call import MAX_NAME_CHARS
 
 Schema = dict[str, Any]
 
-NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS, "pattern": "\\S"}
+# Blank is what Python strips: \s leaves out the separators U+001C to U+001F in other dialects of patterns.
+_VISIBLE: Final = "[^\\s\\u001c-\\u001f\\u0085]"
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS, "pattern": _VISIBLE}
 TEXT: Final[Schema] = {"type": "string"}
 DIGEST: Final[Schema] = {"type": "string", "pattern": "^sha-256:[0-9a-f]{64}$"}
 HEX32: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{64}$"}

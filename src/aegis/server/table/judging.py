@@ -84,7 +84,7 @@ ENDPOINTS: Final = (
         replies={
             **ok("opened", "SessionOpened", 201),
             **ok("it was open already, with the same task", "SessionOpened"),
-            **failing(s409="it is open with another task"),
+            **failing(s404="there is no such mission", s409="it is open with another task"),
         },
     ),
 )
