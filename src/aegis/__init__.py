@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aegis.core.call import ToolCall, ToolResult
     from aegis.core.decision import Decision, ResultDecision
     from aegis.errors import AegisError, ConfigError, InvalidCall, ToolCallBlocked
-    from aegis.facade import Gate, auto, protect, session
+    from aegis.facade import Gate, auto, protect, session, unhook
 
 _HOMES = {
     "AegisError": "aegis.errors",
@@ -31,6 +31,7 @@ _HOMES = {
     "auto": "aegis.facade",
     "protect": "aegis.facade",
     "session": "aegis.facade",
+    "unhook": "aegis.facade",
 }
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "auto",
     "protect",
     "session",
+    "unhook",
 ]
 
 

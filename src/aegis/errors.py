@@ -7,6 +7,7 @@
     ├── ToolCallBlocked        a call was refused where no refusal can be handed to the model
     ├── StreamCut              a streamed result was cut; nothing more of it may be used
     ├── UnhookedFramework      `auto()` could not cover an installed framework
+    ├── ForeignAnswer          a model provider's answer is not of the format that it claims
     ├── StoreError
     │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
     │   ├── StoreConflict      a compare-and-set lost: another writer was first
@@ -96,6 +97,10 @@ class StreamCut(AegisError):
 
 class UnhookedFramework(AegisError):
     """`auto()` found a framework that it cannot cover; the message names the supported range."""
+
+
+class ForeignAnswer(AegisError):
+    """A model provider's answer is not of the format that it claims; nothing of it is passed on."""
 
 
 class StoreError(AegisError):

@@ -39,6 +39,7 @@ def test_allowed_calls_run_once_with_what_was_decided(path: Path) -> None:
     with hooked(decider), world(BOTH, DONE) as agent:
         assert path(agent, ["go"]) == "done"
         assert ran(agent) == ["send_email", "read_file"]
+        assert not any(name.startswith("x-aegis") for asked in agent.asked for name in asked.headers)
     assert [call.call_id for call in decider.decided] == ["call_mail_0123456789", "call_read_0123456789"]
     for call, (tool, arguments) in zip(decider.decided, agent.ran, strict=True):
         assert (call.tool, call.arguments) == (tool, arguments)

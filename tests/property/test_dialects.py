@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.dialects.model import Event, ForeignAnswer, Ruling
+from aegis.dialects.model import Event, Ruling
 from aegis.dialects.sse import SseReader, sse_bytes
+from aegis.errors import ForeignAnswer
 from support.accumulate import accumulated
 from support.answers import ALLOWED, DIALECTS, Call, events, filtered, refused, said_and_called, settled, whole
 

@@ -24,7 +24,7 @@ _MESSAGES: Final = AnthropicMessages()
 def dialect_of(path: str) -> Dialect | None:
     """The dialect that a request path speaks, or `None` for one that proposes no calls."""
     parts = path.partition("?")[0].split("/")
-    return _MESSAGES if "messages" in parts else None
+    return _MESSAGES if "messages" in parts and "batches" not in parts else None
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
@@ -45,4 +45,5 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             "BetaAsyncStreamingToolRunner", "SessionToolRunner",
         ),
         barred=("streams over Bedrock's event-stream encoding",),
+        uncovered=("results of message batches",),
     )  # fmt: skip

@@ -21,6 +21,9 @@ from aegis.errors import UnhookedFramework
 DISTRIBUTION: Final = "openai"
 SUPPORTED: Final = ((3, 50), (4,))
 
+# What arrives over these is not seen.
+_UNSEEN: Final = ("realtime.connect", "beta.realtime.connect", "beta.responses.connect", "DecisionsToolRunner")
+
 _CHAT: Final = OpenAIChat()
 _RESPONSES: Final = OpenAIResponses()
 
@@ -48,18 +51,21 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     transport = Transport(enforcer, memory, dialect_of, openapi_dumps, Omit())
     transport.hook(patches, SyncAPIClient, AsyncAPIClient, send="request")
     openai_runner.hook(enforcer, memory, patches)
-    barred = _bar(patches) if bar else ()
+    if bar:
+        _bar(patches)
     return Seams(
         seams=(
             "SyncAPIClient.request", "SyncAPIClient._process_response", "AsyncAPIClient.request",
             "AsyncAPIClient._process_response", "ResponsesToolRunner", "AsyncResponsesToolRunner",
             "agents session tool dispatch",
         ),
-        barred=(*barred, "beta.threads"),
+        barred=("beta.threads", *(_UNSEEN if bar else ())),
+        uncovered=("results of batches", "function calls read by hand from agent session events")
+        + (() if bar else _UNSEEN),
     )  # fmt: skip
 
 
-def _bar(patches: Patches) -> tuple[str, ...]:
+def _bar(patches: Patches) -> None:
     """Refuse WebSocket connections and the decisions runner: what arrives over them is not seen."""
     from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner, DecisionsToolRunner
     from openai.resources.beta.realtime.realtime import AsyncRealtime as AsyncBetaRealtime
@@ -71,7 +77,6 @@ def _bar(patches: Patches) -> tuple[str, ...]:
         patches.replace(owner, "connect", _refuse)
     for runner in (DecisionsToolRunner, AsyncDecisionsToolRunner):
         patches.replace(runner, "run", _refuse)
-    return "realtime.connect", "beta.realtime.connect", "beta.responses.connect", "DecisionsToolRunner"
 
 
 def _refuse(original: Method) -> Method:

@@ -19,11 +19,6 @@ from aegis.errors import InvalidCall
 
 DEFAULT_TIMEOUT: Final = 30.0
 
-UNAVAILABLE: Final = "the gateway gave no valid answer, so the call was refused; it may be tried again later"
-RATE_LIMITED: Final = "too many calls at once, so the call was refused; it may be tried again later"
-CONFLICT: Final = "another call was already decided under this call id, so the call was refused"
-_UNREADABLE_RESULT: Final = "the gateway gave no valid answer about the result, so the result was withheld"
-
 _MAY_RUN: Final = frozenset({Outcome.ALLOW, Outcome.SANITIZE, Outcome.BLOCK})
 _HELD: Final = frozenset({Outcome.REQUIRE_APPROVAL})
 _REFUSED: Final = frozenset({Outcome.BLOCK})
@@ -81,7 +76,7 @@ class Client:
         try:
             answer = self._sync.request("POST", "/v1/decisions", self._headers, asked.body, self._timeout)
         except TransportError:
-            return wire.blocked(asked, Reason.UNAVAILABLE, UNAVAILABLE)
+            return wire.blocked(asked, Reason.UNAVAILABLE)
         return _decided(asked, answer)
 
     async def adecide(self, call: ToolCall) -> Decision:
@@ -90,7 +85,7 @@ class Client:
         try:
             answer = await self._async.request("POST", "/v1/decisions", self._headers, asked.body, self._timeout)
         except TransportError:
-            return wire.blocked(asked, Reason.UNAVAILABLE, UNAVAILABLE)
+            return wire.blocked(asked, Reason.UNAVAILABLE)
         return _decided(asked, answer)
 
     def observe(self, result: ToolResult) -> ResultDecision:
@@ -99,7 +94,7 @@ class Client:
         try:
             answer = self._sync.request("POST", "/v1/results", self._headers, body, self._timeout)
         except TransportError:
-            return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+            return wire.withheld(Reason.UNAVAILABLE)
         return _observed(answer)
 
     async def aobserve(self, result: ToolResult) -> ResultDecision:
@@ -108,7 +103,7 @@ class Client:
         try:
             answer = await self._async.request("POST", "/v1/results", self._headers, body, self._timeout)
         except TransportError:
-            return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+            return wire.withheld(Reason.UNAVAILABLE)
         return _observed(answer)
 
     def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
@@ -167,23 +162,23 @@ def _decided(asked: Asked, answer: Answer) -> Decision:
         if status == 202:
             return wire.read_decision(answer.body, asked, _HELD)
     except wire.BadAnswer:
-        return wire.blocked(asked, Reason.UNAVAILABLE, UNAVAILABLE)
+        return wire.blocked(asked, Reason.UNAVAILABLE)
     wait = wire.retry_after(answer.headers.get("retry-after"))
     if status == 429:
-        return _refusal(asked, answer, Reason.RATE_LIMITED, RATE_LIMITED, wait)
+        return _refusal(asked, answer, Reason.RATE_LIMITED, wait)
     if status == 409:
-        return _refusal(asked, answer, Reason.CONFLICT, CONFLICT, wait)
+        return _refusal(asked, answer, Reason.CONFLICT, wait)
     if 400 <= status < 500:
         raise wire.read_error(answer.body, status)
-    return _refusal(asked, answer, Reason.UNAVAILABLE, UNAVAILABLE, wait)
+    return _refusal(asked, answer, Reason.UNAVAILABLE, wait)
 
 
-def _refusal(asked: Asked, answer: Answer, reason: Reason, message: str, wait: int | None) -> Decision:
+def _refusal(asked: Asked, answer: Answer, reason: Reason, wait: int | None) -> Decision:
     """The block decision in the body where there is one, and otherwise one made here."""
     try:
         return wire.with_retry(wire.read_decision(answer.body, asked, _REFUSED), wait)
     except wire.BadAnswer:
-        return wire.blocked(asked, reason, message, wait=wait)
+        return wire.blocked(asked, reason, wait=wait)
 
 
 def _observed(answer: Answer) -> ResultDecision:
@@ -191,11 +186,11 @@ def _observed(answer: Answer) -> ResultDecision:
         try:
             return wire.read_result(answer.body)
         except wire.BadAnswer:
-            return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+            return wire.withheld(Reason.UNAVAILABLE)
     if answer.status == 429:
-        return wire.withheld(Reason.RATE_LIMITED, _UNREADABLE_RESULT)
+        return wire.withheld(Reason.RATE_LIMITED)
     if answer.status == 409:
-        return wire.withheld(Reason.CONFLICT, _UNREADABLE_RESULT)
+        return wire.withheld(Reason.CONFLICT)
     if 400 <= answer.status < 500:
         raise wire.read_error(answer.body, answer.status)
-    return wire.withheld(Reason.UNAVAILABLE, _UNREADABLE_RESULT)
+    return wire.withheld(Reason.UNAVAILABLE)

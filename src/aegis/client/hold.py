@@ -12,12 +12,12 @@ from aegis.client import wire
 from aegis.client.http1 import Answer
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
+from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason
 
 LONG_POLL: Final = 30.0  # seconds that the gateway is asked to hold one request
 PAUSE: Final = 2.0  # seconds between requests where the gateway does not hold them
 PATIENCE: Final = 60.0  # seconds without any answer after which the gateway counts as gone
-GONE: Final = "the gateway went away while the call waited for an approval, so the call was refused"
 
 _PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.RATE_LIMITED})
 
@@ -74,8 +74,9 @@ class Hold:
         now = self.clock()
         left = LONG_POLL + self._pause if self._deadline is None else self._deadline - now
         if self._silent_since is not None and now - self._silent_since > PATIENCE:
+            message = message_for(Outcome.BLOCK, Reason.UNAVAILABLE)
             self.decision = replace(
-                self.decision, outcome=Outcome.BLOCK, reason=Reason.UNAVAILABLE, message=GONE, approval=None
+                self.decision, outcome=Outcome.BLOCK, reason=Reason.UNAVAILABLE, message=message, approval=None
             )
             return None
         if self._resubmit:

@@ -14,6 +14,7 @@ from aegis.core.call import ToolCall, ToolResult, check_call
 from aegis.core.canonical import canonical
 from aegis.core.decision import ApprovalRef, Decision, GuardTime, ReceiptRef, ResultDecision
 from aegis.core.digest import call_digest
+from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, outcome_of, risk_of, verdict_of
 from aegis.core.pending import readable
 from aegis.core.strict_json import parse
@@ -186,14 +187,14 @@ def with_retry(decision: Decision, wait: int | None) -> Decision:
     return decision if wait is None else replace(decision, retry_after=wait)
 
 
-def blocked(asked: Asked, reason: Reason, message: str, *, wait: int | None = None) -> Decision:
+def blocked(asked: Asked, reason: Reason, *, wait: int | None = None) -> Decision:
     """The refusal that stands for an answer that was not to be had."""
     return Decision(
         outcome=Outcome.BLOCK,
         verdict=Verdict.INSUFFICIENT_EVIDENCE,
         risk=Risk.HIGH,
         reason=reason,
-        message=message,
+        message=message_for(Outcome.BLOCK, reason),
         decision_id="",
         call_id=asked.call_id,
         request_digest=asked.digest,
@@ -204,9 +205,14 @@ def blocked(asked: Asked, reason: Reason, message: str, *, wait: int | None = No
     )
 
 
-def withheld(reason: Reason, message: str) -> ResultDecision:
+def withheld(reason: Reason) -> ResultDecision:
     """The refusal of a result for which no answer was to be had."""
-    return ResultDecision(outcome=Outcome.BLOCK, verdict=Verdict.INSUFFICIENT_EVIDENCE, reason=reason, message=message)
+    return ResultDecision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        reason=reason,
+        message=message_for(Outcome.BLOCK, reason),
+    )
 
 
 def _object(body: bytes | bytearray) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from aegis.dialects.model import (
     MAX_HELD_BYTES,
     NO_RULING,
     Event,
-    ForeignAnswer,
     Refused,
     Removal,
     Ruling,
@@ -21,6 +20,7 @@ from aegis.dialects.model import (
     Wire,
     text_of,
 )
+from aegis.errors import ForeignAnswer
 
 
 @dataclass(slots=True)

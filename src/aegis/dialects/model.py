@@ -19,10 +19,6 @@ _MARK: Final = "[aegis "
 _REF_CHARS: Final = 16
 
 
-class ForeignAnswer(Exception):
-    """The provider's answer is not of the format that it claims; nothing of it may be passed on."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposed:
     """One tool call as it stands in an answer.
@@ -122,6 +118,8 @@ class Recall(Protocol):
 
 class StreamFilter(Protocol):
     """The events of one streamed answer: text passes at once, calls are held back until they are ruled on.
+
+    `feed` and `settle` raise `ForeignAnswer` for events that are not of the format.
 
     After a step with calls, `settle` gives the events that may go on. Calls that are still held back
     when the stream breaks off are never passed on.

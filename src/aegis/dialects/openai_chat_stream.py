@@ -11,7 +11,6 @@ from aegis.dialects.model import (
     MAX_HELD_BYTES,
     NO_RULING,
     Event,
-    ForeignAnswer,
     Proposed,
     Refused,
     Removal,
@@ -22,6 +21,7 @@ from aegis.dialects.model import (
     text_of,
 )
 from aegis.dialects.openai_chat_calls import LEGACY, changed_call, ending, keys_of, proposed
+from aegis.errors import ForeignAnswer
 
 _DONE: Final = "[DONE]"
 _GROWING: Final = ("arguments", "input")

@@ -11,7 +11,6 @@ from aegis.dialects.model import (
     MAX_HELD_BYTES,
     NO_RULING,
     Event,
-    ForeignAnswer,
     Removal,
     Ruling,
     Settled,
@@ -22,6 +21,7 @@ from aegis.dialects.model import (
 )
 from aegis.dialects.openai_responses_items import is_call, item_id, proposed
 from aegis.dialects.openai_responses_wire import rule
+from aegis.errors import ForeignAnswer
 
 _SNAPSHOTS: Final = ("response.created", "response.queued", "response.in_progress")
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from aegis.dialects.model import Event, ForeignAnswer
+from aegis.dialects.model import Event
+from aegis.errors import ForeignAnswer
 
 MAX_EVENT_BYTES: Final = 33_554_432  # an event that never ends would fill the memory
 

@@ -23,13 +23,14 @@ ADAPTERS: Final = ("aegis.adapters.openai", "aegis.adapters.anthropic")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooked:
-    """One framework that is covered: its version, where it is hooked, and which paths are refused."""
+    """One framework that is hooked: its version, where, which paths are refused, and which stay uncovered."""
 
     framework: str
     version: str
     supported: str
     seams: tuple[str, ...]
     barred: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +52,7 @@ class Report:
         for one in self.hooked:
             lines.append(f"  {one.framework} {one.version} (supported {one.supported}): {', '.join(one.seams)}")
             lines += [f"    refused, because it cannot be covered: {path}" for path in one.barred]
+            lines += [f"    not covered: {path}" for path in one.uncovered]
         return "\n".join([*lines, *(f"  not hooked: {reason}" for reason in self.unhooked)])
 
 
@@ -86,7 +88,7 @@ def auto(
         UnhookedFramework: a framework cannot be covered; nothing is hooked then.
         ConfigError, KeyFileError, StoreError, InvalidCall: the gate or the client cannot be opened.
     """
-    replace_runtime(None)
+    # What cannot be opened leaves the hooks that there are in force.
     runtime = open_runtime(
         Settings(
             url=url,
@@ -98,6 +100,7 @@ def auto(
             approval_timeout=approval_timeout,
         )
     )
+    replace_runtime(None)
     try:
         report = _hook_all(runtime, on_unhooked)
     except BaseException:
@@ -152,7 +155,12 @@ def _hook(adapter: Any, version: str, runtime: Runtime, *, bar: bool) -> Hooked:
         raise
     runtime.patches.append(patches)
     return Hooked(
-        framework=adapter.DISTRIBUTION, version=version, supported=supported, seams=seams.seams, barred=seams.barred
+        framework=adapter.DISTRIBUTION,
+        version=version,
+        supported=supported,
+        seams=seams.seams,
+        barred=seams.barred,
+        uncovered=seams.uncovered,
     )
 
 

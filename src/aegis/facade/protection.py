@@ -13,6 +13,7 @@ from aegis.adapters._arguments import named_arguments
 from aegis.adapters._enforce import Attempt, Enforced, Observed
 from aegis.adapters.context import current_session
 from aegis.core.call import ToolResult
+from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.pointer import escape
 from aegis.errors import ToolCallBlocked
@@ -144,10 +145,20 @@ class _Guard:
         allowed = enforced.arguments()
         takes_more = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
         if allowed.keys() - arguments.keys() and not takes_more:
-            raise ToolCallBlocked(replace(enforced.decision, outcome=Outcome.BLOCK, reason=Reason.SCHEMA_INVALID))
+            raise self._misfit(enforced)
         unknown = Argument(value=None, form=None)
-        return _rebound(
-            bound, {name: self._value(name, arguments.get(name, unknown), allowed[name]) for name in allowed}
+        try:
+            values = {name: self._value(name, arguments.get(name, unknown), value) for name, value in allowed.items()}
+        except Exception as error:
+            raise self._misfit(enforced) from error
+        return _rebound(bound, values)
+
+    @staticmethod
+    def _misfit(enforced: Enforced) -> ToolCallBlocked:
+        """The refusal of a call whose changed arguments the function cannot take."""
+        message = message_for(Outcome.BLOCK, Reason.SCHEMA_INVALID)
+        return ToolCallBlocked(
+            replace(enforced.decision, outcome=Outcome.BLOCK, reason=Reason.SCHEMA_INVALID, message=message)
         )
 
     def _value(self, name: str, argument: Argument, allowed: Any) -> Any:

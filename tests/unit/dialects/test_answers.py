@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from aegis.dialects.model import Event, ForeignAnswer, Ruling
+from aegis.dialects.model import Event, Ruling
+from aegis.errors import ForeignAnswer
 from support.accumulate import accumulated
 from support.answers import (
     ALLOWED,

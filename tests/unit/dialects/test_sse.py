@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aegis.dialects import sse
-from aegis.dialects.model import Event, ForeignAnswer
+from aegis.dialects.model import Event
 from aegis.dialects.sse import SseReader, sse_bytes
+from aegis.errors import ForeignAnswer
 
 
 def read(*chunks: bytes) -> list[Event]:

@@ -17,7 +17,7 @@ from aegis.adapters import openai as openai_adapter
 from aegis.cli.demo.provider import ScriptedProvider
 from aegis.cli.demo.wire import Turn
 from aegis.errors import ConfigError, InvalidCall, UnhookedFramework
-from aegis.facade import Report, unhook
+from aegis.facade import Report
 from support.raw_server import answer, serving
 from support.worlds import MAIL, READ
 
@@ -43,7 +43,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("AEGIS_HOME", str(tmp_path / "home"))
     before = [dict(owner.__dict__) for owner in SEAMS]
     yield
-    unhook()
+    aegis.unhook()
     assert [dict(owner.__dict__) for owner in SEAMS] == before
 
 
@@ -110,7 +110,7 @@ def test_calling_it_again_replaces_the_hooks(tmp_path: Path) -> None:
     aegis.auto(config=config(tmp_path))
     with ScriptedProvider([Turn(calls=(READ,))]) as provider:
         assert [call.function.name for call in ask(provider).tool_calls] == ["read_file"]
-    unhook()
+    aegis.unhook()
     with ScriptedProvider([Turn(calls=(MAIL,))]) as provider:
         assert [call.function.name for call in ask(provider).tool_calls] == ["send_email"]
 
@@ -161,6 +161,7 @@ def test_paths_that_cannot_be_covered_are_refused() -> None:
 def test_paths_that_cannot_be_covered_may_be_left_open() -> None:
     report = aegis.auto("http://127.0.0.1:9", on_unhooked="warn")
     assert "realtime.connect" not in {path for one in report.hooked for path in one.barred}
+    assert "realtime.connect" in {path for one in report.hooked for path in one.uncovered}
     assert openai.OpenAI(base_url="http://127.0.0.1:9", api_key="k").realtime.connect(model="m") is not None
 
 
@@ -169,6 +170,14 @@ def test_what_cannot_be_opened_is_raised(tmp_path: Path) -> None:
         aegis.auto("not a url")
     with pytest.raises(ConfigError):
         aegis.auto(config=config(tmp_path, "version: 1\nnonsense: true\n"))
+
+
+def test_what_cannot_be_opened_leaves_the_hooks_in_force(tmp_path: Path) -> None:
+    aegis.auto("http://127.0.0.1:9")
+    with pytest.raises(ConfigError):
+        aegis.auto(config=config(tmp_path, "version: 1\nnonsense: true\n"))
+    with ScriptedProvider([Turn(calls=(READ,))]) as provider:
+        assert ask(provider).tool_calls is None
 
 
 def test_importing_aegis_loads_neither_gate_nor_client() -> None:

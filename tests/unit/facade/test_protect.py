@@ -117,6 +117,18 @@ def test_an_argument_that_was_added_blocks_where_there_is_no_place_for_it(decide
     assert open_(a=0) == {"b": 2}
 
 
+def test_changed_arguments_that_the_function_cannot_take_block(decider: ScriptedDecider) -> None:
+    decider.rules["pay"] = sanitized(when="never")
+
+    @aegis.protect
+    def pay(when: datetime.date) -> None:
+        raise AssertionError("must not run")
+
+    with pytest.raises(ToolCallBlocked) as raised:
+        pay(datetime.date(2029, 1, 1))
+    assert raised.value.decision.reason is Reason.SCHEMA_INVALID
+
+
 def test_the_body_runs_on_what_was_decided_and_not_on_what_the_caller_still_holds(decider: ScriptedDecider) -> None:
     shared: dict[str, Any] = {"list": ["a"]}
     order = Order(item="tea")
