@@ -57,7 +57,7 @@ def attest_session(parts: Parts, missions: Missions, principal: Principal, sessi
         if found is not None:
             policy = parts.policy.current
             lineage = missions.lineage(reader, found[0].mission_id, head.epoch, policy)
-            own = ledgers.ledgers_of(lineage.declarations, agent=agent, principal=principal.id, session=session)
+            own = ledgers.ledgers_of(lineage.ceilings, agent=agent, principal=principal.id, session=session)
             summary["mission_id"], summary["lineage"] = found[0].mission_id, lineage.ids
             summary["recourse"] = list(found[0].recourse)
             summary["budget"] = [

@@ -133,7 +133,7 @@ def attend_result(
             recourse=frozenset(found[0].recourse),
         ),
         key=key,
-        ledgers=ledgers.ledgers_of(lineage.declarations, agent=body["agent"], principal=principal.id, session=session),
+        ledgers=ledgers.ledgers_of(lineage.ceilings, agent=body["agent"], principal=principal.id, session=session),
         reserved=reserved,
         origin=origin,
         members=members,

@@ -58,6 +58,7 @@ class Lineage:
     declarations: tuple[Declaration, ...]
     compiled: tuple[CompiledMission, ...]
     standing: Status
+    ceilings: tuple[ledgers.Ceilings, ...]
 
     @property
     def ids(self) -> list[str]:
@@ -173,7 +174,7 @@ class Missions:
             lineage = self.lineage(reader, session.mission_id, state.epoch, policy)  # (2)
             declared = lineage.declarations
             own = ledgers.ledgers_of(
-                declared, agent=subject.agent, principal=subject.principal.id, session=subject.session
+                lineage.ceilings, agent=subject.agent, principal=subject.principal.id, session=subject.session
             )
             balances = () if taken else ledgers.balances(reader, own)
             standing = _worst(lineage.standing, *(status.standing(reader, one, now // MICROS) for one in declared))
@@ -213,6 +214,7 @@ class Missions:
             declarations=declarations,
             compiled=tuple(compile_mission(one) for one in declarations),
             standing=state,
+            ceilings=ledgers.ceilings_of(declarations),
         )
         with self._lock:
             self._lineages[known] = lineage

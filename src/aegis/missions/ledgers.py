@@ -52,20 +52,41 @@ class Account:
         return total
 
 
-def ledgers_of(lineage: Sequence[Declaration], *, agent: str, principal: str, session: str) -> tuple[Ledger, ...]:
+def ledgers_of(ceilings: Sequence[Ceilings], *, agent: str, principal: str, session: str) -> tuple[Ledger, ...]:
     """Every ledger that a call takes from: mission, agent and session, of each mission of the lineage."""
     found: list[Ledger] = []
-    for declaration in lineage:
-        own = declaration.mission_id
-        for name, budgets in (
-            (own, declaration.budgets),
-            (f"{own}\n{agent}", declaration.agent_budgets),
-            (f"{own}\n{principal}\n{session}", declaration.session_budgets),
-        ):
-            ceilings = budgets.ceilings()
-            if ceilings:
-                found.append(Ledger(name=name, ceilings=ceilings))
+    for one in ceilings:
+        own = one.mission_id
+        if one.over_all:
+            found.append(Ledger(name=own, ceilings=one.over_all))
+        if one.of_agent:
+            found.append(Ledger(name=f"{own}\n{agent}", ceilings=one.of_agent))
+        if one.of_session:
+            found.append(Ledger(name=f"{own}\n{principal}\n{session}", ceilings=one.of_session))
     return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ceilings:
+    """The ceilings of one mission, worked out once: over all, for each agent, for each session."""
+
+    mission_id: str
+    over_all: Mapping[str, int]
+    of_agent: Mapping[str, int]
+    of_session: Mapping[str, int]
+
+
+def ceilings_of(lineage: Sequence[Declaration]) -> tuple[Ceilings, ...]:
+    """The ceilings of every mission of a lineage."""
+    return tuple(
+        Ceilings(
+            mission_id=one.mission_id,
+            over_all=one.budgets.ceilings(),
+            of_agent=one.agent_budgets.ceilings(),
+            of_session=one.session_budgets.ceilings(),
+        )
+        for one in lineage
+    )
 
 
 def balances(reader: Reader, ledgers: Sequence[Ledger]) -> tuple[Balance, ...]:

@@ -6,7 +6,6 @@ What runs was looked at as it runs: a patched call or result is analysed again u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import is_
 from time import perf_counter_ns
 from typing import Any, Final, Literal, TypeVar
@@ -17,7 +16,7 @@ from aegis.core.combine import Combined, combine
 from aegis.core.decision import GuardTime
 from aegis.core.finding import Report
 from aegis.core.mission import stricter
-from aegis.core.outcome import EvidencePolicy, Outcome
+from aegis.core.outcome import Effect, EvidencePolicy, Outcome
 from aegis.facts import extract, gather
 from aegis.facts.model import Facts, Limits, Subject, Texts
 from aegis.facts.unresolved import find_unresolved
@@ -25,7 +24,7 @@ from aegis.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of
 from aegis.guards.budget import LEAVING, cost_of
 from aegis.guards.mission_view import MissionView
 from aegis.guards.rate import Windows
-from aegis.guards.scope.touch import touch
+from aegis.guards.scope.touch import Touched, touch
 from aegis.pipeline.mission_rules import MissionRules
 from aegis.pipeline.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
 from aegis.pipeline.reports import failed, observed
@@ -85,7 +84,7 @@ class Policy:
         self._result_expected = tuple(name for name, _, _ in self._result_checks)
         self._uncharged = {name: Report(guard=name) for name in self._expected if name in COUNTING}
         self._routes = routes
-        self._quiet: tuple[tuple[Report, ...], Combined] = ((), combine((), self._expected, evidence))
+        self._quiet: dict[int, tuple[tuple[Report, ...], Combined]] = {}
         self._usual_times = {
             name: [GuardTime(guard=name, outcome=Outcome.ALLOW, us=us) for us in range(_USUAL_US)]
             for name in {*self._expected, *self._result_expected}
@@ -102,7 +101,7 @@ class Policy:
         times = [0] * len(checks)
         kept = None if incoming.charge else self._uncharged
         case, reports = self._analyse(incoming, route, incoming.arguments, checks, kept, times)
-        combined = self._combine(reports) if checks is self._checks else combine(reports, expected, evidence)
+        combined = self._combine(reports, expected, evidence)
         tier, irreversible, effects, cost = case.tier, case.irreversible, case.effects, case.cost
         arguments, data = incoming.arguments, None
         if combined.patches:
@@ -151,14 +150,14 @@ class Policy:
             combined=combined, result=result, canonical=data, times=self._times(combined.reports, times)
         )
 
-    def _combine(self, reports: list[Report]) -> Combined:
+    def _combine(self, reports: list[Report], expected: tuple[str, ...], evidence: EvidencePolicy) -> Combined:
         """`combine` over the call's guards; remembers what the same quiet reports came to."""
-        last, combined = self._quiet
+        last, combined = self._quiet.get(len(expected), _NEVER)
         if len(last) == len(reports) and all(map(is_, last, reports)):
             return combined
-        combined = combine(reports, self._expected, self.evidence)
+        combined = combine(reports, expected, evidence)
         if combined.outcome is Outcome.ALLOW and not combined.findings and not combined.missing:
-            self._quiet = (combined.reports, combined)
+            self._quiet[len(expected)] = (combined.reports, combined)
         return combined
 
     def _times(self, reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
@@ -206,6 +205,16 @@ class Policy:
             irreversible = irreversible or entry.irreversible
             if entry.effects:
                 effects = effects | entry.effects
+        touched: Touched | None = None
+        cost: dict[str, int] = {}
+        if incoming.mission is not None and broken is None:
+            try:
+                effects = effects_of(entry, facts)
+                touched, cost = self._of_mission(incoming, incoming.mission, arguments, facts, effects, irreversible)
+            except BaseException as error:
+                if isinstance(error, _STOPS):
+                    raise
+                broken = error
         case = Case(
             tool=incoming.tool,
             server=incoming.server,
@@ -221,14 +230,10 @@ class Policy:
             effects=effects,
             now=incoming.now,
             task=incoming.task,
+            mission=incoming.mission,
+            touched=touched,
+            cost=cost,
         )
-        if incoming.mission is not None and broken is None:
-            try:
-                case = self._of_mission(case, incoming.mission)
-            except BaseException as error:
-                if isinstance(error, _STOPS):
-                    raise
-                broken = error
         return case, _ask(checks, case, kept, times, broken)
 
     def _asked(self, mission: MissionView | None) -> tuple[Sequence[Check[Case]], tuple[str, ...], EvidencePolicy]:
@@ -241,24 +246,26 @@ class Policy:
             evidence = stricter(evidence, compiled.declaration.insufficient_evidence)
         return self._mission_checks, expected, evidence
 
-    def _of_mission(self, case: Case, mission: MissionView) -> Case:
-        """The case with what its mission is asked about: the resources it touches, and what it costs."""
-        effects = effects_of(case.entry, case.facts)
-        touched = touch(
-            case.arguments,
-            case.facts.texts.strings,
-            sends="external_send" in effects,
-            base=mission.acting.scope.base,
-        )
-        size = len(canonical(case.arguments)) if effects & LEAVING else 0
+    def _of_mission(
+        self,
+        incoming: Incoming,
+        mission: MissionView,
+        arguments: dict[str, Any],
+        facts: Facts,
+        effects: frozenset[Effect],
+        irreversible: bool,
+    ) -> tuple[Touched, dict[str, int]]:
+        """What a mission is asked about: the resources that the call touches, and what it costs."""
+        sends = "external_send" in effects
+        touched = touch(arguments, facts.texts.strings, sends=sends, base=mission.acting.scope.base)
         cost = cost_of(
             effects=effects,
-            size=size,
-            irreversible=case.irreversible,
+            size=len(canonical(arguments)) if effects & LEAVING else 0,
+            irreversible=irreversible,
             touched=touched,
-            quote=self.missions.quotes.find(case.server, case.tool),
+            quote=self.missions.quotes.find(incoming.server, incoming.tool),
         )
-        return replace(case, mission=mission, effects=effects, touched=touched, cost=cost)
+        return touched, cost
 
     def _analyse_result(
         self,
@@ -336,3 +343,4 @@ def _is_contradictory(report: Report) -> bool:
 
 
 _NO_FACTS: Final = Facts(texts=Texts())
+_NEVER: Final[tuple[tuple[Report, ...], Combined]] = ((), combine((), (), "fail-closed"))

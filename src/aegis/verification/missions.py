@@ -18,7 +18,7 @@ from aegis.errors import LogInvalid, MissionInvalid
 from aegis.missions import jws
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import read_declaration
-from aegis.missions.ledgers import ledgers_of
+from aegis.missions.ledgers import ceilings_of, ledgers_of
 
 RELEASED: Final = ("allow", "sanitize")
 NOT_CHECKED: Final = (
@@ -146,7 +146,7 @@ class MissionRules:
 
     def _take(self, receipt: dict[str, Any], lineage: list[Declaration], amounts: dict[str, Any], sign: int) -> None:
         ledgers = ledgers_of(
-            lineage,
+            ceilings_of(lineage),
             agent=receipt.get("agent", ""),
             principal=receipt["principal"],
             session=receipt.get("session", ""),

@@ -23,6 +23,8 @@ def readings(text: str, base: str = "") -> frozenset[tuple[str, ...]] | None:
     """
     if not text or len(text) > MAX_CHARS or not text.isprintable():
         return None
+    if _is_plain(text):
+        return frozenset({("/", *text[1:].split("/"))})
     spelled = _decoded(text)
     if spelled is None:
         return None
@@ -40,6 +42,16 @@ def readings(text: str, base: str = "") -> frozenset[tuple[str, ...]] | None:
 def pattern_segments(text: str, base: str = "") -> tuple[str, ...]:
     """The segments of a path in a scope, which is written by an issuer and read one way."""
     return _segments(text, base)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether an absolute path is read the same way by everybody."""
+    return (
+        text[0] == "/"
+        and text[-1] not in "/. "
+        and text.isascii()
+        and not any(mark in text for mark in ("%", "\\", ":", "//", "/.", "./", " /"))
+    )
 
 
 def _decoded(text: str) -> set[str] | None:
