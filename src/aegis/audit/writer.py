@@ -19,7 +19,7 @@ from aegis.audit.append import Seal, SignerFor, build
 from aegis.audit.merkle import Frontier
 from aegis.core.ports import Clock, Store, Transaction
 from aegis.core.receipt import Draft, Recorded
-from aegis.errors import StoreConflict, StoreUnavailable
+from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 
 MAX_GROUP: Final = 64  # bounds how long the last caller of a group waits for the first
 MAX_WAITING: Final = 10_000  # bounds what a slow disk can make us hold in memory
@@ -60,7 +60,7 @@ class Unit:
     call: CallKey | None = None
 
 
-Answer = tuple[Recorded, ...] | StoreConflict
+Answer = tuple[Recorded, ...] | StoreConflict | InvalidCall
 
 
 class _Ticket:
@@ -78,7 +78,7 @@ class _Ticket:
     def result(self) -> tuple[Recorded, ...]:
         if self.failure is not None:
             raise self.failure
-        if isinstance(self.answer, StoreConflict):
+        if isinstance(self.answer, Exception):
             raise self.answer
         if self.answer is None:
             raise StoreUnavailable("the commit ended without an answer")
@@ -142,12 +142,13 @@ class Ledger:
         return ticket.result()
 
     def commit(self, units: Sequence[Unit]) -> list[Answer]:
-        """Record all `units` in one transaction; a lost unit answers with its conflict."""
+        """Record all `units` in one transaction; a lost unit answers with its conflict, and
+        one whose `apply` refuses with that refusal."""
         answers: list[Answer] = []
         with self._store.transaction() as transaction:
             head = transaction.head()
             drafts: list[Draft] = []
-            spans: list[tuple[int, int] | StoreConflict] = []
+            spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
             fresh: set[tuple[str, str, str]] = set()
             for unit in units:
                 more: Sequence[Draft] = ()
@@ -156,8 +157,8 @@ class Ledger:
                     if unit.apply is not None:
                         more = unit.apply(transaction)
                         head = transaction.head()  # it may have moved the control epoch
-                except StoreConflict as conflict:
-                    spans.append(conflict)
+                except (StoreConflict, InvalidCall) as refusal:
+                    spans.append(refusal)
                     continue
                 start = len(drafts)
                 drafts.extend(unit.drafts)
@@ -186,7 +187,7 @@ class Ledger:
                 recorded = batch.recorded
                 if batch.behind and self._on_clock_behind is not None:
                     self._on_clock_behind(batch.behind)
-            answers.extend(span if isinstance(span, StoreConflict) else recorded[span[0] : span[1]] for span in spans)
+            answers.extend(span if isinstance(span, Exception) else recorded[span[0] : span[1]] for span in spans)
         return answers
 
     def _lead(self) -> None:

@@ -42,7 +42,7 @@ Reading = tuple[str, tuple[str, ...]]
 def views_of(text: str) -> list[Reading]:
     """Every different reading of `text`, each with the decoders that lead to it; the text itself excluded."""
     if text.isascii():
-        if not _may_differ(text):
+        if not _may_differ(text) and not _hides_runs(text):
             return []
     else:
         text = text.encode("utf-8", "replace").decode()
@@ -61,12 +61,21 @@ def _may_differ(text: str) -> bool:
         return True
     if len(text) < _LEAST_ENCODED:
         return False
-    words = text.split()
-    if len(words) * 5 > len(text) * 2 or text.count(".") * 5 > len(text) * 2 or text.count("-") * 5 > len(text) * 2:
-        return True  # spelled letter by letter
-    if max(map(len, words), default=0) < _LEAST_RUN and not ("0" in text and "1" in text):
+    least = len(text) * 2
+    # Spelled letter by letter.
+    return len(text.split()) * 5 > least or text.count(".") * 5 > least or text.count("-") * 5 > least
+
+
+def _hides_runs(text: str) -> bool:
+    """Whether something that looks encoded in a plain text decodes to a text; a long path only looks so."""
+    if len(text) < _LEAST_ENCODED:
         return False
-    return _RUN.search(text) is not None
+    if max(map(len, text.split()), default=0) < _LEAST_RUN and not ("0" in text and "1" in text):
+        return False
+    if _RUN.search(text) is None:
+        return False
+    shown = text if len(text) <= MAX_VIEW_INPUT else f"{text[: MAX_VIEW_INPUT // 2]}\n{text[-MAX_VIEW_INPUT // 2 :]}"
+    return next(hidden_runs(shown), None) is not None
 
 
 def _expand(text: str) -> list[Reading]:

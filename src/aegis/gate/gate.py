@@ -15,7 +15,7 @@ from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
-from aegis.errors import StoreError
+from aegis.errors import KeyFileError, StoreError
 from aegis.gate.attesting import attest_session, project
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control
@@ -27,6 +27,7 @@ from aegis.gate.parts import Parts
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
 from aegis.missions.attestation import View
 
+_REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
 POLL_S: Final = 0.25  # how often a waiting caller looks at its approval
 
 
@@ -53,7 +54,7 @@ class Gate:
         steps = self._decisions.steps(principal or self.principal, call)
         try:
             return self._commits.run(steps)
-        except StoreError:
+        except _REFUSING:
             return self._unavailable(call)
 
     async def adecide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
@@ -61,21 +62,21 @@ class Gate:
         steps = self._decisions.steps(principal or self.principal, call)
         try:
             return await self._commits.arun(steps)
-        except StoreError:
+        except _REFUSING:
             return self._unavailable(call)
 
     def observe(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """What may be made of a tool's result. Raises `InvalidCall` for a result that nobody asked for."""
         try:
             return self._commits.run(self.results.steps(principal or self.principal, result))
-        except StoreError:
+        except _REFUSING:
             return withheld()
 
     async def aobserve(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """`observe` for event loops."""
         try:
             return await self._commits.arun(self.results.steps(principal or self.principal, result))
-        except StoreError:
+        except _REFUSING:
             return withheld()
 
     def attest_session(self, session: str, *, principal: Principal | None = None) -> str:
@@ -111,7 +112,7 @@ class Gate:
         """Record what a stream came to."""
         try:
             return self._commits.run(self.results.stream_steps(principal, decision_id, report, data, provenance))
-        except StoreError:
+        except _REFUSING:
             return withheld()
 
     async def arecord_stream(
@@ -120,7 +121,7 @@ class Gate:
         """`record_stream` for event loops."""
         try:
             return await self._commits.arun(self.results.stream_steps(principal, decision_id, report, data, provenance))
-        except StoreError:
+        except _REFUSING:
             return withheld()
 
     def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:

@@ -12,7 +12,7 @@ import pytest
 from aegis.audit.writer import CallKey, CallMoved, ControlMoved, Ledger, Unit
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.receipt import Draft
-from aegis.errors import StoreConflict, StoreUnavailable
+from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.ids import new_id
 from aegis.keys.keyring import Keyring
 from aegis.stores import open_store
@@ -165,3 +165,16 @@ def test_a_unit_writes_its_documents_with_its_receipt_or_not_at_all(store: Store
     with pytest.raises(StoreConflict):
         ledger.append(Unit(apply=write))
     assert len(bodies(store)) == 1
+
+
+def test_a_unit_that_refuses_itself_leaves_its_neighbours_alone(store: Store, tmp_path: Path) -> None:
+    ledger, _ = ledger_over(store, tmp_path)
+
+    def refuse(transaction: Transaction) -> Sequence[Draft]:
+        raise InvalidCall("no")
+
+    answers = ledger.commit([Unit(drafts=(draft(),)), Unit(apply=refuse), Unit(drafts=(draft(),))])
+    assert [isinstance(answer, InvalidCall) for answer in answers] == [False, True, False]
+    with pytest.raises(InvalidCall):
+        ledger.append(Unit(apply=refuse))
+    assert len(bodies(store)) == 2

@@ -146,6 +146,22 @@ def show(
         show_detail(value)
 
 
+@app.command()
+def erase(
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="the id of a receipt")],
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Erase the payload of a receipt for good: arguments, findings, key and salt. The log still verifies."""
+    from aegis.cli.opening import existing, operator
+    from aegis.gate.erase import erase_payload
+
+    with existing(home, config) as state:
+        recorded = state.ledger.append(erase_payload(receipt, principal=operator()))[0]
+    show_members({"erased": receipt, "receipt": recorded.receipt_id, "index": recorded.index}, as_json=as_json)
+
+
 def _show_verified(verified: Verified, *, as_json: bool) -> None:
     value: dict[str, Any] = {
         "verified": True,

@@ -1,0 +1,32 @@
+"""Erasing a payload: what it held is gone from the store, and the log verifies as before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from support.shell import aegis, read_json
+
+WORD = "zebra-crossing"
+
+
+def test_an_erased_payload_is_gone_and_the_log_verifies(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    call = json.dumps({"tool": "read_file", "arguments": {"path": f"{WORD}.txt"}, "call_id": "c1"})
+    decided = read_json(aegis("decide", "-", "--home", home, "--json", stdin=call))
+    erased = aegis("log", "erase", decided["receipt"]["id"], "--home", home, "--json")
+    assert erased.returncode == 0, erased.stderr
+    assert aegis("log", "erase", decided["receipt"]["id"], "--home", home).returncode != 0
+
+    shown = read_json(aegis("log", "show", decided["receipt"]["id"], "--home", home, "--json"))
+    assert WORD not in json.dumps(shown)
+    out, trusted = tmp_path / "export", tmp_path / "keys.json"
+    assert aegis("log", "export", "--home", home, "--out", out).returncode == 0
+    shutil.copy(out / "keys.json", trusted)
+    assert aegis("log", "verify", out, "--key", trusted).returncode == 0
+    assert any(json.loads(line)["kind"] == "erasure" for line in (out / "receipts.jsonl").open())
+
+    # The same call id cannot be compared any more: it is refused, never decided a second time.
+    again = aegis("decide", "-", "--home", home, "--json", stdin=call)
+    assert read_json(again)["reason"] == "conflict"
