@@ -110,41 +110,75 @@ def test_any_flipped_bit_is_refused(bit: int) -> None:
 ROOT = base64.b64encode(POINT.root).decode()
 
 
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+UNUSED_BITS = f"{ROOT[:-2]}{ALPHABET[ALPHABET.index(ROOT[-2]) ^ 1]}=".encode()
+
+
 @pytest.mark.parametrize(
-    "data",
+    ("data", "why"),
     [
-        b"",
-        b"\n\n",
-        NOTE[:-1],
-        NOTE + b"\n",
-        NOTE.replace(b"\n\n", b"\n"),
-        NOTE.replace(b"\n7\n", b"\n07\n"),
-        NOTE.replace(b"\n7\n", b"\n+7\n"),
-        NOTE.replace(b"\n7\n", b"\n\n"),
-        NOTE.replace(b"\n7\n", "\n٧\n".encode()),
-        NOTE.replace(b"\n7\n", b"\n1" + b"0" * 18 + b"\n"),
-        NOTE.replace(b"\n7\n", b"\r\n7\n"),
-        NOTE.replace(b"\n\n", b"\nextension\n\n"),
-        NOTE.replace(ROOT.encode(), ROOT[:-1].encode()),
-        NOTE.replace(ROOT.encode(), base64.b64encode(POINT.root[:-1])),
-        NOTE.replace("— ".encode(), b"- "),
-        NOTE.replace("— ".encode(), "—".encode()),
-        NOTE.replace(b"aegis/log/1", b"aegis log"),
-        NOTE.replace(b"aegis/log/1", b"aegis+log"),
-        NOTE.replace(b"aegis/log/1", b""),
-        NOTE.replace(b"aegis/log/1", b"\xff"),
-        f"{TEXT}\n\n{SIGNATURE * (MAX_SIGNATURES + 1)}".encode(),
-        f"{TEXT}\n\n{SIGNATURE}\n{SIGNATURE}".encode(),
-        f"{TEXT}\n\n— aegis/log/1\n".encode(),
-        f"{TEXT}\n\n— aegis/log/1 {ROOT}\n".encode(),
-        b"a" * (MAX_NOTE_BYTES + 1),
+        (b"", "no signatures"),
+        (b"\n\n", "no signatures"),
+        (b"a\n\nb", "no signatures"),
+        (NOTE[:-1], "no signatures"),
+        (NOTE + b"\n", "no signatures"),
+        (NOTE.replace(b"\n\n", b"\n"), "no signatures"),
+        (NOTE.replace(b"\n\n", b"\nextension\n\n"), "three lines"),
+        (NOTE.replace(b"\n7\n", b"\n"), "three lines"),
+        (NOTE.replace(b"\n7\n", b"\n07\n"), "size"),
+        (NOTE.replace(b"\n7\n", b"\n00\n"), "size"),
+        (NOTE.replace(b"\n7\n", b"\n+7\n"), "size"),
+        (NOTE.replace(b"\n7\n", b"\n-7\n"), "size"),
+        (NOTE.replace(b"\n7\n", b"\n7 \n"), "size"),
+        (NOTE.replace(b"\n7\n", "\n٧\n".encode()), "size"),
+        (NOTE.replace(b"\n7\n", "\n²\n".encode()), "size"),
+        (NOTE.replace(b"\n7\n", b"\n1" + b"0" * 18 + b"\n"), "size"),
+        (NOTE.replace(b"\n7\n", b"\r\n7\n"), "control"),
+        (NOTE.replace(b"aegis/log/1", b"aegis\x00log"), "control"),
+        (NOTE.replace(ROOT.encode(), ROOT[:-1].encode()), "base64"),
+        (NOTE.replace(ROOT.encode(), ROOT.encode() + b"="), "base64"),
+        (NOTE.replace(ROOT.encode(), base64.b64encode(POINT.root[:-2])), "base64"),
+        (NOTE.replace(ROOT.encode(), base64.b64encode(POINT.root + b"x")), "base64"),
+        (NOTE.replace(ROOT.encode(), UNUSED_BITS), "base64"),
+        (NOTE.replace(ROOT.encode(), b"*" + ROOT[1:].encode()), "base64"),
+        (NOTE.replace(ROOT.encode(), "é".encode() * 22), "base64"),
+        (NOTE.replace("— ".encode(), b"- "), "signature line"),
+        (NOTE.replace("— ".encode(), "—".encode()), "signature line"),
+        (NOTE.replace("— aegis/log/1".encode(), "— ".encode()), "signature line"),
+        (NOTE.replace("— aegis/log/1 ".encode(), "— aegis/log/1".encode()), "signature line"),
+        (NOTE.replace("— aegis/log/1".encode(), "— aegis+log/1".encode()), "signature line"),
+        (NOTE.replace(b"aegis/log/1\n", b"aegis log\n"), "origin"),
+        (NOTE.replace(b"aegis/log/1\n", b"aegis+log\n"), "origin"),
+        (NOTE.replace(b"aegis/log/1\n", b"\n"), "origin"),
+        (NOTE.replace(b"aegis/log/1\n", "aegis\u2003log\n".encode()), "origin"),
+        (NOTE.replace(b"aegis/log/1", b"\xff"), "UTF-8"),
+        (f"{TEXT}\n\n{SIGNATURE * (MAX_SIGNATURES + 1)}".encode(), "too many"),
+        (f"{TEXT}\n\n{SIGNATURE}\n{SIGNATURE}".encode(), "three lines"),
+        (f"{TEXT}\n\n— aegis/log/1\n".encode(), "signature line"),
+        (f"{TEXT}\n\n— aegis/log/1 {ROOT}\n".encode(), "base64"),
+        (b"a" * (MAX_NOTE_BYTES + 1), "too long"),
     ],
 )
-def test_only_the_one_spelling_is_read(data: bytes) -> None:
+def test_only_the_one_spelling_is_read(data: bytes, why: str) -> None:
     assert data != NOTE
-    with pytest.raises(LogInvalid) as caught:
-        opened(data)
+    with pytest.raises(LogInvalid, match=why) as caught:
+        parse_checkpoint(data)
     assert caught.value.broken.kind == "checkpoint_invalid"
+
+
+def test_a_note_may_be_as_long_as_it_may_be() -> None:
+    assert (MAX_NOTE_BYTES, MAX_SIGNATURES) == (65_536, 16)
+    padding = MAX_NOTE_BYTES - len(NOTE) + len("aegis/log/1")
+    data = NOTE.replace(b"aegis/log/1\n", b"o" * padding + b"\n")
+    assert len(data) == MAX_NOTE_BYTES
+    assert parse_checkpoint(data).unverified.size == 7
+    with pytest.raises(LogInvalid, match="too long"):
+        parse_checkpoint(NOTE.replace(b"aegis/log/1\n", b"o" * (padding + 1) + b"\n"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 100, 10**17])
+def test_sizes_are_plain_numbers(size: int) -> None:
+    assert parse_checkpoint(NOTE.replace(b"\n7\n", b"\n%d\n" % size)).unverified.size == size
 
 
 def test_the_largest_and_smallest_sizes_are_read() -> None:
