@@ -8,6 +8,7 @@ have to be real and words do not: in the demonstration, in examples and in tests
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -46,8 +47,7 @@ class ScriptedProvider:
         self._turns = deque(self.script)
         self._lock = threading.Lock()
         self._count = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self.next_answer))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _handler(self.next_answer))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
         return self
@@ -79,6 +79,15 @@ class ScriptedProvider:
             number = self._count
         whole = answer(format_, turn, number, str(body.get("model", "scripted")))
         return EVENTS[format_](turn, whole) if body.get("stream") else whole
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no news; anything else is told."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 _Answer = Callable[[str, dict[str, str], dict[str, Any]], "dict[str, Any] | Iterator[Event]"]

@@ -15,9 +15,11 @@ from aegis.cli.demo.agents import anthropic_agent, openai_agent
 from aegis.cli.demo.approver import Approver
 from aegis.cli.demo.provider import ScriptedProvider
 from aegis.cli.demo.stage import AGENT, DemoFailed, Stage, run_aegis, stage
-from aegis.cli.demo.story import ANTHROPIC, EXPECTED, OPENAI, Fate
+from aegis.cli.demo.story import ANTHROPIC, APPROVED, EXPECTED, OPENAI, POISONED, Fate
 from aegis.cli.demo.tools import Tools
 from aegis.cli.output import Column, print_line, show_list
+
+APPROVAL_S: Final = 60  # the approver of the story answers within a second
 
 _COLUMNS: Final = (
     Column(title="CLIENT", member="client"),
@@ -58,8 +60,8 @@ def _openai(here: Stage, tools: Tools) -> None:
     import aegis
 
     _say("an agent on the `openai` client, streaming; held calls wait for a person")
-    aegis.auto(url=here.url, api_key=here.agent_key, agent=AGENT, on_unhooked="warn")
-    approver = Approver(here, "o5")
+    aegis.auto(url=here.url, api_key=here.agent_key, agent=AGENT, on_unhooked="warn", approval_timeout=APPROVAL_S)
+    approver = Approver(here, APPROVED)
     approver.start()
     try:
         with ScriptedProvider(OPENAI) as provider, aegis.session("openai", task="send ada her receipt"):
@@ -129,12 +131,12 @@ def _check(rows: list[dict[str, Any]], tools: Tools) -> None:
         for call_id, expected in EXPECTED.items()
         if found.get(call_id) != (expected.decision, expected.fate)
     ]
-    if "result withheld" not in next((row["fate"] for row in rows if row["call_id"] == "a1"), ""):
-        wrong.append("a1: the page that gives orders reached the model")
+    if "result withheld" not in next((row["fate"] for row in rows if row["call_id"] == POISONED), ""):
+        wrong.append("the page that gives orders reached the model")
     if tools.invoices != 2:
-        wrong.append("o3: the table was dropped")
+        wrong.append("the table was dropped")
     if [message["to"] for message in tools.outbox if "to" in message] != ["ada@example.com"]:
-        wrong.append("o5: the approved mail did not go out exactly once")
+        wrong.append("the approved mail did not go out exactly once")
     if wrong:
         raise DemoFailed("a call did not end as it must: " + "; ".join(wrong))
 
