@@ -21,7 +21,7 @@ from aegis.dialects.model import (
     ToolOutput,
     Wire,
     framed,
-    put_at,
+    put_all,
 )
 from aegis.dialects.sse import SseReader, sse_bytes
 from aegis.errors import InvalidCall
@@ -157,11 +157,12 @@ class Turn:
         for (key, (decided, _)), seen in zip(unseen.items(), observed, strict=True):
             self.memory.learn_result(decided, key[1], seen.changed, seen.value)
         # (3) Replace what the model may not see as it is; a result of a refused call is never shown.
+        changes: list[tuple[tuple[str | int, ...], Any]] = []
         for output, decided, digest in found:
             changed, value = decided.results.get(digest, (True, _UNREADABLE if decided.allowed else _UNASKED))
             if changed:
-                request = put_at(request, output.path, framed(output, value))
-        return request
+                changes.append((output.path, framed(output, value)))
+        return put_all(request, changes) if changes else request
 
 
 def _events(reader: SseReader, source: Iterator[bytes]) -> Iterator[list[Event]]:

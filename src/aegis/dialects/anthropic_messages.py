@@ -98,7 +98,8 @@ class AnthropicMessages:
         for message in list_of(request.get("messages")):
             if owing and not _is_from(message, "system"):
                 message, before = _answered(message, owing)
-                messages, owing = messages + before, []
+                messages += before
+                owing = []
             removal = _removal_of(message, recall)
             if removal is None:
                 messages.append(message)

@@ -259,11 +259,22 @@ def printed(notice: str) -> list[Any]:
     return [{"stdout": "", "stderr": notice, "outcome": {"type": "exit", "exit_code": 1}}]
 
 
-def put_at(root: Any, path: Sequence[str | int], value: Any) -> Any:
-    """A copy of `root` with `value` at `path`; containers off the path are shared."""
-    if not path:
-        return value
-    head, rest = path[0], path[1:]
-    if isinstance(head, int):
-        return [put_at(item, rest, value) if index == head else item for index, item in enumerate(root)]
-    return {**root, head: put_at(root[head], rest, value)}
+def put_all(root: Wire, changes: Iterable[tuple[Sequence[str | int], Any]]) -> Wire:
+    """A copy of `root` with a value at each path; containers off the paths are shared, each other copied once."""
+    copies: dict[int, Any] = {}
+
+    def own(container: Any) -> Any:
+        copied = copies.get(id(container))
+        if copied is None:
+            copied = container.copy()
+            copies[id(container)] = copies[id(copied)] = copied
+        return copied
+
+    changed: Wire = own(root)
+    for path, value in changes:
+        place: Any = changed
+        for token in path[:-1]:
+            place[token] = own(place[token])
+            place = place[token]
+        place[path[-1]] = value
+    return changed

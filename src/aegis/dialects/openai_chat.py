@@ -81,7 +81,8 @@ class OpenAIChat:
         changed = False
         for message in list_of(request.get("messages")):
             if pending and not (isinstance(message, dict) and message.get("role") == "tool"):
-                messages, pending = messages + pending, []
+                messages += pending
+                pending = []
             removal = _removal_of(message, recall)
             if removal is None:
                 messages.append(message)

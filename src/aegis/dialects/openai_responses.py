@@ -109,7 +109,8 @@ class OpenAIResponses:
         changed = False
         for item in list_of(request.get("input")):
             if pending and not is_call(item):
-                items, pending = items + pending, []
+                items += pending
+                pending = []
             removal = _removal_of(item, recall)
             if removal is None:
                 items.append(item)

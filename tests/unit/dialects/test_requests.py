@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aegis.dialects.model import Removal, Wire, call_key, put_at
+from aegis.dialects.model import Removal, Wire, call_key, put_all
 from support.answers import DIALECTS, Call, refused, settled, whole
 
 MAIL: Call = ("call_a", "send_email", '{"to":"a@example.com"}')
@@ -183,8 +183,10 @@ def test_results_are_found_where_they_stand_and_can_be_replaced(name: str) -> No
     sent = request(name, [USER, output(name, "call_a", "secret"), output(name, "call_b", "fine")])
     first, second = DIALECTS[name].outputs(sent)
     assert (first.call_id, first.value, second.call_id) == ("call_a", "secret", "call_b")
-    replaced = put_at(sent, first.path, "****")
+    replaced = put_all(sent, [(first.path, "****")])
     assert [one.value for one in DIALECTS[name].outputs(replaced)] == ["****", "fine"]
+    both = put_all(sent, [(first.path, "1"), (second.path, "2")])
+    assert [one.value for one in DIALECTS[name].outputs(both)] == ["1", "2"]
     assert DIALECTS[name].outputs(sent)[0].value == "secret"
 
 
