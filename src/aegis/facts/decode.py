@@ -133,6 +133,11 @@ def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
                 yield name, decoded
 
 
+def may_be_encoded(run: str) -> bool:
+    """Whether a run of base64's characters decodes to a text, or is nothing but hex digits."""
+    return not run.strip("0123456789abcdefABCDEF") or _from_base64(run) is not None
+
+
 def _from_base64(run: str) -> str | None:
     body = run.rstrip("=").replace("-", "+").replace("_", "/")
     try:

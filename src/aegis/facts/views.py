@@ -17,6 +17,7 @@ from aegis.facts.decode import (
     escapes,
     form,
     hidden_runs,
+    may_be_encoded,
     percent,
     spelled_out,
     sql_comments,
@@ -35,6 +36,9 @@ _RUN: Final = re2.compile(
     r"[A-Za-z0-9+/_-]{16,}|[A-Za-z0-9+/_-]{12,}=|[01]{8}[ ,][01]{8}|(?:[0-9a-fA-F]{2}[ :]){8}"
     r"|(?:\\x[0-9a-fA-F]{2}){6}"
 )
+
+_RUN_CHARS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_OUTSIDE_RUNS: Final = {code: " " for code in range(128) if chr(code) not in _RUN_CHARS}
 
 Reading = tuple[str, tuple[str, ...]]
 
@@ -70,12 +74,12 @@ def _hides_runs(text: str) -> bool:
     """Whether something that looks encoded in a plain text decodes to a text; a long path only looks so."""
     if len(text) < _LEAST_ENCODED:
         return False
-    if max(map(len, text.split()), default=0) < _LEAST_RUN and not ("0" in text and "1" in text):
-        return False
-    if _RUN.search(text) is None:
-        return False
-    shown = text if len(text) <= MAX_VIEW_INPUT else f"{text[: MAX_VIEW_INPUT // 2]}\n{text[-MAX_VIEW_INPUT // 2 :]}"
-    return next(hidden_runs(shown), None) is not None
+    words = text.translate(_OUTSIDE_RUNS).split()
+    if any(len(word) >= _LEAST_RUN and may_be_encoded(word) for word in words):
+        return True
+    # Bits and pairs of hex digits stand apart.
+    apart = sum(len(word) == 2 or len(word) == 8 for word in words) > 1
+    return apart and _RUN.search(text) is not None
 
 
 def _expand(text: str) -> list[Reading]:
