@@ -93,7 +93,8 @@ class KeyHistory:
             known = _Key(purpose=purpose, agent=agent, public=public, first=index + 1, until=None, announced=True)
             self._keys[kid] = known
             in_force.append(known)
-        known.announced = True
+        else:
+            known.announced = True
 
 
 def _described(key: Any) -> tuple[str, str, str, bytes]:

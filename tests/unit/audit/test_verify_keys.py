@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -142,6 +143,7 @@ def test_a_key_that_the_verifier_knows_to_have_ended_ends() -> None:
         {**OTHER_KEY.describe(), "public": 7},
         {**OTHER_KEY.describe(), "public": "é"},
         {**OTHER_KEY.describe(), "purpose": "payload"},
+        {**STRANGER.describe(), "purpose": "payload"},
         {**OTHER_KEY.describe(), "purpose": ["log"]},
         {**OTHER_KEY.describe(), "purpose": "permit"},
         {**OTHER_KEY.describe(), "agent": ""},
@@ -347,3 +349,36 @@ def test_a_rotation_to_a_key_that_the_verifier_knows_ends_the_one_before() -> No
 
 def test_the_verifier_knows_every_member_that_a_receipt_may_have() -> None:
     assert {field.name for field in msgspec.structs.fields(Members)} == MEMBERS
+
+
+def test_a_key_of_the_log_is_announced_as_what_it_is() -> None:
+    body = receipt(0, "key", action="add", key={**LOG_KEY.describe(), "purpose": "receipt"})
+    broken = export(head=[(body, LOG_KEY)]).broken()
+    assert (broken.kind, broken.line) == ("malformed_member", 1)
+
+
+def test_a_new_key_of_the_log_commits_to_nothing_before_its_announcement() -> None:
+    good = rotated_log()
+    newest = Export(lines=good.lines, checkpoint=good.checkpoint_at(7, NEXT_LOG_KEY), keys=good.keys)
+    assert newest.broken(since=good.checkpoint_at(4, NEXT_LOG_KEY)).kind == "checkpoint_invalid"
+
+
+def test_a_key_that_the_verifier_knew_before_its_announcement_ends_like_any_other() -> None:
+    keys = keys_file(LOG_KEY, NEXT_LOG_KEY)
+    retired = (
+        announce(4, NEXT_LOG_KEY, "rotate"),
+        (announce(5, LAST_LOG_KEY)[0], NEXT_LOG_KEY),
+        (announce(6, NEXT_LOG_KEY, "retire")[0], LAST_LOG_KEY),
+    )
+    good = sealed(*retired, keys=keys)
+    assert Export(lines=good.lines, checkpoint=good.checkpoint_at(7, LAST_LOG_KEY), keys=keys).verify().size == 7
+    late, _ = announce(7, OTHER_KEY)
+    assert place(sealed(*retired, (late, NEXT_LOG_KEY), keys=keys).broken()) == ("key_not_valid", 8, 7, "r7")
+
+
+def test_keys_that_nobody_vouches_for_are_named_the_same_beside() -> None:
+    body, _ = announce(4, OTHER_KEY)
+    with ThreadPoolExecutor(1) as executor:
+        for signed in (decision(4, STRANGER), (body, STRANGER), (body, BOT_KEY)):
+            bad = sealed(signed)
+            assert bad.broken(executor=executor) == bad.broken()
