@@ -94,7 +94,7 @@ def argument_size(folder: Path, quick: bool) -> Section:
 def log_length(folder: Path, quick: bool) -> Section:
     """Cost of one decision at growing lengths of the log, and what verification makes of it."""
     from aegis.audit.writer import Unit
-    from aegis.core.receipt import Draft
+    from aegis.core.receipt import Draft, agent_signer
     from aegis.gate.ids import new_id
 
     steps = (1_000, 10_000, 50_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
@@ -116,7 +116,7 @@ def log_length(folder: Path, quick: bool) -> Section:
                 group = min(64, length - filled)
                 place.gate.parts.ledger.commit(
                     [
-                        Unit(drafts=(Draft(members={**members, "receipt_id": new_id()}, signer="bench"),))
+                        Unit(drafts=(Draft(members={**members, "receipt_id": new_id()}, signer=agent_signer("bench")),))
                         for _ in range(group)
                     ]
                 )
