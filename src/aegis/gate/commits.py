@@ -161,7 +161,7 @@ class _LoopWriter:
                 if more is None:
                     last = True
                     break
-                batch.extend(more)
+                batch = [*batch, *more]  # the first list is what its own time-out watches
             for start in range(0, len(batch), MAX_GROUP):
                 group = batch[start : start + MAX_GROUP]
                 answers = self._commit(group)
