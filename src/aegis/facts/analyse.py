@@ -7,13 +7,15 @@ from typing import Final
 from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
-from aegis.facts.hosts import is_local, is_metadata, read_target
+from aegis.facts.hosts import is_local, is_metadata, is_wildcard_name, read_target
 from aegis.facts.model import Signal, Text
 from aegis.facts.paths import climb, is_secret_file
 
 MOST_PARSED: Final = 32  # strings of one call that are parsed: bounds what many small ones can cost
+EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200
+_MOST_PROGRAMS: Final = 4  # pieces of code in one command that are parsed
 
 
 class Gathering:
@@ -55,13 +57,15 @@ class Gathering:
         )
 
 
-def analyse(text: Text, found: Gathering) -> None:
-    """Add to `found` what the analyser of the text's role sees in it."""
+def analyse(text: Text, found: Gathering, tool: str = "") -> None:
+    """Add to `found` what the analyser of the text's role sees in it; `tool` is the name of what takes it."""
     role: TextRole = text.role
     if role == "sql":
         _sql(text, found)
     elif role == "command":
         _shell(text, found)
+    elif role == "code":
+        _code(text, found, tool)
     elif role == "path":
         _path(text, found)
     elif role == "url" or (role != "content" and "://" in text.value):
@@ -129,6 +133,31 @@ def _shell(text: Text, found: Gathering) -> None:
         found.unparsed.append(text.path)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    if facts.programs:
+        from aegis.facts.code import analyse_code
+
+        for language, program in facts.programs[:_MOST_PROGRAMS]:
+            for name, evidence in analyse_code(program, language).signals:
+                found.signal(name, text, evidence)
+
+
+def _code(text: Text, found: Gathering, tool: str) -> None:
+    if not _parse_allowed(text, found):
+        return
+    from aegis.facts.code import analyse_code
+
+    facts = analyse_code(text.value, tool.lower())
+    executed = text.confidence >= EXECUTED
+    if executed:
+        found.touched = True
+        found.effects |= {"exec", "network"} if facts.network else {"exec"}
+    if facts.irreversible and executed:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+    if facts.too_long and executed:
+        found.unparsed.append(text.path)
+    for name, evidence in facts.signals:
+        found.signal(name, text, evidence)
 
 
 def _path(text: Text, found: Gathering) -> None:
@@ -157,7 +186,7 @@ def _url(text: Text, found: Gathering) -> None:
         found.touched = True
     if is_metadata(target):
         found.signal("host.metadata", text, value)
-    elif is_local(target) and (target.odd_spelling or target.userinfo):
+    elif is_local(target) and (target.odd_spelling or target.userinfo or is_wildcard_name(target)):
         found.signal("host.disguised", text, value)
     elif is_local(target) and target.scheme:
         found.signal("host.local", text, value)

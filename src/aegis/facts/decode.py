@@ -7,7 +7,6 @@ entities, a shell quotes, a script base64.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import html
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ _SPELLED: Final = re2.compile(r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b")
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
 _LEAST_TEXT: Final = 6
 _LEAST_PLUS: Final = 2
+_PADDING: Final = ("", "===", "==", "=")  # by how many characters the last group of four has
 
 
 def percent(text: str) -> str | None:
@@ -141,9 +141,8 @@ def may_be_encoded(run: str) -> bool:
 def _from_base64(run: str) -> str | None:
     body = run.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return _text(
-            base64.b64decode(body[: len(body) // 4 * 4 if len(body) % 4 == 1 else None] + "=" * (-len(body) % 4))
-        )
+        left = len(body) % 4
+        return _text(binascii.a2b_base64(f"{body[:-1] if left == 1 else body}{_PADDING[left]}"))
     except (binascii.Error, ValueError):
         return None
 

@@ -59,13 +59,24 @@ def is_local(target: Target) -> bool:
     if target.host == "localhost" or target.host.endswith((".localhost", ".localdomain")):
         return True
     if not target.address:
-        return target.host.endswith((".nip.io", ".sslip.io", ".xip.io")) and (
-            "127.0.0" in target.host or "169.254" in target.host
-        )
+        return is_wildcard_name(target)
     address = ipaddress.ip_address(target.address)
     mapped = getattr(address, "ipv4_mapped", None)
     address = mapped or address
     return address.is_loopback or address.is_unspecified or address.is_link_local
+
+
+def is_wildcard_name(target: Target) -> bool:
+    """Whether a public name stands for an address of this machine or network that is written inside it."""
+    if target.host in _LOOPBACK_NAMES or target.host.endswith(tuple(f".{name}" for name in _LOOPBACK_NAMES)):
+        return True
+    inside = target.host.replace("-", ".")
+    return target.host.endswith(_WILDCARDS) and any(mark in inside for mark in _INSIDE)
+
+
+_LOOPBACK_NAMES: Final = ("lvh.me", "localtest.me", "vcap.me", "lacolhost.com")
+_WILDCARDS: Final = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".backname.io")
+_INSIDE: Final = ("127.0.", "169.254", "10.0.", "192.168.", "172.16.", "7f000001", "a9fea9fe")
 
 
 def _plain_address(address: str) -> str:

@@ -35,7 +35,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "patch",
         "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
         "post",
-        "str", "paragraph", "value", "question", "task", "email",
+        "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
@@ -82,6 +82,39 @@ def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
             return "sql", 50
         return "query_fragment" if "query" in words or "q" in words else "unknown", 20
     return "unknown", 0
+
+
+# Where text is searched for, or goes to a forge that shows it as it is: nothing executes, renders or obeys it.
+_WEB: Final = frozenset({
+    "web", "google", "bing", "internet", "duckduckgo", "brave", "tavily", "wikipedia", "docs", "documentation", "arxiv",
+    "news", "scholar", "perplexity", "serp", "online",
+})  # fmt: skip
+_FORGE: Final = frozenset({"issue", "pull", "commit", "pr", "gist", "release", "jira", "ticket", "merge", "git"})
+_PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
+
+
+@lru_cache(maxsize=8_192)
+def is_inert(tool: str, argument: str, role: TextRole) -> bool:
+    """Whether names say that a text is only searched for or filed: patterns, web searches, issues and commits."""
+    words = set(words_of(tool))
+    if _PATTERNS & set(words_of(argument)):
+        return True
+    if role == "query_fragment":
+        return bool(words & _WEB)
+    return role == "content" and bool(words & _FORGE)
+
+
+_WRITES: Final = frozenset({
+    "write", "edit", "create", "save", "update", "patch", "append", "insert", "replace", "apply", "put", "add",
+    "commit",
+    "overwrite", "modify", "push", "multiedit", "generate", "new",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def writes_by_name(tool: str) -> bool:
+    """Whether a tool's name says that it writes."""
+    return not _WRITES.isdisjoint(words_of(tool))
 
 
 @lru_cache(maxsize=8_192)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from aegis.core.finding import Finding
 from aegis.core.outcome import Effect, Risk
@@ -25,8 +27,7 @@ class Text(NamedTuple):
     confidence: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True, kw_only=True):
     """A bounded walk over a JSON value. `limits` names each bound that was exceeded, with its place."""
 
     strings: tuple[Text, ...] = ()
@@ -58,15 +59,16 @@ class Signal(NamedTuple):
     role: TextRole
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """What a call would do.
 
     `signals` are what analysers saw (destructive SQL, a reverse shell), for rules to judge; `findings`
     are notes that need no rule to be true (outcome `allow`). `unparsed` names pointers of strings that
     would be executed and could not be read: missing evidence. `tier` and `irreversible` follow from
     the facts alone; they never lower a registered tier. `shown` are the effects that the strings themselves
-    show, without those that the tool's name speaks of.
+    show, without those that the tool's name speaks of. `together` holds every string and every other reading
+    of a call that is small, a line each, for guards that look for what most calls have nothing of; `None` of
+    a larger call.
     """
 
     texts: Texts
@@ -78,6 +80,7 @@ class Facts:
     signals: tuple[Signal, ...] = ()
     views: tuple[View, ...] = ()
     shown: frozenset[Effect] = frozenset()
+    together: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,8 +92,7 @@ class Limits:
     max_bytes: int = 1_048_576
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """What facts are computed from. `roles` are declared by the operator, by argument name or pointer."""
 
     tool: str

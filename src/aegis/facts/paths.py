@@ -12,12 +12,26 @@ _SECRET: Final = re2.compile(
     r"|\.aws[/\\](?:credentials|config)$|\.azure[/\\].*(?:token|profile)|\.config[/\\]gcloud[/\\].*(?:credential|\.db|token)"
     r"|\.kube[/\\]config$|\.docker[/\\]config\.json$|\.netrc$|_netrc$|\.pgpass$|\.my\.cnf$|\.npmrc$|\.pypirc$|\.git-credentials$"
     r"|\.gnupg[/\\](?:private|secring)|\.vault-token$|\.htpasswd$|\.bash_history$|\.zsh_history$|\.mysql_history$"
-    r"|etc[/\\](?:g?shadow-?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+)[/\\](?:environ|mem|maps)$"
+    r"|etc[/\\](?:g?shadow-?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+|\$[^/]+|\*)[/\\](?:environ|mem|maps)$"
     r"|windows[/\\](?:system32[/\\]config|repair)[/\\](?:sam|system|security)|ntds\.dit$"
     r"|Login Data$|cookies\.sqlite$|logins\.json$|key[34]\.db$|wallet\.dat$|service[_-]account.*\.json$"
-    r"|\.env(?:\.(?:local|production|prod|staging|development))?$|id_(?:rsa|dsa|ecdsa|ed25519)$|.*\.(?:pem|p12|pfx|keystore|jks|ppk|kdbx)$"
+    r"|\.env(?:\.(?:local|production|prod|staging|development))?$|id_(?:rsa|dsa|ecdsa|ed25519)$|[^/\\]*(?:key|priv|secret|ec2|aws|prod|root|server)[^/\\]*\.pem$|.*\.(?:p12|pfx|keystore|jks|ppk|kdbx)$"
+    r"|secrets[/\\]kubernetes\.io[/\\]|\.terraform\.d[/\\]credentials|\.config[/\\](?:gh[/\\]hosts\.yml|op[/\\]|rclone[/\\]rclone\.conf)"
+    r"|\.cargo[/\\]credentials|\.gem[/\\]credentials|\.composer[/\\]auth\.json|\.m2[/\\]settings-security\.xml|\.claude[/\\]\.credentials"
+    r"|\.local[/\\]share[/\\]keyrings[/\\]|Library[/\\]Keychains[/\\]|ansible[_-]vault[_-]pass\w*$|\.vault_pass\w*$|\.s3cfg$|\.boto$"
+    r"|passwords?\.(?:txt|csv|xlsx?|kdbx?)$|\.aws[/\\]sso[/\\]cache[/\\]|\.rhosts$|\.smbcredentials$|\.cifs-credentials$"
     r")"
 )
+
+
+_SECRET_PLACE: Final = re2.compile(
+    r"(?i)(?:^|[/\\])(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.mozilla)[/\\]?\*?$"
+)
+
+
+def is_secret_place(path: str) -> bool:
+    """Whether the path names a folder that holds credentials or keys."""
+    return len(path) <= 4_096 and _SECRET_PLACE.search(path) is not None
 
 
 def is_secret_file(path: str) -> bool:

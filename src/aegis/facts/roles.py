@@ -2,37 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
+import re2
+
 from aegis.core.text import TextRole
-from aegis.facts.lexicon import executes, named_role
+from aegis.facts.extract import Raw
+from aegis.facts.lexicon import executes, is_inert, named_role, writes_by_name
 from aegis.facts.sql_words import looks_like_sql
 
+_MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
 # Places that hold a short plain value by their nature: a whole statement in one of them is an attack on
 # the query that it will be put into, not a query.
 _PLAIN: Final[frozenset[TextRole]] = frozenset({"identifier", "path", "url", "content", "code"})
 
 
-def role_of(tool: str, path: str, argument: str, value: str, declared: Mapping[str, TextRole]) -> tuple[TextRole, int]:
+_FILE: Final = re2.compile(
+    r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12}|(?:Make|Docker|Jenkins|Proc)file|LICENSE|README)$"
+)
+_PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
+
+
+@lru_cache(maxsize=8_192)
+def argument_of(path: str) -> str:
+    """The nearest name in a pointer: indexes of arrays are no names."""
+    for token in reversed(path.split("/")):
+        if token and not token.isdigit():
+            return token
+    return ""
+
+
+def writes_file(tool: str, raw: Sequence[Raw]) -> bool:
+    """Whether a call writes or edits a file: the tool's name says so, and an argument names the file."""
+    if not writes_by_name(tool):
+        return False
+    for path, value, is_key in raw[:_MOST_NAMES]:
+        if not is_key and named_role(tool, argument_of(path))[0] == "path" and _FILE.search(value):
+            return True
+    return False
+
+
+def role_of(
+    tool: str, path: str, argument: str, value: str, declared: Mapping[str, TextRole], *, to_file: bool = False
+) -> tuple[TextRole, int]:
     """The role of one string, and how sure it is (0 to 100).
 
     `path` is the string's pointer and `argument` the nearest name above it; `declared` maps pointers
-    and argument names to the operator's word, which is always believed.
+    and argument names to the operator's word, which is always believed. `to_file` says that the call
+    writes a file, so that what would be content or code is the text of that file.
     """
     if declared:
         word = declared.get(path) or declared.get(argument)
         if word is not None:
             return word, 100
     role, confidence = named_role(tool, argument)
+    if role in {"content", "code"} and (to_file or value.startswith(_PATCH)):
+        return "document", 70
+    if is_inert(tool, argument, role):
+        return "document", 50
     runs = executes(tool)
     if runs is not None and role in {"unknown", "query_fragment", "content", "command", "code"}:
         if role == "command" or (runs == "sql" and role != "content"):
             return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
         if runs == "command" and role == "unknown":
             return "command", 60
-        if runs == "code" and role in {"unknown", "content"} and "\n" in value:
-            return "code", 60
+        if runs == "code" and (role == "code" or (role in {"unknown", "content"} and "\n" in value)):
+            return "code", 70 if role == "code" else 60
     if role not in _PLAIN and role != "command" and looks_like_sql(value):
         return "sql", 80
     if role in {"unknown", "query_fragment"}:

@@ -11,17 +11,23 @@ from typing import Any, Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from aegis.facts.grammar import parser_bytes
+
 MAX_SHELL: Final = 16_384  # characters given to the parser
 MAX_COMMANDS: Final = 500  # commands of one text that are looked at
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
-_QUERY: Final = Query(_LANGUAGE, "(command) @command (file_redirect) @redirect (pipeline) @pipeline")
+_QUERY: Final = Query(
+    _LANGUAGE,
+    "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline",
+)
 
 
 class Command(NamedTuple):
     """One simple command: its words with quotes undone, and where its input comes from.
 
     `pipe` names the pipeline (0 outside of one) and `stage` the place in it; `inside` says that it
-    stands in a command or process substitution.
+    stands in a command or process substitution. `variables` are those set for it alone, and `elevated`
+    says that it runs with another user's rights; `pipeline` is the text of its pipeline, where it stands in one.
     """
 
     name: str
@@ -30,20 +36,25 @@ class Command(NamedTuple):
     pipe: int
     stage: int
     inside: bool
+    variables: tuple[tuple[str, str], ...] = ()
+    elevated: bool = False
+    pipeline: str = ""
 
 
 class Shell(NamedTuple):
-    """The commands and redirections of a text; `error` where part of it was not grammar."""
+    """The commands and redirections of a text; `error` where part of it was not grammar.
+
+    `writes` are the files that redirections write, each with the text of the statement that does.
+    """
 
     commands: tuple[Command, ...]
-    writes: tuple[str, ...]
+    writes: tuple[tuple[str, str], ...]
     error: bool
 
 
 def parse_shell(text: str) -> Shell:
     """The commands of a shell text of at most `MAX_SHELL` characters."""
-    source = text.encode("utf-8", "replace")
-    tree = Parser(_LANGUAGE).parse(source)
+    tree = Parser(_LANGUAGE).parse(parser_bytes(text))
     found: dict[str, list[Node]] = QueryCursor(_QUERY).captures(tree.root_node)
     pipes = {node.id: number for number, node in enumerate(found.get("pipeline", ()), 1)}
     commands = []
@@ -55,38 +66,59 @@ def parse_shell(text: str) -> Shell:
     for node in found.get("redirect", ())[:MAX_COMMANDS]:
         target = _target(node)
         if target is not None:
-            writes.append(target)
+            writes.append((target, _text(node.parent or node)))
     return Shell(tuple(commands), tuple(writes), tree.root_node.has_error)
+
+
+_BUILTINS: Final = frozenset({"unset", "unsetenv", "export", "declare", "typeset", "readonly", "local"})
+_ELEVATES: Final = frozenset({"sudo", "doas", "pkexec", "su"})
 
 
 def _command(node: Node, pipes: dict[int, int]) -> Command | None:
     name, args = "", []
+    variables = []
     for child in node.children:
         kind = child.type
         if kind == "command_name":
             name = word(_text(child))
+        elif kind == "variable_assignment":
+            variable, _, value = _text(child).partition("=")
+            variables.append((variable, word(value)))
+            if node.type != "command":
+                args.append(f"{variable}={word(value)}")
+        elif kind in _BUILTINS:
+            name = kind
+        elif kind == "variable_name":
+            args.append(_text(child))
         elif kind in _WORDS:
             args.append(word(_text(child)))
     if not name:
         return None
-    pipe, stage, inside = _place(node, pipes)
-    return Command(name.rsplit("/", 1)[-1], tuple(args), _text(node), pipe, stage, inside)
+    pipe, stage, inside, pipeline = _place(node, pipes)
+    name = name.removeprefix("$ ")  # the prompt of a transcript
+    name = name.rsplit("/", 1)[-1]
+    elevated = name in _ELEVATES
+    if elevated or name == "env":
+        variables += [(left, right) for left, joined, right in (arg.partition("=") for arg in args[:8]) if joined]
+    return Command(name, tuple(args), _text(node), pipe, stage, inside, tuple(variables), elevated, pipeline)
 
 
-def _place(node: Node, pipes: dict[int, int]) -> tuple[int, int, bool]:
+def _place(node: Node, pipes: dict[int, int]) -> tuple[int, int, bool, str]:
     pipe = stage = 0
     inside = False
+    pipeline = ""
     current, parent = node, node.parent
     for _ in range(12):
         if parent is None:
             break
         if parent.type == "pipeline" and not pipe and not inside:
             pipe = pipes.get(parent.id, 0)
+            pipeline = _text(parent)
             stage = next((at for at, child in enumerate(parent.named_children) if child.id == current.id), 0)
         if parent.type in {"command_substitution", "process_substitution"}:
             inside = True
         current, parent = parent, parent.parent
-    return pipe, stage, inside
+    return pipe, stage, inside, pipeline
 
 
 def _target(node: Node) -> str | None:

@@ -54,14 +54,21 @@ NAMES_A_SHELL: Final = frozenset({
     *SHELLS,
 })  # fmt: skip
 # Those of the above that start what they are given: a bare shell as the last word is a shell started.
-STARTS: Final = frozenset({"env", "nohup", "time", "watch", "find", "xargs", "parallel"})
+STARTS: Final = frozenset({"env", "nohup", "time", "watch", "find", "xargs", "parallel", "rlwrap", "pkexec"})
 DELETERS: Final = frozenset({"rm", "shred", "unlink", "srm", "rmdir", "del", "rd", "remove-item"})
+WRITERS: Final = frozenset({
+    "cp", "mv", "tee", "install", "touch", "mkdir", "ln", "truncate", "rsync", "tar", "unzip", "sed", "git", "dd",
+    "chmod", "chown", "mkfs", "fdisk", "parted", "wipefs", "shutdown", "reboot", "halt", "poweroff",
+})  # fmt: skip
 READERS: Final = frozenset({
     "cat", "less", "more", "head", "tail", "strings", "xxd", "od", "hexdump", "base64", "cp", "scp", "rsync", "tar",
     "zip", "curl", "wget", "nl", "tac", "rev", "awk", "sed", "grep", "cut", "sort", "dd", "mv", "tee", "vi",
     "vim", "nano",
-    "source", "type", "get-content", "gpg", "openssl", "nc",
+    "type", "get-content", "gpg", "openssl", "nc", "sqlite3", "jq", "bat", "zcat", "xz", "gzip", "7z", "split", "paste",
+    "diff", "comm", "fold", "fmt", "pr", "join", "iconv", "column", "expand",
 })  # fmt: skip
+# Places that every user can write, where programs have no business.
+LOOSE_PLACES: Final = ("/tmp/", "/dev/shm/", "/var/tmp/", "%temp%", "$env:temp", "/run/user/")  # noqa: S108 - looked for
 SYSTEM_ROOTS: Final = frozenset({
     "/", "/*", "~", "~/", "~/*", "$home", "$home/", "$home/*", "${home}", "${home}/*", "/etc", "/usr", "/bin",
     "/sbin",

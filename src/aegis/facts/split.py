@@ -7,6 +7,7 @@ from typing import Final
 from aegis.facts.model import Text, View
 
 _MOST_PARTS: Final = 12
+_LONGEST_PART: Final = 511
 _MOST_CHARS: Final = 4_096
 _LEAST_CHARS: Final = 8
 JOINED: Final = "joined"
@@ -18,13 +19,15 @@ def joined_views(texts: list[Text]) -> list[View]:
 
     The reading counts as a view of the last of them, and has the kind `joined`.
     """
-    parts = [(index, text.value) for index, text in enumerate(texts) if not text.is_key and len(text.value) < 512]
-    if not 2 <= len(parts) <= _MOST_PARTS:
+    last = 0
+    parts: list[str] = []
+    for index, text in enumerate(texts):
+        if not text.is_key and len(text.value) <= _LONGEST_PART:
+            if len(parts) == _MOST_PARTS:
+                return []
+            parts.append(text.value)
+            last = index
+    together = "".join(parts)
+    if len(parts) < 2 or not _LEAST_CHARS <= len(together) <= _MOST_CHARS:
         return []
-    if sum(len(value) for _, value in parts) > _MOST_CHARS:
-        return []
-    together = "".join(value for _, value in parts)
-    if len(together) < _LEAST_CHARS:
-        return []
-    spaced = " ".join(value for _, value in parts)
-    return [View(parts[-1][0], f"{together}\n{SEAM}\n{spaced}", (JOINED,))]
+    return [View(last, f"{together}\n{SEAM}\n{' '.join(parts)}", (JOINED,))]

@@ -15,6 +15,7 @@ _QUICK: Final = re2.compile(
     r"""[A-Za-z0-9/._-](?:''|""|\\|\^|``)[A-Za-z0-9/._-]|['"][A-Za-z/._-]{1,8}['"][A-Za-z/]|[A-Za-z/]['"][A-Za-z/._-]{1,8}['"]"""
     r"""|\$\{?IFS|\$[@*]|\$\{[@*]\}|\$[1-9][A-Za-z]|\{[A-Za-z/.-]+,[^}{ ]+\}|\$['"]|\$\{[A-Za-z_]+:\d|\\\n"""
 )
+_CARET: Final = re2.compile(r"[A-Za-z]\^[A-Za-z]")
 _IFS: Final = re2.compile(r"\$\{IFS[^}]{0,20}\}|\$IFS(?:\$[0-9])?|\$\{IFS\}")
 _EMPTY: Final = re2.compile(r"\$[@*!]|\$\{[@*!]\}|\$\(\)|``|\\\n")
 _BRACES: Final = re2.compile(r"\{([A-Za-z/.-]+(?:,[^}{ ,]+)+)\}")
@@ -30,6 +31,11 @@ def unquote_shell(text: str) -> str | None:
     joined = _BRACES.sub(_spread, joined)
     joined = joined.replace("$'", "'").replace('$"', '"').translate(_JOINERS)
     return joined if joined != text else None
+
+
+def uncaret(text: str) -> str | None:
+    """The text as the command interpreter of Windows reads it: a caret quotes what follows and is gone."""
+    return text.replace("^", "") if _CARET.search(text) is not None else None
 
 
 def _spread(match: Any) -> str:

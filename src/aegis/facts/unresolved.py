@@ -41,6 +41,8 @@ _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 
 def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Pointers of values that are placeholders or pending references; at most `MAX_FOUND`, in document order."""
+    if not _may_be_pending(arguments):
+        return ()
     found: list[str] = []
     stack: list[tuple[str, Any]] = [("", arguments)]
     while stack and len(found) < MAX_FOUND:
@@ -56,6 +58,25 @@ def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
         elif isinstance(value, list):
             stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
     return tuple(found)
+
+
+def _may_be_pending(arguments: Mapping[str, Any]) -> bool:
+    """Whether anything in the arguments has a sign of a placeholder or a reference; most have none."""
+    stack: list[Any] = [arguments]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if len(item) == 1 and not _REFERENCES.isdisjoint(item):
+                return True
+            item = item.values()
+        for inner in item:
+            kind = type(inner)
+            if kind is str:
+                if "{" in inner or "<" in inner or "$" in inner:
+                    return True
+            elif kind is dict or kind is list:
+                stack.append(inner)
+    return False
 
 
 def _is_pending(path: str, value: str) -> bool:

@@ -5,7 +5,7 @@ Most strings are short plain words and have none; a few cheap tests say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -23,7 +23,7 @@ from aegis.facts.decode import (
     sql_comments,
 )
 from aegis.facts.fold import skeleton, tag_text
-from aegis.facts.unquote import unquote_shell
+from aegis.facts.unquote import uncaret, unquote_shell
 
 MAX_VIEW_INPUT: Final = 16_384  # characters of a string that are decoded: of longer ones both ends
 MAX_VIEWS: Final = 24  # views of one string: bounds what nested encodings can cost
@@ -32,6 +32,7 @@ MAX_TOTAL: Final = 262_144  # characters of all views of one value
 _JSON_STRINGS: Final = 64
 _LEAST_ENCODED: Final = 13
 _LEAST_RUN: Final = 12
+_LEAST_PAIRS: Final = 7  # of the eight in a row that `_RUN` asks for, the first may stand at the end of a word
 _RUN: Final = re2.compile(
     r"[A-Za-z0-9+/_-]{16,}|[A-Za-z0-9+/_-]{12,}=|[01]{8}[ ,][01]{8}|(?:[0-9a-fA-F]{2}[ :]){8}"
     r"|(?:\\x[0-9a-fA-F]{2}){6}"
@@ -56,17 +57,31 @@ def views_of(text: str) -> list[Reading]:
     return _expand(text)
 
 
+def may_have_views(texts: Sequence[str], together: str) -> bool:
+    """Whether any of `texts` can have another reading; `together` holds all of them. Most calls have none."""
+    if not together.isascii() or "+" in together or _has_signs(together):
+        return True
+    for text in texts:  # noqa: SIM110 - a generator takes three times as long, on every call
+        if len(text) >= _LEAST_ENCODED and (_is_spelled(text) or _hides_runs(text)):
+            return True
+    return False
+
+
 def _may_differ(text: str) -> bool:
+    if _has_signs(text) or ("+" in text and " " not in text):
+        return True
+    return len(text) >= _LEAST_ENCODED and _is_spelled(text)
+
+
+def _has_signs(text: str) -> bool:
     if "%" in text or "\\" in text or "&" in text or "/*" in text or "0x" in text or "$" in text or "''" in text:
         return True
-    if "+" in text and " " not in text:
-        return True
-    if '"' in text or "^" in text or "{" in text:
-        return True
-    if len(text) < _LEAST_ENCODED:
-        return False
+    return '"' in text or "^" in text or "{" in text
+
+
+def _is_spelled(text: str) -> bool:
+    """Whether so many signs stand apart that words may be spelled letter by letter."""
     least = len(text) * 2
-    # Spelled letter by letter.
     return len(text.split()) * 5 > least or text.count(".") * 5 > least or text.count("-") * 5 > least
 
 
@@ -75,11 +90,17 @@ def _hides_runs(text: str) -> bool:
     if len(text) < _LEAST_ENCODED:
         return False
     words = text.translate(_OUTSIDE_RUNS).split()
-    if any(len(word) >= _LEAST_RUN and may_be_encoded(word) for word in words):
-        return True
+    lengths = list(map(len, words))
+    longest = max(lengths, default=0)
+    if longest >= _LEAST_RUN:
+        for word in words:
+            if len(word) >= _LEAST_RUN and may_be_encoded(word):
+                return True
     # Bits and pairs of hex digits stand apart.
-    apart = sum(len(word) == 2 or len(word) == 8 for word in words) > 1
-    return apart and _RUN.search(text) is not None
+    pairs, octets = lengths.count(2), lengths.count(8)
+    if pairs + octets < 2 or (longest < _LEAST_RUN and pairs < _LEAST_PAIRS and "0" not in text and "1" not in text):
+        return False
+    return _RUN.search(text) is not None
 
 
 def _expand(text: str) -> list[Reading]:
@@ -131,6 +152,7 @@ _DECODERS: Final[tuple[tuple[str, Callable[[str], str | None]], ...]] = (
     ("escapes", escapes),
     ("sql-comments", sql_comments),
     ("shell", unquote_shell),
+    ("shell", uncaret),
     ("codes", character_codes),
     ("spelled", spelled_out),
 )

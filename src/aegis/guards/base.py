@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
 
 from aegis.core.finding import Report
 from aegis.core.outcome import Effect, Risk
@@ -21,7 +23,8 @@ class ToolEntry:
     """What the registry says about one tool, compiled. `effects` is `None` where nothing was declared.
 
     `registered` is false where the tool is known from another server only: what restricts it counts
-    (restrictions match every server), and nothing that loosens does. `always_ask` holds every call.
+    (restrictions match every server), and nothing that loosens does. `always_ask` holds every call;
+    `permit` says that the tool demands a permit.
     """
 
     name: str
@@ -30,12 +33,13 @@ class ToolEntry:
     effects: frozenset[Effect] | None = None
     category: str = ""
     skip_judge: bool = False
+    unsafe_skip_judge: bool = False
     always_ask: bool = False
     registered: bool = True
+    permit: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """One call as the guards see it: a private copy of its arguments and what we computed from it.
 
     `tier` is the higher of the registered tier and what the facts say. `now` is microseconds since
@@ -82,8 +86,7 @@ class Guard(Protocol):
     def check(self, case: Case) -> Report: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResultCase:
+class ResultCase(Struct, frozen=True, kw_only=True):
     """One tool result as the result guards see it; `mission` is that of the session, where it has one."""
 
     tool: str

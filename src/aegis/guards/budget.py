@@ -97,7 +97,7 @@ def is_priced(name: str) -> bool:
 
 def only(cost: Cost, ceilings: Iterable[str]) -> dict[str, int]:
     """The part of a cost that some ceiling counts."""
-    counted = set(ceilings)
+    counted = ceilings if isinstance(ceilings, (Mapping, frozenset)) else frozenset(ceilings)
     return {name: value for name, value in cost.items() if name in counted and value}
 
 

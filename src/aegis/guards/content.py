@@ -7,7 +7,7 @@ from typing import Final
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
 from aegis.core.text import TextRole
-from aegis.facts.model import Text
+from aegis.facts.model import Facts, Text
 from aegis.facts.split import JOINED, SEAM
 from aegis.guards.base import Case
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
@@ -23,7 +23,7 @@ _QUIET: Final = Report(guard="content")
 _PLAIN: Final = 12  # a key or value of so few letters and digits is a name, and no rule speaks of those
 _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
 # Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
-_NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "sql", "code"})
+_NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
 
 
 class ContentGuard:
@@ -38,10 +38,34 @@ class ContentGuard:
     def check(self, case: Case) -> Report:
         """One report: `block` for an attack and for a call beyond the limits, patches for what is masked."""
         facts = case.facts
+        seen: dict[tuple[str, str], tuple[Rule, str]] = {}
+        if not self._is_quiet(facts):
+            self._scan(facts, seen)
+        for signal in facts.signals:
+            for rule in self._scanner.rules_for(signal.fact):
+                if signal.role in rule.surfaces:
+                    seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
+        if not seen and not facts.unparsed and not facts.texts.limits:
+            return _QUIET
+        findings = [self._finding(rule, case, path, evidence) for (_, path), (rule, evidence) in seen.items()]
+        findings, patches = answer_data(findings, case, self._options, self._scanner)
+        findings.sort(key=lambda finding: -finding.outcome)
+        return report_of(
+            self.name,
+            [*facts.texts.limits, *findings[:MOST_FINDINGS]],
+            patches=patches,
+            missing=facts.unparsed,
+        )
+
+    def _is_quiet(self, facts: Facts) -> bool:
+        """Whether one look at all strings together finds nothing; a large call is not looked at twice."""
+        return facts.together is not None and self._scanner.is_quiet(facts.together)
+
+    def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
+        """Add what the rules find in each string and each other reading of it, by rule and place."""
         scan = self._scanner.scan
         skips = not self._scanner.reads_words
         strings = facts.texts.strings
-        seen: dict[tuple[str, str], tuple[Rule, str]] = {}
         for text in strings:
             value = text.value
             if skips and text.role != "command" and len(value) <= _PLAIN and value.isascii() and value.isalnum():
@@ -61,21 +85,6 @@ class ContentGuard:
                     continue
                 if key not in seen:
                     seen[key] = (hit.rule, piece)
-        for signal in facts.signals:
-            for rule in self._scanner.rules_for(signal.fact):
-                if signal.role in rule.surfaces:
-                    seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
-        if not seen and not facts.unparsed and not facts.texts.limits:
-            return _QUIET
-        findings = [self._finding(rule, case, path, evidence) for (_, path), (rule, evidence) in seen.items()]
-        findings, patches = answer_data(findings, case, self._options, self._scanner)
-        findings.sort(key=lambda finding: -finding.outcome)
-        return report_of(
-            self.name,
-            [*facts.texts.limits, *findings[:MOST_FINDINGS]],
-            patches=patches,
-            missing=facts.unparsed,
-        )
 
     def _finding(self, rule: Rule, case: Case, path: str, evidence: str) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW
@@ -97,8 +106,9 @@ class ContentGuard:
 def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
     """Whether what was found in the joined values lies in more than one of them.
 
-    Numbers that stand side by side make valid checksums by chance, so personal data never counts.
+    Numbers that stand side by side make valid checksums by chance, and any word makes a token longer, so
+    personal data and secrets never count.
     """
-    if rule.category == "pii" or SEAM in piece:
+    if rule.category in {"pii", "secret"} or SEAM in piece:
         return False
     return not any(piece.strip() in text.value for text in strings)

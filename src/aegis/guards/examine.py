@@ -1,4 +1,4 @@
-"""Puts one example of a rule through facts and content guards, as a call or a result would go."""
+"""Puts one example of a rule through facts and content guards, as a call, a result or a tool would go."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any, Final, cast
 
 from aegis.core.principal import Principal
 from aegis.core.text import TEXT_ROLES, TextRole
+from aegis.core.tool_description import ToolDescription
 from aegis.facts import extract, gather
 from aegis.facts.model import Limits, Subject
 from aegis.guards.base import Case, ResultCase
 from aegis.guards.content import ContentGuard
+from aegis.guards.descriptions.scan import DescriptionScanner
 from aegis.guards.result import ResultContentGuard
 from aegis.rules.model import Example
 from aegis.rules.scanner import Scanner
@@ -22,8 +24,12 @@ _ARGUMENT: Final = "value"
 def examiner(scanner: Scanner) -> Detect:
     """A function from an example to the ids of the rules that find something in it."""
     content, result = ContentGuard(scanner), ResultContentGuard(scanner)
+    descriptions = DescriptionScanner(scanner)
 
     def detect(example: Example) -> frozenset[str]:
+        if example.surface == "description" and example.text is not None:
+            tool = ToolDescription(name="example", description=example.text)
+            return frozenset(found.finding.rule for found in descriptions.scan([tool]))
         if example.arguments is None and example.surface not in TEXT_ROLES:
             value = example.result if example.text is None else example.text
             return frozenset(finding.rule for finding in result.check_result(_result_case(value)).findings)

@@ -95,6 +95,8 @@ class MissionGuard:
         if view.proof == "invalid":
             return _no("call-proof", Reason.PROOF_INVALID, "the proof of the call does not hold")
         wanted = {name for compiled in view.lineage for name in compiled.declaration.evidence}
+        if not wanted:
+            return None
         if "call_proof" in wanted and view.proof != "valid":
             return _lacking(self.name, "call-proof", "the call comes without its proof", "call_proof")
         if "session_proof" in wanted and not view.session_proof:
@@ -121,10 +123,10 @@ class MissionGuard:
 
     def _tool(self, case: Case, compiled: CompiledMission) -> Report | None:
         server, tool = case.server, case.tool
-        # A restriction counts on every server: a name that is forbidden somewhere is forbidden here.
-        if any(one.matches(server, tool) for one in compiled.forbid):
+        covered = compiled.covers(server, tool)
+        if covered == "forbidden":
             return _no("tool-forbidden", Reason.MISSION_INVALID, "the mission forbids the tool")
-        if not any(one.matches(server, tool) for one in compiled.allow):
+        if covered == "unknown":
             return _no("tool-not-allowed", Reason.MISSION_INVALID, "the mission does not allow the tool")
         if not effects_of(case.entry, case.facts) <= compiled.effects:
             return _no("effect-not-allowed", Reason.MISSION_INVALID, "the mission does not allow the effect")

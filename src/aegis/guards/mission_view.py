@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.finding import Finding, Report
 from aegis.core.mission import Declaration, Recourse
@@ -15,10 +17,11 @@ from aegis.guards.scope.match import CompiledScope, compile_scope
 Status = Literal["active", "suspended", "revoked", "unknown"]
 Proof = Literal["none", "valid", "invalid"]
 Cost = Mapping[str, int]
+Coverage = Literal["allowed", "forbidden", "unknown"]
+_REMEMBERED: Final = 4_096  # names looked up once: bounds memory against made-up names
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompiledMission:
+class CompiledMission(Struct, frozen=True, kw_only=True, dict=True):
     """One mission of a lineage, ready to be asked."""
 
     declaration: Declaration
@@ -29,6 +32,24 @@ class CompiledMission:
     classes: tuple[tuple[str, tuple[Selector, ...]], ...]
     rules: Mapping[tuple[str, str], bool]
 
+    def covers(self, server: str | None, tool: str) -> Coverage:
+        """Whether the mission covers a tool, looked up once for each name; what is forbidden wins."""
+        known = self._covered.get((server, tool))
+        if known is None:
+            # A restriction counts on every server: a name that is forbidden somewhere is forbidden here.
+            if any(one.matches(server, tool) for one in self.forbid):
+                known = "forbidden"
+            else:
+                known = "allowed" if any(one.matches(server, tool) for one in self.allow) else "unknown"
+            if len(self._covered) >= _REMEMBERED:
+                self._covered.clear()
+            self._covered[(server, tool)] = known
+        return known
+
+    @cached_property
+    def _covered(self) -> dict[tuple[str | None, str], Coverage]:
+        return {}
+
     def classes_of(self, server: str | None, tool: str) -> frozenset[str]:
         """The flow classes that a tool belongs to."""
         if not self.classes:
@@ -38,8 +59,7 @@ class CompiledMission:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Balance:
+class Balance(Struct, frozen=True, kw_only=True):
     """One ledger of counted ceilings, and what was taken from it; `name` is its key in the store."""
 
     name: str
@@ -55,8 +75,7 @@ class Balance:
         return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MissionView:
+class MissionView(Struct, frozen=True, kw_only=True):
     """The mission of a session, from the root of its lineage (first) to the one that acts (last).
 
     `opened_at` is microseconds since the epoch; `recourse` is what failed results led to; `seen` are

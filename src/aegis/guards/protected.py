@@ -62,6 +62,9 @@ class ProtectedGuard:
 
     def check(self, case: Case) -> Report:
         """`block` where any string of the call, as it stands or as a shell would read it, names one."""
+        together = case.facts.together
+        if together is not None and not self._has_hint(together.lower()) and not (self._paths and _is_wild(together)):
+            return _QUIET
         strings = case.facts.texts.strings
         left = [MAX_WORDS]
         for text in strings:

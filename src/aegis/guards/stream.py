@@ -23,7 +23,8 @@ from aegis.rules.scanner import Scanner
 HOLD_BYTES: Final = 256
 HOLD_SECONDS: Final = 0.05
 CONTEXT: Final = 512  # bytes of earlier text that a match can begin in
-MAX_PLACES: Final = 256  # places of frames whose text is joined: bounds memory
+MAX_PLACES: Final = 256  # places of frames whose text is joined, each on its own: bounds memory
+_ELSEWHERE: Final = "\x00"  # all further places, joined as one
 PIECE: Final = 65_536  # larger chunks are taken in parts: bounds what is held and scanned at once
 
 
@@ -105,6 +106,11 @@ class StreamJudge:
         parts = (piece[start : start + PIECE] for start in range(0, len(piece), PIECE))
         return b"".join([self._take(part, {"": part}, now) for part in parts])
 
+    @property
+    def holds(self) -> bool:
+        """Whether something is held back that will be due."""
+        return self._since is not None and not self.failed
+
     def due(self, now: float) -> bytes:
         """What was held for as long as the promise allows."""
         if self.failed or self._since is None or now - self._since < HOLD_SECONDS:
@@ -142,10 +148,11 @@ class StreamJudge:
                 return b""
         length = sum(len(text) for text in texts.values())
         self.seen += length
-        for place, text in texts.items():
+        for name, text in texts.items():
+            place = self._place(name)
             if len(text) >= CONTEXT:
                 self._contexts[place] = text[-CONTEXT:]
-            elif place in self._contexts or len(self._contexts) < MAX_PLACES:
+            else:
                 self._contexts[place] = (self._contexts.get(place, b"") + text)[-CONTEXT:]
         self._held.append((piece, length))
         self._held_text += length
@@ -153,13 +160,17 @@ class StreamJudge:
             self._since = now
         return self.due(now) or self._release(self._hold, now)
 
+    def _place(self, name: str) -> str:
+        """Where the text before that of `name` is kept."""
+        return name if name in self._contexts or len(self._contexts) < MAX_PLACES else _ELSEWHERE
+
     def _judge(
         self, texts: Mapping[str, bytes], window: int, conditions: Sequence[Postcondition], prefilter: Prefilter
     ) -> tuple[str, ...]:
         """The conditions that the next texts do not meet, together with what came before them."""
         failed: list[str] = []
         for place, text in texts.items():
-            before = self._contexts.get(place, b"")
+            before = self._contexts.get(self._place(place), b"")
             data = before + text if before else text
             if window:
                 data = data[: window - self.seen + len(before)]

@@ -11,6 +11,9 @@ from itertools import pairwise
 from typing import Final
 
 import orjson
+import re2
+
+from aegis.rules.numbers import NUMBERS
 
 _LONGEST: Final = 4_096  # bytes of a match that are looked at
 _WORD_RUN: Final = 7
@@ -22,6 +25,8 @@ _PLACEHOLDERS: Final = (
 )  # fmt: skip
 
 
+# `io.jsonwebtoken.jjwt-0.11`, `tokenize.TokenInfo`: words with dots between them.
+_DOTTED: Final = re2.compile(r"[A-Za-z_][A-Za-z_-]*(?:\.[A-Za-z_][\w-]*)+(?:[-.]\d+)*")
 _NAME_TAIL: Final = 48
 _HEX_LENGTHS: Final = (16, 20, 24, 32, 40, 48, 64)
 _LONG_TOKEN: Final = 40
@@ -80,11 +85,16 @@ def iban(text: str) -> bool:
     return int("".join(str(int(char, 36)) for char in rearranged)) % 97 == 1
 
 
+# Numbers that were printed in advertisements or stand in every manual.
+_SHOWN_SSN: Final = frozenset({"078051120", "219099999", "123456789", "111223333", "111111111", "123121234"})
+
+
 def ssn(text: str) -> bool:
     """Whether the digits can be a United States social security number (no area 000, 666, 9xx)."""
     digits = "".join(char for char in text if char.isdigit())
     return (
-        len(digits) == 9
+        digits not in _SHOWN_SSN
+        and len(digits) == 9
         and digits[:3] not in {"000", "666"}
         and digits[0] != "9"
         and digits[3:5] != "00"
@@ -126,6 +136,8 @@ def assigned(text: str, whole: str) -> bool:
     if any(word in name for word in _OTHER_NAMES) or ":" in text or text.count("_") > 2:
         return False
     kinds = any(c.islower() for c in text) + any(c.isupper() for c in text) + any(c.isdigit() for c in text)
+    if _mixed_hex(text):
+        return False
     hexadecimal = len(text) in _HEX_LENGTHS and all(c in "0123456789abcdefABCDEF" for c in text)
     return (kinds == 3 or hexadecimal or len(text) >= _LONG_TOKEN) and token(text) and len(set(text.lower())) >= 8
 
@@ -155,10 +167,44 @@ def userpass(text: str) -> bool:
     )
 
 
+_LEAST_DIGITS: Final = 2
+
+
+_USUAL_PASSWORDS: Final = frozenset({
+    "password", "pass", "passwd", "pwd", "secret", "user", "username", "token", "test", "foo", "bar", "baz", "xxx",
+    "yyy",
+    "pw", "p", "root", "admin", "postgres", "mysql", "guest", "changeme", "secret123", "password123", "mypassword",
+    "a%20secret", "port", "redis", "rabbitmq", "pswd", "passw0rd", "s3cret", "sekret", "qwerty", "abc", "abc123",
+    "1234",
+    "12345", "123456", "hunter2", "letmein", "mysecretpassword", "dbpass", "dbpassword", "userpass", "key", "x",
+    "my-password", "my_password", "your_password", "your-password", "yourpassword", "apikey", "api_key",
+})  # fmt: skip
+
+
+def urlpass(text: str) -> bool:
+    """Whether the password of a URL is one that somebody chose, and not a word that stands for one."""
+    lowered = text.lower()
+    return lowered not in _USUAL_PASSWORDS and "%" not in text[:1] and not is_placeholder(text)
+
+
+def header(text: str) -> bool:
+    """Whether the value of a header is a credential: letters and digits mixed, no name of code or package."""
+    if not mixed(text) or sum(char.isdigit() for char in text) < _LEAST_DIGITS or _mixed_hex(text):
+        return False
+    return not _DOTTED.fullmatch(text)
+
+
+def _mixed_hex(text: str) -> bool:
+    """Hex digits in both cases: encoders write one."""
+    letters = [char for char in text if char.isalpha()]
+    both = any(char.islower() for char in letters) and any(char.isupper() for char in letters)
+    return both and len(text) >= 16 and all(char in "0123456789abcdefABCDEF" for char in text)
+
+
 def slack(text: str) -> bool:
     """Whether a Slack token has the lengths and digits of a real one."""
     if text.startswith("http"):
-        return not is_placeholder(text.rpartition("/")[2])
+        return not any(is_placeholder(part) for part in text.partition("://")[2].split("/")[2:])
     return sum(char.isdigit() for char in text) >= 8 and "xxxx" not in text.lower()
 
 
@@ -193,7 +239,27 @@ def _json(part: str) -> object:
 
 def unworded(text: str) -> bool:
     """Whether a value of letters alone is random: no placeholder, and no words as names of variables have."""
-    return real(text) and (any(char.isdigit() for char in text) or not _has_word(text, _LONG_WORD_RUN))
+    if not real(text):
+        return False
+    if any(char.isdigit() for char in text):
+        return True
+    # Letters of names change their case once or twice a word, random ones every other time.
+    changes = sum(before.isupper() != after.isupper() for before, after in pairwise(text))
+    return changes * 3 >= len(text) and not _has_word(text, _LONG_WORD_RUN)
+
+
+_MENTION: Final = re2.compile(
+    r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|enters?|detect\w*|"
+    r"texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quotes?|looks? for)\b[^.!?]{0,30}$"
+)
+
+
+def spoken(text: str, whole: str) -> bool:
+    """Whether an order is given, and not only quoted in a sentence about such orders."""
+    quote = text[:1]
+    if quote not in "\"'`" or text.rstrip(".!")[-1:] != quote or len(text) < 2:
+        return True
+    return _MENTION.search(whole[: len(whole) - len(text)]) is None
 
 
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
@@ -207,7 +273,10 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "slack": slack,
     "jwt": jwt,
     "unworded": unworded,
+    "urlpass": urlpass,
+    "header": header,
+    **NUMBERS,
 }
 
 # Checks that read the whole match, name and all, beside its first group.
-WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
+WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned, "spoken": spoken}

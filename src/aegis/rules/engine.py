@@ -29,16 +29,18 @@ _SET_MEMORY: Final = 67_108_864  # bytes an RE2 set may take
 
 _REPEAT: Final = re2.compile(r"\{(\d{1,4}),(\d{1,4})\}")
 _LONG_REPEAT: Final = 40
+_WHOLE_TEXT: Final = {"A": "^", "z": "$"}
 _MOST_OPENED: Final = 8  # databases that one process keeps: several megabytes each
 _OPENED: dict[tuple[str, ...], Any] = {}
 _OPENED_LOCK: Final = threading.Lock()
 
 
 class Pattern(NamedTuple):
-    """One pattern and whether case matters."""
+    """One pattern, whether case matters, and whether each line counts as a text of its own for `^` and `$`."""
 
     text: str
     case_sensitive: bool
+    lines: bool = False
 
 
 class Engine(Protocol):
@@ -95,6 +97,19 @@ def relaxed(pattern: str) -> str:
     return "".join(out)
 
 
+def by_lines(pattern: str) -> str:
+    """The pattern with the anchors of a whole text as those of a line: for texts that are joined by newlines."""
+    out: list[str] = []
+    escaped = False
+    for char in pattern:
+        if escaped and char in _WHOLE_TEXT:
+            out[-1] = _WHOLE_TEXT[char]
+        else:
+            out.append(char)
+        escaped = char == "\\" and not escaped
+    return "".join(out)
+
+
 def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None:
     found.append((pattern, end))
 
@@ -102,7 +117,8 @@ def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None
 def _open(patterns: Sequence[Pattern], cache: Path | None) -> Any:
     """The database of these patterns: the one this process has, the one on disk, or a new one."""
     version = str(hyperscan.__version__)
-    identity = (version, *[f"{int(pattern.case_sensitive)}{relaxed(pattern.text)}" for pattern in patterns])
+    flags = [f"{int(pattern.case_sensitive)}{int(pattern.lines)}" for pattern in patterns]
+    identity = (version, *[f"{flag}{_text(pattern)}" for flag, pattern in zip(flags, patterns, strict=True)])
     with _OPENED_LOCK:
         database = _OPENED.get(identity)
         if database is None:
@@ -131,9 +147,19 @@ def _read_or_compile(patterns: Sequence[Pattern], cache: Path | None, identity: 
 
 def _compile(database: Any, patterns: Sequence[Pattern]) -> None:
     base = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
-    flags = [base if pattern.case_sensitive else base | hyperscan.HS_FLAG_CASELESS for pattern in patterns]
-    texts = [relaxed(pattern.text).encode() for pattern in patterns]
+    flags = [
+        base
+        | (0 if pattern.case_sensitive else hyperscan.HS_FLAG_CASELESS)
+        | (hyperscan.HS_FLAG_MULTILINE if pattern.lines else 0)
+        for pattern in patterns
+    ]
+    texts = [_text(pattern).encode() for pattern in patterns]
     database.compile(expressions=texts, ids=list(range(len(patterns))), flags=flags)
+
+
+def _text(pattern: Pattern) -> str:
+    text = relaxed(pattern.text)
+    return by_lines(text) if pattern.lines else text
 
 
 def _culprits(patterns: Sequence[Pattern], together: Exception) -> tuple[Problem, ...]:
@@ -156,7 +182,8 @@ class _Sets:
         for base in range(0, len(patterns), _SET_SIZE):
             group = re2.Set.SearchSet(options)
             for pattern in patterns[base : base + _SET_SIZE]:
-                group.Add(f"(?{'s' if pattern.case_sensitive else 'is'}:{pattern.text})")
+                flags = f"{'' if pattern.case_sensitive else 'i'}{'m' if pattern.lines else ''}s"
+                group.Add(f"(?{flags}:{by_lines(pattern.text) if pattern.lines else pattern.text})")
             group.Compile()
             self._sets.append((base, group))
 

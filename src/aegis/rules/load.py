@@ -21,7 +21,7 @@ LEAST_EXAMPLES: Final = 2
 MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
 _MEMBERS: Final = frozenset({
     "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
-    "case_sensitive", "least", "check",
+    "case_sensitive", "least", "anchors", "check",
     "entropy",
     "facts", "references", "examples",
 })  # fmt: skip
@@ -30,7 +30,7 @@ _CATEGORIES: Final = frozenset(get_args(Category))
 _EXAMPLE_KINDS: Final[tuple[ExampleKind, ...]] = ("match", "evade", "pass")
 _GROUPS: Final[dict[str, tuple[Surface, ...]]] = {
     "any": ("unknown", *(surface for surface in SURFACES if surface not in {"description", "unknown"})),
-    "argument": ("unknown", *(role for role in TEXT_ROLES if role != "unknown")),
+    "argument": ("unknown", *(role for role in TEXT_ROLES if role not in {"unknown", "document"})),
     "plain": ("identifier", "unknown", "query_fragment", "path", "url"),
 }
 
@@ -95,7 +95,7 @@ def _digest(rules: Sequence[Rule]) -> str:
     meaning = [
         [
             rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
-            rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.check, rule.entropy,
+            rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.anchors, rule.check, rule.entropy,
         ]
         for rule in rules
     ]  # fmt: skip
@@ -157,6 +157,7 @@ class _Reader:
             patterns=patterns,
             case_sensitive=bool(case_sensitive),
             least=self.number(value, "least", 1, len(patterns) or 1),
+            anchors=self.number(value, "anchors", 0, len(patterns)),
             check=str(value.get("check", "")),
             entropy=float(self.number(value, "entropy", 0, 8)),
             facts=facts,

@@ -31,8 +31,8 @@ class Rule:
     """One detector rule: linear-time patterns, or the names of facts, on certain surfaces.
 
     A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
-    must occur in one text. `check` and `entropy` (bits a character) judge the first group of a match,
-    or all of it.
+    must occur close together in one text, and of the first `anchors` at least one. `check` and
+    `entropy` (bits a character) judge the first group of a match, or all of it.
     """
 
     id: str
@@ -47,6 +47,7 @@ class Rule:
     patterns: tuple[str, ...] = ()
     case_sensitive: bool = False
     least: int = 1
+    anchors: int = 0
     check: str = ""
     entropy: float = 0.0
     facts: tuple[str, ...] = ()

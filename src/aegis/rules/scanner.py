@@ -16,7 +16,7 @@ from aegis.rules.patterns import compile_pattern
 WINDOW_BEFORE: Final = 4_096  # bytes before the reported end in which a match is looked for first
 WINDOW_AFTER: Final = 256
 FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may search again
-DENSE_WINDOW: Final = 2_500  # bytes in which all that a rule needs must stand
+DENSE_WINDOW: Final = 1_000  # bytes in which all that a rule needs must stand
 NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
 MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
 _WORD_SYNTAX: Final = (
@@ -64,11 +64,13 @@ class Scanner:
         patterns: list[Pattern] = []
         confirm: list[Any] = []
         facts: dict[str, list[Rule]] = {}
+        self._first: dict[str, int] = {}  # the place of each rule's first pattern
         for rule in rules.rules:
+            self._first[rule.id] = len(owners)
             judged = bool(rule.check or rule.entropy)
             for text in rule.patterns:
                 owners.append(rule)
-                patterns.append(Pattern(text, rule.case_sensitive))
+                patterns.append(Pattern(text, rule.case_sensitive, lines=True))
                 confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive, groups=judged))
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
@@ -76,9 +78,19 @@ class Scanner:
         self.reads_words = any(_is_word(pattern.text) for pattern in patterns)
         self._owners = tuple(owners)
         self._confirm = tuple(confirm)
-        self._engines = _engines(owners, patterns, cache, engine)
+        self._engine = make_engine(patterns, cache=cache, prefer=engine)
+        self._engines = self._by_surface(patterns, cache, engine)
         self._facts: Mapping[str, tuple[Rule, ...]] = {name: tuple(found) for name, found in facts.items()}
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
+
+    def _by_surface(self, patterns: list[Pattern], cache: Path | None, prefer: str) -> Mapping[Surface, Engine]:
+        """The engine of each surface: arguments are scanned for everything, results for what can apply to them."""
+        places = [place for place, rule in enumerate(self._owners) if "result" in rule.surfaces]
+        results: Engine = self._engine
+        if len(places) < len(patterns):
+            part = [patterns[place] for place in places]
+            results = _Part(places, make_engine(part, cache=cache, prefer=prefer))
+        return {surface: results if surface == "result" else self._engine for surface in SURFACES}
 
     def scan(self, text: str, surface: Surface) -> list[Hit]:
         """Every rule of `surface` whose patterns occur in `text`; one hit a rule.
@@ -86,13 +98,14 @@ class Scanner:
         Time is linear in the text. A lone surrogate is read as a replacement character.
         """
         data = text.encode("utf-8", "replace")
-        found = [hit for engine in self._engines[surface] for hit in engine.hits(data)]
+        engine = self._engines[surface]
+        found = engine.hits(data)
         if not text.isascii():
             # The engine folds the case of ASCII alone; other scripts are folded here.
             lowered = text.lower()
             if lowered != text:
                 folded = lowered.encode("utf-8", "replace")
-                found += [(index, -1) for engine in self._engines[surface] for index, _ in engine.hits(folded)]
+                found += [(index, -1) for index, _ in engine.hits(folded)]
         if not found:
             return []
         applies = self._applies[surface]
@@ -118,6 +131,15 @@ class Scanner:
             hits.append(Hit(rule, _characters(data, span[0]), _characters(data, span[1])))
         return hits
 
+    def is_quiet(self, together: str) -> bool:
+        """Whether no pattern at all occurs in any of the texts that are lines of `together`: one pass over all.
+
+        A report across two of them only means that they are scanned one by one, as what is not quiet always is.
+        """
+        if self._engine.hits(together.encode("utf-8", "replace")):
+            return False
+        return together.isascii() or not self._engine.hits(together.lower().encode("utf-8", "replace"))
+
     def rules_for(self, fact: str) -> tuple[Rule, ...]:
         """The rules that judge the signal `fact`."""
         return self._facts.get(fact, _NO_RULES)
@@ -138,6 +160,9 @@ class Scanner:
 
     def _dense(self, rule: Rule, indexes: set[int], data: bytes) -> bool:
         """Whether enough different patterns of a rule stand close together; a long text says a little of all."""
+        anchors = range(self._first[rule.id], self._first[rule.id] + rule.anchors)
+        if rule.anchors and indexes.isdisjoint(anchors):
+            return False
         if len(data) <= DENSE_WINDOW:
             return True
         places: list[tuple[int, int]] = []
@@ -154,7 +179,7 @@ class Scanner:
                 if not inside[gone]:
                     del inside[gone]
                 first += 1
-            if len(inside) >= rule.least:
+            if len(inside) >= rule.least and (not rule.anchors or any(at in inside for at in anchors)):
                 return True
         return False
 
@@ -171,10 +196,10 @@ class Scanner:
                     span: tuple[int, int] = match.span()
                     return span
             return None
-        match = None
-        if end >= 0:
-            match = pattern.search(data, max(0, end - WINDOW_BEFORE), min(len(data), end + WINDOW_AFTER))
-        if (match is None and len(data) > WINDOW_BEFORE) or end < 0:
+        # Of each pattern only the first end is reported; what does not match there may match behind it.
+        first, last = (max(0, end - WINDOW_BEFORE), end + WINDOW_AFTER) if end >= 0 else (0, 0)
+        match = pattern.search(data, first, min(len(data), last)) if last else None
+        if match is None and (first or last < len(data)):
             if len(data) > budget[0]:
                 return max(0, end - 1), max(0, end)
             budget[0] -= len(data)
@@ -194,37 +219,12 @@ class _Part:
         return [(self._places[index], end) for index, end in found] if found else found
 
 
-def _engines(
-    owners: list[Rule], patterns: list[Pattern], cache: Path | None, prefer: str
-) -> Mapping[Surface, tuple[Engine, ...]]:
-    """Engines by surface: a text is scanned for what can apply to it, and not for the rest."""
-    parts: dict[str, list[int]] = {}
-    for place, rule in enumerate(owners):
-        parts.setdefault(_part(rule), []).append(place)
-    made: dict[str, Engine] = {
-        name: _Part(places, make_engine([patterns[place] for place in places], cache=cache, prefer=prefer))
-        for name, places in parts.items()
-    }
-    return {
-        surface: tuple(
-            made[name] for name, places in parts.items() if any(surface in owners[place].surfaces for place in places)
-        )
-        for surface in SURFACES
-    }
-
-
 def _is_word(pattern: str) -> bool:
     """Whether a pattern asks for words alone, with nothing that a short plain word cannot hold."""
     plain = pattern
     for sign in _WORD_SYNTAX:
         plain = plain.replace(sign, "")
     return bool(plain) and plain.isalnum()
-
-
-def _part(rule: Rule) -> str:
-    if "result" in rule.surfaces or {"command", "identifier"} <= rule.surfaces:
-        return "everywhere"
-    return "executed" if rule.surfaces <= {"command", "code", "sql"} else "values"
 
 
 def _first(matches: Iterator[Any]) -> Iterator[Any]:

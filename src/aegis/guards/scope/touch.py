@@ -7,8 +7,10 @@ name or its own form speak for. A text of several kinds must be in scope as each
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.core.mission import Kind
 from aegis.core.pointer import tokens
@@ -54,8 +56,7 @@ _SQL_STARTS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Touched:
+class Touched(Struct, frozen=True, kw_only=True):
     """Resources by kind and pointer; `unreadable` are pointers whose resources could not be told."""
 
     resources: Mapping[Kind, tuple[tuple[str, frozenset[Segments]], ...]]
@@ -114,8 +115,7 @@ def _kinds(text: Text, sends: bool) -> list[Kind]:
         return [declared]
     kinds: list[Kind] = []
     # (2) The argument's name; words that can mean anything need the form as well.
-    name = _argument(text.path)
-    by_name = _NAMES.get(name) or _by_ending(name)
+    name, by_name = _named(text.path)
     if by_name is not None and (name not in _WORDY or _has_form(by_name, value)):
         kinds.append(by_name)
     elif text.role in _ROLES and text.role != "path":
@@ -154,12 +154,14 @@ def _is_url(value: str) -> bool:
     return value.lower().startswith(("http:", "https:", "ws:", "wss:"))
 
 
-def _argument(pointer: str) -> str:
-    """The nearest name in a pointer, in lower case: indexes of arrays are no names."""
+@lru_cache(maxsize=4_096)
+def _named(pointer: str) -> tuple[str, Kind | None]:
+    """The nearest name in a pointer, in lower case, and the kind that it speaks for: indexes are no names."""
     for token in reversed(tokens(pointer)):
         if token and not token.isdigit():
-            return token.lower().replace("-", "_")
-    return ""
+            name = token.lower().replace("-", "_")
+            return name, _NAMES.get(name) or _by_ending(name)
+    return "", None
 
 
 def _by_ending(name: str) -> Kind | None:

@@ -1,0 +1,162 @@
+"""A piece of code as its calls and assignments, by the grammar of its language (tree-sitter).
+
+The parsers never fail: what they cannot read becomes an error node, and everything around it is still there.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+import re2
+import tree_sitter_javascript
+import tree_sitter_php
+import tree_sitter_python
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+from aegis.facts.grammar import parser_bytes
+
+CodeLanguage = Literal["python", "javascript", "php"]
+MAX_CODE: Final = 16_384  # characters given to a parser
+_MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
+_QUERIES: Final[dict[CodeLanguage, str]] = {
+    "python": "(call) @call (assignment) @assign (import_statement) @import (import_from_statement) @import",
+    "javascript": "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)] @assign",
+    "php": (
+        "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
+        " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
+        " (assignment_expression) @assign"
+    ),
+}
+_PHP: Final = re2.compile(
+    r"(?i)<\?(?:php|=)|\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"
+)
+_JAVASCRIPT: Final = re2.compile(
+    r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
+    r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]"
+)
+_PYTHON: Final = re2.compile(
+    r"(?m)^\s*(?:import\s+\w|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)"
+)
+
+
+class Call(NamedTuple):
+    """One call: the name of what is called, with aliases resolved; its arguments and all of it as text."""
+
+    name: str
+    arguments: str
+    text: str
+    order: int
+
+
+class Assignment(NamedTuple):
+    """A name that gets a value."""
+
+    name: str
+    value: str
+    order: int
+
+
+class Code(NamedTuple):
+    """The calls and assignments of a text, in its order."""
+
+    calls: tuple[Call, ...]
+    assignments: tuple[Assignment, ...]
+
+
+def language_of(text: str, hint: str = "") -> CodeLanguage:
+    """The language of a piece of code: by its opening tag, the name of what runs it, then how it is written."""
+    if text.lstrip().startswith("<?"):
+        return "php"
+    for word, language in _HINTS.items():
+        if word in hint:
+            return language
+    if _PYTHON.search(text):
+        return "python"
+    if "<?" in text:
+        return "php"
+    if _JAVASCRIPT.search(text):
+        return "javascript"
+    return "php" if _PHP.search(text) else "python"
+
+
+_HINTS: Final[dict[str, CodeLanguage]] = {
+    "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
+    "javascript": "javascript", "typescript": "javascript", "deno": "javascript", "bun": "javascript", "php": "php",
+}  # fmt: skip
+
+
+@cache
+def _grammar(language: CodeLanguage) -> tuple[Language, Query]:
+    modules = {
+        "python": tree_sitter_python.language,
+        "javascript": tree_sitter_javascript.language,
+        "php": tree_sitter_php.language_php,
+    }
+    grammar = Language(modules[language]())
+    return grammar, Query(grammar, _QUERIES[language])
+
+
+def parse_code(text: str, language: CodeLanguage) -> Code:
+    """The calls and assignments of at most `MAX_CODE` characters of code."""
+    if language == "php" and "<?" not in text:
+        text = f"<?php {text}"
+    grammar, query = _grammar(language)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)  # as Python reads names (PEP 3131)
+    tree = Parser(grammar).parse(parser_bytes(text))
+    found = QueryCursor(query).captures(tree.root_node)
+    aliases: dict[str, str] = {}
+    for node in found.get("import", ())[:200]:
+        _aliases(node, aliases)
+    calls = [_call(node, aliases) for node in found.get("call", ())[:_MOST_NODES]]
+    assignments = [one for node in found.get("assign", ())[:_MOST_NODES] if (one := _assignment(node)) is not None]
+    return Code(tuple(sorted(calls, key=_order)), tuple(sorted(assignments, key=_order)))
+
+
+def _order(item: Call | Assignment) -> int:
+    return item.order
+
+
+def _call(node: Node, aliases: dict[str, str]) -> Call:
+    function = (
+        node.child_by_field_name("function")
+        or node.child_by_field_name("constructor")
+        or node.child_by_field_name("name")
+    )
+    name = _text(function) if function is not None else node.type.removesuffix("_expression")
+    receiver = node.child_by_field_name("object") or node.child_by_field_name("scope")
+    if receiver is not None and node.type.startswith(("member", "scoped")):
+        name = f"{_text(receiver)}.{name}"
+    head, dot, rest = name.partition(".")
+    name = f"{aliases.get(head, head)}{dot}{rest}"
+    arguments = node.child_by_field_name("arguments")
+    given = _text(arguments) if arguments is not None else _text(node)
+    return Call("".join(name.split()).lower()[-200:], given, _text(node), node.start_byte)
+
+
+def _assignment(node: Node) -> Assignment | None:
+    left = node.child_by_field_name("left") or node.child_by_field_name("name")
+    right = node.child_by_field_name("right") or node.child_by_field_name("value")
+    if left is None or right is None:
+        return None
+    return Assignment(_text(left)[:80], _text(right), node.start_byte)
+
+
+def _aliases(node: Node, aliases: dict[str, str]) -> None:
+    """The names that an import brings in, with what they stand for: `from os import system as s`."""
+    module = node.child_by_field_name("module_name")
+    prefix = f"{_text(module)}." if module is not None else ""
+    for child in node.named_children:
+        if child.type == "aliased_import":
+            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
+            if target is not None and alias is not None:
+                aliases[_text(alias)] = prefix + _text(target)
+        elif prefix and child.type == "dotted_name" and child != module:
+            aliases[_text(child)] = prefix + _text(child)
+
+
+def _text(node: Node) -> str:
+    raw: bytes = node.text or b""
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,128 @@
+"""Checksums of numbers that name people and accounts; each from the standard or office that issues them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Final
+
+_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_BECH32: Final = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+_SPANISH: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
+_ITALIAN_ODD: Final = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23)
+# The dihedral group of order ten (Verhoeff): products, and what a place permutes.
+_PRODUCT: Final = (
+    "0123456789", "1234067895", "2340178956", "3401289567", "4012395678",
+    "5987604321", "6598710432", "7659821043", "8765932104", "9876543210",
+)  # fmt: skip
+_PERMUTED: Final = (
+    "0123456789", "1576283094", "5803796142", "8916043527", "9453126870", "4286573901", "2793806415", "7046913258",
+)  # fmt: skip
+
+
+def _digits(text: str) -> list[int]:
+    return [int(char) for char in text if char.isdigit()]
+
+
+def _weighted(digits: list[int], weights: tuple[int, ...]) -> int:
+    return sum(digit * weight for digit, weight in zip(digits, weights, strict=False))
+
+
+def nhs(text: str) -> bool:
+    """A patient's number of the NHS: ten digits, weights 10 to 2, modulo 11."""
+    digits = _digits(text)
+    rest = 11 - _weighted(digits, tuple(range(10, 1, -1))) % 11
+    return len(digits) == 10 and len(set(digits)) > 2 and digits[9] == rest % 11 and rest != 10
+
+
+def cpf(text: str) -> bool:
+    """A Brazilian taxpayer's number (CPF): two check digits, modulo 11."""
+    digits = _digits(text)
+    if len(digits) != 11 or len(set(digits)) == 1:
+        return False
+    checks = [(_weighted(digits, tuple(range(size, 1, -1))) * 10) % 11 % 10 for size in (10, 11)]
+    return digits[9:] == checks
+
+
+def bsn(text: str) -> bool:
+    """A Dutch citizen's number (BSN): the test of eleven with the last weight negative."""
+    digits = _digits(text)
+    return len(digits) == 9 and len(set(digits)) > 2 and _weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2, -1)) % 11 == 0
+
+
+def pesel(text: str) -> bool:
+    """A Polish citizen's number (PESEL): weights 1, 3, 7, 9, and a month that exists."""
+    digits = _digits(text)
+    check = (10 - _weighted(digits[:10], (1, 3, 7, 9) * 3) % 10) % 10
+    return len(digits) == 11 and check == digits[10] and 1 <= (digits[2] * 10 + digits[3]) % 20 <= 12
+
+
+def nif(text: str) -> bool:
+    """A Spanish identity number (DNI, NIE): a letter by the rest of 23."""
+    plain = text.upper().replace("-", "").replace(" ", "")
+    number = plain[:-1].translate(str.maketrans("XYZ", "012"))
+    return number.isdigit() and _SPANISH[int(number) % 23] == plain[-1]
+
+
+def codice(text: str) -> bool:
+    """An Italian fiscal code: sixteen characters, the last a letter by the rest of 26."""
+    plain = text.upper()
+    total = 0
+    for place, char in enumerate(plain[:15]):
+        value = int(char, 36) if char.isdigit() else ord(char) - 65
+        total += _ITALIAN_ODD[value] if place % 2 == 0 else value
+    return len(plain) == 16 and chr(65 + total % 26) == plain[15]
+
+
+def aadhaar(text: str) -> bool:
+    """An Indian resident's number (Aadhaar): twelve digits, Verhoeff's check."""
+    digits = _digits(text)
+    check = 0
+    for place, digit in enumerate(reversed(digits)):
+        check = int(_PRODUCT[check][int(_PERMUTED[place % 8][digit])])
+    return len(digits) == 12 and digits[0] > 1 and len(set(digits)) > 2 and check == 0
+
+
+def insee(text: str) -> bool:
+    """A French social security number: thirteen digits and the rest of 97."""
+    plain = "".join(text.upper().split()).replace("2A", "19").replace("2B", "18")
+    return len(plain) == 15 and plain.isdigit() and 97 - int(plain[:13]) % 97 == int(plain[13:])
+
+
+def bitcoin(text: str) -> bool:
+    """A Bitcoin address: Base58Check, or Bech32 by its polynomial (BIP 173, BIP 350)."""
+    if text.lower().startswith("bc1"):
+        return _bech32(text.lower())
+    number = 0
+    for char in text:
+        if char not in _BASE58:
+            return False
+        number = number * 58 + _BASE58.index(char)
+    data = number.to_bytes(25, "big") if number < 1 << 200 else b""
+    return bool(data) and hashlib.sha256(hashlib.sha256(data[:21]).digest()).digest()[:4] == data[21:]
+
+
+def _bech32(text: str) -> bool:
+    values = [ord(char) >> 5 for char in "bc"] + [0] + [ord(char) & 31 for char in "bc"]
+    values += [_BECH32.find(char) for char in text[3:]]
+    check = 1
+    for value in values:
+        top = check >> 25
+        check = (check & 0x1FFFFFF) << 5 ^ value
+        for bit, factor in enumerate((0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)):
+            check ^= factor if top >> bit & 1 else 0
+    return -1 not in values and check in {1, 0x2BC830A3}
+
+
+def phone(text: str) -> bool:
+    """A telephone number that a plan can hold: seven to fifteen digits (E.164), not all alike nor in a row."""
+    digits = _digits(text)
+    steps = {after - before for before, after in pairwise(digits)}
+    return 8 <= len(digits) <= 15 and len(set(digits)) > 2 and steps != {1}
+
+
+NUMBERS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "nhs": nhs, "cpf": cpf, "bsn": bsn, "pesel": pesel, "nif": nif, "codice": codice, "aadhaar": aadhaar,
+    "insee": insee, "bitcoin": bitcoin, "phone": phone,
+}  # fmt: skip
