@@ -1,0 +1,12 @@
+"""Runs programs that nobody trusts, in a bubblewrap sandbox: what they see, what they may use, when they end.
+
+It runs what it is told to run; what a run means is for others to say. Where bubblewrap cannot make a
+sandbox, nothing is run.
+"""
+
+from aegis.sandbox.available import unavailable as unavailable
+from aegis.sandbox.run import run as run
+from aegis.sandbox.values import Box as Box
+from aegis.sandbox.values import Finished as Finished
+from aegis.sandbox.values import Limits as Limits
+from aegis.sandbox.values import Mount as Mount

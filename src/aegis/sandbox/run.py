@@ -1,0 +1,275 @@
+"""One run: start it, feed it, watch it, end it. Nothing of it is left when this returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Final
+
+from aegis.errors import SandboxUnavailable
+from aegis.sandbox.available import unavailable
+from aegis.sandbox.channel import Channel
+from aegis.sandbox.command import command_line, program
+from aegis.sandbox.tree import size_of, usage
+from aegis.sandbox.values import Box, Ended, Finished, Limits
+
+RESULT_FD: Final = "AEGIS_RESULT_FD"
+_LOOK_S: Final = 0.1  # how often the tree is looked at
+_EARLY_S: Final = 1.0  # so long it is looked at four times as often: what multiplies does so at once
+_FLOOD: Final = 64  # times the kept output after which a tree that goes on writing is ended
+_CHUNK: Final = 65_536
+_START_S: Final = 5.0  # how long bubblewrap may take to say which process it started
+
+
+class Cancel:
+    """Gives a run up from another thread, at once."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self._lock = threading.Lock()
+        self.asked = False
+
+    def fileno(self) -> int:
+        return self._read
+
+    def __call__(self) -> None:
+        with self._lock:
+            if not self.asked and self._write >= 0:
+                self.asked = True
+                os.write(self._write, b"x")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._write >= 0:
+                os.close(self._write)
+                os.close(self._read)
+                self._write = self._read = -1
+
+
+def run(
+    command: Sequence[str],
+    box: Box,
+    limits: Limits,
+    *,
+    stdin: bytes = b"",
+    result: bool = False,
+    cancel: Cancel | None = None,
+) -> Finished:
+    """Run `command` in `box` and return what it came to, with every process of it gone.
+
+    With `result` the program finds the number of its result descriptor in `AEGIS_RESULT_FD`, and what it
+    alone wrote there is `message`. Blocks the calling thread; `cancel` ends it early. Raises
+    `SandboxUnavailable` where no sandbox can be made.
+    """
+    why = unavailable()
+    bwrap = program()
+    if why is not None or bwrap is None:
+        raise SandboxUnavailable(why or "bubblewrap is gone")
+    with ExitStack() as stack:
+        channel = Channel() if result else None
+        if channel is not None:
+            stack.callback(channel.close)
+            number = channel.theirs.fileno()
+            box = _telling(box, number)
+        return _Run(bwrap, box, limits, command, stdin, channel, cancel).finish()
+
+
+def _telling(box: Box, number: int) -> Box:
+    environment = {**box.environment, RESULT_FD: str(number)}
+    return replace(box, environment=environment)
+
+
+class _Run:
+    def __init__(
+        self,
+        bwrap: str,
+        box: Box,
+        limits: Limits,
+        command: Sequence[str],
+        stdin: bytes,
+        channel: Channel | None,
+        cancel: Cancel | None,
+    ):
+        self._limits = limits
+        self._channel = channel
+        self._cancel = cancel
+        self._writable = [mount.source for mount in box.mounts if mount.writable]
+        self._stdin = memoryview(stdin)
+        self._kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._seen = 0
+        self._cut = False
+        self._began = time.monotonic()
+        info, told = os.pipe()
+        line = command_line(bwrap, box, limits, command, first=channel is not None)
+        line[1:1] = ["--info-fd", str(told)]
+        inherited = (told,) if channel is None else (told, channel.theirs.fileno())
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the sandbox is the point
+                line,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=inherited,
+                env={},
+                cwd="/",
+            )
+        except OSError as error:
+            os.close(info)
+            raise SandboxUnavailable(f"bubblewrap cannot be run: `{type(error).__name__}`") from error
+        finally:
+            os.close(told)
+            if channel is not None:
+                channel.handed_over()
+        try:
+            self._inside = _started(info)
+        finally:
+            os.close(info)
+        if channel is not None:
+            channel.speaker = self._inside
+
+    def finish(self) -> Finished:
+        """Serve the run until it ends; whatever happens, its processes are gone afterwards."""
+        try:
+            ended = self._serve()
+        finally:
+            self._kill()
+        code = self._process.returncode
+        return Finished(
+            ended=ended,
+            code=None if ended != "exited" else code if code >= 0 else 128 - code,
+            stdout=bytes(self._kept["stdout"]),
+            stderr=bytes(self._kept["stderr"]),
+            cut=self._cut,
+            seconds=time.monotonic() - self._began,
+            message=b"" if self._channel is None else bytes(self._channel.message),
+            forged=self._channel is not None and self._channel.forged,
+        )
+
+    def _serve(self) -> Ended:
+        process, deadline = self._process, self._began + self._limits.seconds
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise SandboxUnavailable("the run has no pipes")
+        with selectors.DefaultSelector() as selector:
+            for name, stream in (("stdout", process.stdout), ("stderr", process.stderr)):
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, name)
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+            if self._channel is not None:
+                selector.register(self._channel.ours, selectors.EVENT_READ, "channel")
+            if self._cancel is not None:
+                selector.register(self._cancel, selectors.EVENT_READ, "cancel")
+            look = self._began + _LOOK_S / 4
+            while True:
+                now = time.monotonic()
+                if now >= deadline:
+                    return "timeout"
+                if now >= look:
+                    exceeded = self._exceeded()
+                    if exceeded is not None:
+                        return exceeded
+                    early = now < self._began + _EARLY_S
+                    look = time.monotonic() + (_LOOK_S / 4 if early else _LOOK_S)
+                for key, _ in selector.select(min(look, deadline) - now):
+                    if key.data == "cancel":
+                        return "cancelled"
+                    if not self._serve_one(key):
+                        selector.unregister(key.fileobj)
+                open_streams = {key.data for key in selector.get_map().values()} & {"stdout", "stderr", "channel"}
+                if self._seen > _FLOOD * self._limits.output_bytes:
+                    return "output"
+                if not open_streams or process.poll() is not None:
+                    return self._last_words(selector, deadline)
+
+    def _last_words(self, selector: selectors.BaseSelector, deadline: float) -> Ended:
+        """The program is done: read what still stands in the pipes, which no process holds any more."""
+        while self._process.poll() is None:
+            if time.monotonic() >= deadline:
+                return "timeout"
+            if self._cancel is not None and self._cancel.asked:
+                return "cancelled"
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(min(_LOOK_S, max(0.001, deadline - time.monotonic())))
+            exceeded = self._exceeded()
+            if exceeded is not None:
+                return exceeded
+        for key in list(selector.get_map().values()):
+            while key.data in ("stdout", "stderr", "channel") and _is_ready(key.fd) and self._serve_one(key):
+                pass
+        return "exited"
+
+    def _serve_one(self, key: selectors.SelectorKey) -> bool:
+        """Move what one stream has or takes; false once it is done with."""
+        if key.data == "channel":
+            return self._channel is not None and self._channel.read()
+        try:
+            if key.data == "stdin":
+                self._stdin = self._stdin[os.write(key.fd, self._stdin[:_CHUNK]) :] if self._stdin else self._stdin
+                if not self._stdin and self._process.stdin is not None:
+                    self._process.stdin.close()
+                    return False
+                return True
+            data = os.read(key.fd, _CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:  # the program closed its end
+            return False
+        kept = self._kept[key.data]
+        room = self._limits.output_bytes - len(kept)
+        kept += data[:room] if room > 0 else b""
+        self._cut = self._cut or len(data) > room
+        self._seen += len(data)
+        return bool(data)
+
+    def _exceeded(self) -> Ended | None:
+        count, memory = usage(self._process.pid)
+        if count > self._limits.processes:
+            return "processes"
+        if memory > self._limits.memory_bytes:
+            return "memory"
+        bound = self._limits.disk_bytes
+        return "disk" if any(size_of(folder, bound) > bound for folder in self._writable) else None
+
+    def _kill(self) -> None:
+        """End the first process of the sandbox's namespace: the kernel ends every other one with it."""
+        if self._process.poll() is None:
+            if self._inside > 0:
+                with suppress(ProcessLookupError):
+                    os.kill(self._inside, signal.SIGKILL)
+            self._process.kill()  # `--die-with-parent` ends what it started where that process is not known
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+
+def _is_ready(descriptor: int) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _started(info: int) -> int:
+    """The first process inside, as bubblewrap names it once it is made; 0 where it never was."""
+    told = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(info, selectors.EVENT_READ)
+        until = time.monotonic() + _START_S
+        while selector.select(max(0.0, until - time.monotonic())):
+            data = os.read(info, _CHUNK)
+            told += data
+            if not data or told.rstrip().endswith(b"}"):
+                break
+    try:
+        return int(json.loads(told)["child-pid"])
+    except (ValueError, KeyError, TypeError):
+        return 0

@@ -1,0 +1,150 @@
+"""A private copy of a workspace that a sandboxed run may change, and what it changed.
+
+The copy lies in memory where there is room (`/dev/shm`), otherwise beside other temporary files; the
+workspace itself is only ever read. Links are copied as links and lead nowhere inside; sockets, pipes
+and devices are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from aegis.errors import WorkspaceError
+from aegis.sandbox.folder import Item, Listing, read_folder
+
+MAX_FILES: Final = 50_000  # paths copied for one run
+MAX_BYTES: Final = 134_217_728  # bytes copied for one run
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a private folder is made in it
+_CHUNK: Final = 1_048_576
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One path that a run created, changed or deleted; sizes in bytes, `None` where there is nothing."""
+
+    path: str
+    change: Literal["created", "changed", "deleted"]
+    kind: str
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """A copy of a workspace: where it lies, and what the workspace held when it was made."""
+
+    folder: str
+    original: Listing
+
+    def changes(self) -> list[Change]:
+        """What is different now, by path; raises `WorkspaceError` where too much is there to be read."""
+        now = read_folder(self.folder, max_files=2 * MAX_FILES, max_bytes=4 * MAX_BYTES).items
+        before = self.original.items
+        found: list[Change] = []
+        for path in sorted(before.keys() | now.keys()):
+            old, new = before.get(path), now.get(path)
+            if old is not None and old.kind == "other":
+                continue
+            if old != new:
+                word: Literal["created", "changed", "deleted"]
+                word = "created" if old is None else "deleted" if new is None else "changed"
+                shown = new or old
+                found.append(
+                    Change(
+                        path=path,
+                        change=word,
+                        kind="" if shown is None else shown.kind,
+                        before=None if old is None else old.size,
+                        after=None if new is None else new.size,
+                    )
+                )
+        return found
+
+
+@contextmanager
+def copied(workspace: str) -> Iterator[View]:
+    """A copy of `workspace`, gone when the block ends.
+
+    Raises `WorkspaceError` where it is too large, cannot be read, or changes while it is copied.
+    """
+    original = read_folder(workspace, max_files=MAX_FILES, max_bytes=MAX_BYTES)
+    size = sum(item.size for item in original.items.values())
+    place = tempfile.mkdtemp(prefix="aegis-view-", dir=_place(size, len(original.items)))
+    try:
+        folder = os.path.join(place, "view")  # noqa: PTH118
+        os.mkdir(folder, 0o700)  # noqa: PTH102
+        _copy(workspace, folder, original)
+        yield View(folder=folder, original=original)
+    finally:
+        _remove(place)
+
+
+def _place(size: int, files: int) -> str | None:
+    """Memory, where what is copied and as much again fits into half of what is free there."""
+    try:
+        free = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return None
+    needed = 2 * (size + files * 4_096)
+    return _SHARED_MEMORY if needed < free.f_bavail * free.f_frsize // 2 and free.f_favail > 2 * files else None
+
+
+def _copy(workspace: str, folder: str, original: Listing) -> None:
+    folders: list[tuple[str, int]] = []
+    try:
+        for path in sorted(original.items):  # a folder before what lies inside of it
+            item = original.items[path]
+            target = f"{folder}/{path}"
+            if item.kind == "folder":
+                os.mkdir(target, 0o700)  # noqa: PTH102
+                folders.append((target, item.mode))
+            elif item.kind == "link":
+                os.symlink(item.content, os.fsencode(target))  # noqa: PTH211 - a target need not be text
+            elif item.kind == "file":
+                _copy_file(f"{workspace}/{path}", target, item)
+        for target, mode in reversed(folders):
+            os.chmod(target, mode)  # noqa: PTH101
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise WorkspaceError(f"the workspace could not be copied: {why}") from error
+
+
+def _copy_file(source: str, target: str, item: Item) -> None:
+    reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        seen = os.fstat(reading)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size != item.size:
+            raise WorkspaceError("the workspace changed while it was copied")
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            left = item.size
+            while left > 0 and (data := os.read(reading, min(left, _CHUNK))):
+                os.write(writing, data)
+                left -= len(data)
+            os.fchmod(writing, item.mode)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+
+
+def _remove(place: str) -> None:
+    """Remove the copy whatever modes a run gave its folders."""
+
+    def open_up(_function: object, path: str, _error: object) -> None:
+        parent = os.path.dirname(path)  # noqa: PTH120
+        os.chmod(parent, 0o700)  # noqa: PTH101
+        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+            os.chmod(path, 0o700)  # noqa: PTH101
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)  # noqa: PTH108
+
+    shutil.rmtree(place, onerror=open_up)
