@@ -86,6 +86,20 @@ class AnthropicMessages:
             if isinstance(block, dict) and block.get("type") == "tool_result" and block.get("content") is not None
         ]
 
+    def issued(self, request: Wire) -> list[Proposed]:
+        """The tool uses that the messages of a request hold, whoever's they are said to be."""
+        return [proposed(block, f"{at}/{index}") for at, index, block in _blocks(request) if is_call(block)]
+
+    def answered(self, request: Wire) -> list[str]:
+        """The ids of the calls that a request gives results of."""
+        return [
+            text_of(block.get("tool_use_id")) for _, _, block in _blocks(request) if block.get("type") == "tool_result"
+        ]
+
+    def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
+        """A tool use with other input."""
+        return {**call, "input": arguments}
+
     def put_back(self, request: Wire, recall: Recall) -> Wire:
         """The request whose assistant messages hold their refused calls again, each with its result.
 
@@ -115,6 +129,16 @@ class AnthropicMessages:
         if owing:
             messages.append({"role": "user", "content": owing})
         return {**request, "messages": messages} if changed else request
+
+
+def _blocks(request: Wire) -> list[tuple[int, int, Wire]]:
+    return [
+        (at, index, block)
+        for at, message in enumerate(list_of(request.get("messages")))
+        if isinstance(message, dict)
+        for index, block in enumerate(_content(message))
+        if isinstance(block, dict)
+    ]
 
 
 def _content(wire: Wire) -> list[Any]:

@@ -81,21 +81,25 @@ class Settled:
 class ToolOutput:
     """One tool result in a request, and the pointer tokens that lead to its value.
 
-    `shell` says that the value is a list of what commands printed, and cannot be text.
+    `shell` says that the value is a list of what commands printed, and cannot be text; `parts` that it is an
+    object or a list of parts, and cannot be text either.
     """
 
     call_id: str
     value: Any
     path: tuple[str | int, ...]
     shell: bool = False
+    parts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One server-sent event; `data` is its text."""
+    """One server-sent event; `data` is its text. `id` and `retry` are as they came, empty where they did not."""
 
     data: str
     event: str = ""
+    id: str = ""
+    retry: str = ""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -136,7 +140,7 @@ class StreamFilter(Protocol):
     def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]: ...
 
 
-class Dialect(Protocol):
+class WholeDialect(Protocol):
     """One wire format, both ways. Pure: no clock, no I/O; inputs are never changed in place."""
 
     def anchors(self, answer: Wire) -> tuple[str, ...]:
@@ -155,10 +159,6 @@ class Dialect(Protocol):
         """
         ...
 
-    def stream(self, *, structured: bool) -> StreamFilter:
-        """A filter for one streamed answer."""
-        ...
-
     def structured(self, request: Wire) -> bool:
         """Whether the request asks for text that is going to be parsed as data."""
         ...
@@ -169,6 +169,30 @@ class Dialect(Protocol):
 
     def put_back(self, request: Wire, recall: Recall) -> Wire:
         """The request with the refused calls of earlier answers, and their refusals, where they belong."""
+        ...
+
+
+class Dialect(WholeDialect, Protocol):
+    """A wire format whose answers may come as server-sent events."""
+
+    def stream(self, *, structured: bool) -> StreamFilter:
+        """A filter for one streamed answer."""
+        ...
+
+
+class ProxyDialect(Dialect, Protocol):
+    """A dialect that can also say what a request claims to have happened before."""
+
+    def issued(self, request: Wire) -> list[Proposed]:
+        """The calls that the conversation of a request holds."""
+        ...
+
+    def answered(self, request: Wire) -> list[str]:
+        """The ids of every call that a request gives a result of; `outputs` holds those with a readable value."""
+        ...
+
+    def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
+        """A wire call with other arguments."""
         ...
 
 
@@ -249,6 +273,10 @@ def framed(output: ToolOutput, value: Any) -> Any:
     """The value in the shape that the place of `output` takes."""
     if output.shell and not isinstance(value, list):
         return printed(value if isinstance(value, str) else json.dumps(value))
+    if output.parts and isinstance(output.value, dict):
+        return value if isinstance(value, dict) else {"result": value}
+    if output.parts and isinstance(output.value, list):
+        return value if isinstance(value, list) else [{"text": value if isinstance(value, str) else json.dumps(value)}]
     if isinstance(output.value, str) and not isinstance(value, str):
         return json.dumps(value)
     return value

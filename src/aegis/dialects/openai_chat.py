@@ -73,6 +73,27 @@ class OpenAIChat:
             if isinstance(message, dict) and message.get("role") == "tool" and message.get("content") is not None
         ]
 
+    def issued(self, request: Wire) -> list[Proposed]:
+        """The calls that the assistant messages of a request hold; a legacy call has no id."""
+        return [
+            proposed(call, f"{index}/{key}", "")
+            for index, message in enumerate(list_of(request.get("messages")))
+            if isinstance(message, dict) and (message.get("tool_calls") or message.get(LEGACY))
+            for key, call in _wire_calls(message, 0)
+        ]
+
+    def answered(self, request: Wire) -> list[str]:
+        """The ids of the calls that a request gives results of; a legacy result has none."""
+        return [
+            text_of(message.get("tool_call_id"))
+            for message in list_of(request.get("messages"))
+            if isinstance(message, dict) and message.get("role") in ("tool", "function")
+        ]
+
+    def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
+        """A wire call with other arguments."""
+        return changed_call(call, arguments)
+
     def put_back(self, request: Wire, recall: Recall) -> Wire:
         """The request whose assistant messages hold their refused calls again, each with its tool message."""
         recall = Once(recall)

@@ -66,6 +66,8 @@ class ChatStream:
 
     def feed(self, event: Event) -> Step:
         """Take the next chunk."""
+        if not event.data:
+            return Step(events=[event])
         if event.data.startswith(_DONE):
             # A server may leave out the reason for which a choice ends.
             open_choices = [at for at, choice in self._choices.items() if choice.calls or choice.legacy]

@@ -23,7 +23,7 @@ from aegis.dialects.model import (
     said_in,
     text_of,
 )
-from aegis.dialects.openai_responses_items import answers, is_call, item_id, proposed
+from aegis.dialects.openai_responses_items import answers, changed, is_call, item_id, proposed
 from aegis.dialects.openai_responses_stream import ResponsesStream
 from aegis.dialects.openai_responses_wire import conversation_anchor, final_message, keys_of, rule
 
@@ -97,6 +97,32 @@ class OpenAIResponses:
             for index, item in enumerate(list_of(request.get("input")))
             if isinstance(item, dict) and item.get("type") in _OUTPUTS and item.get("output") is not None
         ]
+
+    def issued(self, request: Wire) -> list[Proposed]:
+        """The calls among the input items."""
+        return [proposed(item, str(index)) for index, item in enumerate(list_of(request.get("input"))) if is_call(item)]
+
+    def answered(self, request: Wire) -> list[str]:
+        """The ids of the calls that a request gives outputs of, or approves at the provider."""
+        items = [item for item in list_of(request.get("input")) if isinstance(item, dict)]
+        hosted = {item_id(item) for item in items if text_of(item.get("type")).endswith("_call") and not is_call(item)}
+        outputs = [
+            item_id(item)
+            for item in items
+            if text_of(item.get("type")).endswith("_output")
+            and item.get("execution") != "server"
+            and item_id(item) not in hosted
+        ]
+        return outputs + [
+            text_of(item.get("approval_request_id"))
+            for item in items
+            if item.get("type") == "mcp_approval_response" and item.get("approve") is not False
+        ]
+
+    def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
+        """An item with other arguments; of a kind whose arguments are fixed, what names it alone."""
+        given = changed(call, arguments)
+        return {name: call[name] for name in ("type", "id", "call_id") if name in call} if given is None else given
 
     def put_back(self, request: Wire, recall: Recall) -> Wire:
         """The request whose input holds the refused calls and their refusals again.

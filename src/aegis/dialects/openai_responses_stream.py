@@ -65,7 +65,7 @@ class ResponsesStream:
 
     def feed(self, event: Event) -> Step:
         """Take the next event."""
-        if event.data.startswith("[DONE]"):
+        if not event.data or event.data.startswith("[DONE]"):
             return Step(events=[event])
         try:
             wire = json.loads(event.data)

@@ -11,13 +11,15 @@ MAX_EVENT_BYTES: Final = 33_554_432  # an event that never ends would fill the m
 
 
 class SseReader:
-    """Bytes in, events out. Comments and fields without a meaning here are dropped."""
+    """Bytes in, events out. Comments and unknown fields are dropped."""
 
     def __init__(self) -> None:
         self._partial = bytearray()
         self._after_cr = False
         self._size = 0
         self._name = ""
+        self._id = ""
+        self._retry = ""
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -54,9 +56,10 @@ class SseReader:
         except UnicodeDecodeError as error:
             raise ForeignAnswer("the stream is not UTF-8") from error
         if not line:
-            if self._data or self._name:
-                events.append(Event(event=self._name, data="\n".join(self._data)))
-            self._name, self._data, self._size = "", [], 0
+            if self._data or self._name or self._id or self._retry:
+                data = "\n".join(self._data)
+                events.append(Event(event=self._name, data=data, id=self._id, retry=self._retry))
+            self._name, self._id, self._retry, self._data, self._size = "", "", "", [], 0
             return
         self._size += len(raw)
         field, _, value = line.partition(":")
@@ -65,10 +68,15 @@ class SseReader:
             self._data.append(value)
         elif field == "event":
             self._name = value
+        elif field == "id":
+            self._id = value
+        elif field == "retry":
+            self._retry = value
 
 
 def sse_bytes(event: Event) -> bytes:
     """One event as it goes over the wire."""
-    head = f"event: {event.event}\n" if event.event else ""
+    fields = (("id", event.id), ("retry", event.retry), ("event", event.event))
+    head = "".join(f"{name}: {value}\n" for name, value in fields if value)
     body = "".join(f"data: {line}\n" for line in event.data.split("\n"))
     return f"{head}{body}\n".encode()
