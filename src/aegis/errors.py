@@ -2,16 +2,26 @@
 
     AegisError
     ├── InvalidCall            the caller misused the API (HTTP 4xx other than 409 and 429)
+    │   ├── TokenInvalid       a signed token is malformed, of another type, or signed by nobody who is trusted
+    │   ├── PermitInvalid      a permit does not cover this call, or was used
     │   └── MissionInvalid     a mission, a proof or a delegation that does not hold; names the member
     ├── ConfigError            a configuration that cannot be enforced; names file, line and pointer
     ├── ToolCallBlocked        a call was refused where no refusal can be handed to the model
+    ├── CallRefused            a tool was not run, in a framework that makes a result of what a tool raises
     ├── StreamCut              a streamed result was cut; nothing more of it may be used
     ├── UnhookedFramework      `auto()` could not cover an installed framework
     ├── ForeignAnswer          a model provider's answer is not of the format that it claims
     ├── StoreError
     │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
+    │   │   └── StoreBusy      another writer holds the store: nothing was begun
     │   ├── StoreConflict      a compare-and-set lost: another writer was first
     │   └── StoreCorrupt       the store answered something that it never stored
+    ├── GatewayUnavailable     the gateway gave no usable answer, and no decision can stand for it
+    ├── EgressError
+    │   ├── EgressRefused      a request that policy does not let out: scheme, address, header
+    │   └── EgressFailed       the other side is gone, slow, too long, or does not speak HTTP
+    ├── SandboxUnavailable     this machine cannot make a sandbox, so nothing was run
+    ├── WorkspaceError         a folder cannot be read or copied as it stands: too large, gone, changing
     ├── KeyFileError           a key file is missing, readable by others, or not a key
     └── LogInvalid             an export or log failed verification; carries a typed break
 
@@ -44,6 +54,21 @@ class InvalidCall(AegisError):
         self.code = code
         self.hint = hint
         self.status = status
+
+
+class TokenInvalid(InvalidCall):
+    """A compact JWS that is malformed, of another type, or not signed by a key that is trusted; `member` is wrong."""
+
+    def __init__(self, message: str, *, member: str = ""):
+        super().__init__(message, code="token_invalid", hint=f"see `{member}`" if member else "")
+        self.member = member
+
+
+class PermitInvalid(InvalidCall):
+    """A permit that opens nothing: 403 for another call, signature or audience; 409 when used, expired or revoked."""
+
+    def __init__(self, message: str, *, code: str = "permit_invalid", hint: str = "", status: int = 403):
+        super().__init__(message, code=code, hint=hint, status=status)
 
 
 class MissionInvalid(InvalidCall):
@@ -87,6 +112,10 @@ class ToolCallBlocked(AegisError):
         self.decision = decision
 
 
+class CallRefused(AegisError):
+    """A tool was not run, or its result withheld; the framework hands the message to the model as the result."""
+
+
 class StreamCut(AegisError):
     """A result was cut while it was streamed; `decision` says why, and is on record."""
 
@@ -111,12 +140,40 @@ class StoreUnavailable(StoreError):
     """The store is gone, full, locked or slow; the transaction left nothing behind."""
 
 
+class StoreBusy(StoreUnavailable):
+    """Another writer holds the store; the transaction was not begun."""
+
+
 class StoreConflict(StoreError):
     """A compare-and-set lost; the transaction left nothing behind."""
 
 
 class StoreCorrupt(StoreError):
     """The store answered rows that no version of Aegis wrote; appending stops."""
+
+
+class GatewayUnavailable(AegisError):
+    """The gateway is gone, slow or answers what the contract does not allow; nothing may be concluded from it."""
+
+
+class EgressError(AegisError):
+    """Base of what a request that leaves the machine can end in; the message never holds the URL's path or query."""
+
+
+class EgressRefused(EgressError):
+    """The request may not leave: its scheme, host, resolved address or a header is not allowed; nothing was sent."""
+
+
+class EgressFailed(EgressError):
+    """The other side is gone, slow, answers more than is taken, or does not speak HTTP; it may have acted."""
+
+
+class SandboxUnavailable(AegisError):
+    """No sandbox can be made on this machine; nothing was run."""
+
+
+class WorkspaceError(AegisError):
+    """A folder that a sandbox should see cannot be read or copied as it stands."""
 
 
 class KeyFileError(AegisError):

@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aegis.audit.merkle import Frontier, leaf_hash
 from aegis.audit.signature import sign_group
@@ -24,8 +25,7 @@ Seal = Callable[[bytes], tuple[bytes, bytes]]
 SignerFor = Callable[[str], Signer]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """What one group commit writes; `behind` is how far the clock ran backwards, in microseconds."""
 
     entries: tuple[Entry, ...]

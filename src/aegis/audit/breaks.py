@@ -10,7 +10,7 @@ BreakKind = Literal[
     "uncovered", "not_canonical", "unknown_version", "unknown_member", "missing_member", "malformed_member",
     "wrong_log", "missing_signature", "unknown_key", "key_not_valid", "key_not_endorsed", "checkpoint_invalid",
     "proof_invalid", "keys_invalid", "parent_missing", "approval_missing", "approval_reused", "permit_reused",
-    "mission_invalid", "mission_unknown", "mission_exceeded", "budget_exceeded",
+    "payload_changed", "mission_invalid", "mission_unknown", "mission_exceeded", "budget_exceeded",
 ]  # fmt: skip
 
 # One sentence for people, by kind; `docs/reference` lists them, and a test keeps both complete.
@@ -41,6 +41,7 @@ MEANING: Final[dict[BreakKind, str]] = {
     "approval_missing": "something was redeemed that nobody had approved",
     "approval_reused": "an approval was redeemed twice",
     "permit_reused": "a permit was redeemed twice",
+    "payload_changed": "a payload is not the one that its receipt committed to",
     "mission_invalid": "a mission is malformed, or is not signed by the key that it names",
     "mission_unknown": "a receipt names a mission or a lineage that the log does not hold",
     "mission_exceeded": "a mission goes beyond its parent, or a released call beyond its mission",

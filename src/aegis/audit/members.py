@@ -71,6 +71,10 @@ class Members(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     mission: _Text | UnsetType = UNSET
     lineage: list[_Text] | UnsetType = UNSET
     missing: list[_Text] | UnsetType = UNSET
+    preview: dict[str, Any] | UnsetType = UNSET
+    judge: dict[str, Any] | UnsetType = UNSET
+    grant_id: _Text | UnsetType = UNSET
+    expires: str | UnsetType = UNSET
 
 
 def check_members(receipt: dict[str, Any]) -> None:
@@ -96,6 +100,8 @@ def check_members(receipt: dict[str, Any]) -> None:
     # (4) The form of those that types do not say.
     if found.time.translate(_DIGITS) != _TIME:
         raise _invalid("malformed_member", "time")
+    if found.expires is not UNSET and found.expires.translate(_DIGITS) != _TIME:
+        raise _invalid("malformed_member", "expires")
     if len(found.prev) not in {0, 64} or found.prev.strip(_HEX):
         raise _invalid("malformed_member", "prev")
     kid = found.sig.get("kid")
@@ -104,7 +110,7 @@ def check_members(receipt: dict[str, Any]) -> None:
     for name in ("call_commitment", "payload_commitment", "policy_digest"):
         if not _is_digest(receipt.get(name)):
             raise _invalid("malformed_member", name)
-    for name in ("settings", "budget", "provenance", "key"):
+    for name in ("settings", "budget", "provenance", "key", "preview", "judge"):
         if name in receipt and not _is_plain(receipt[name], MAX_DEPTH):
             raise _invalid("malformed_member", name)
 

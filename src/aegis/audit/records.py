@@ -13,6 +13,8 @@ from aegis.errors import LogInvalid
 
 _FINAL: Final = frozenset({"denied", "expired", "cancelled", "redeemed"})
 _ACTIONS: Final = _FINAL - {"redeemed"} | {"approved"}
+_LOOKED: Final = "previewed"  # what a call would do was looked at: this moves nothing
+_WAITING: Final = frozenset({"voted", "narrowed", "passed_on"})  # it waits on
 
 
 class RecordRule(Protocol):
@@ -57,11 +59,15 @@ class Records:
 
     def _resolve(self, receipt: dict[str, Any]) -> None:
         approval, action = receipt.get("approval_id"), receipt.get("action")
-        if approval is None or action not in _ACTIONS:
+        if approval is not None and action == _LOOKED:
+            return
+        if approval is None or action not in _ACTIONS | _WAITING:
             raise _invalid("malformed_member", "`approval_id` or `action`")
-        if self._approvals.get(approval) in _FINAL:
+        state = self._approvals.get(approval)
+        if state in _FINAL or (action in _WAITING and state is not None):
             raise _invalid("approval_reused", "it had ended before")
-        self._approvals[approval] = action
+        if action not in _WAITING:
+            self._approvals[approval] = action
 
     def _redeem(self, receipt: dict[str, Any]) -> None:
         approval, permit = receipt.get("approval_id"), receipt.get("permit_id")

@@ -33,10 +33,11 @@ from aegis.errors import LogInvalid
 MAX_WARNINGS: Final = 100  # kept for the report; all are counted
 _IN_FLIGHT: Final = 8  # batches handed to the executor and not answered: bounds memory
 
+NOT_COVERED_PAYLOADS: Final = "payloads: the log commits to them and does not hold them"
 NOT_COVERED: Final = (
     "receipts after the checkpoint",
     "whether a tool ran or what it did: receipts record decisions",
-    "payloads: the log commits to them and does not hold them",
+    NOT_COVERED_PAYLOADS,
 )
 NOT_COVERED_WITHOUT_SINCE: Final = "another history shown to somebody else: give a checkpoint that was kept before"
 

@@ -12,8 +12,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from aegis.audit.append import Seal, SignerFor, build
 from aegis.audit.merkle import Frontier
@@ -36,8 +37,7 @@ class CallMoved(StoreConflict):
     """The same call was recorded meanwhile: answer with its state."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CallKey:
+class CallKey(Struct, frozen=True, kw_only=True):
     """The idempotency key of a call, and the index of its newest decision that the caller knows."""
 
     principal: str
@@ -46,8 +46,7 @@ class CallKey:
     known: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True):
     """What is recorded together.
 
     `apply` runs inside the transaction and may give further drafts; it raises before its first
@@ -128,6 +127,14 @@ class Ledger:
         """
         if len(self._waiting) >= MAX_WAITING:
             raise StoreUnavailable("too many calls wait for the log")
+        if not self._waiting and self._leader.acquire(blocking=False):  # alone: nothing to share, nobody to tell
+            try:
+                (answer,) = self.commit((unit,))
+            finally:
+                self._leader.release()
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
         ticket = _Ticket(unit)
         self._waiting.append(ticket)
         while not ticket.done:
@@ -141,11 +148,10 @@ class Ledger:
                 self._leader.release()
         return ticket.result()
 
-    def commit(self, units: Sequence[Unit]) -> list[Answer]:
+    def commit(self, units: Sequence[Unit], *, wait_s: float | None = None) -> list[Answer]:
         """Record all `units` in one transaction; a lost unit answers with its conflict, and
-        one whose `apply` refuses with that refusal."""
-        answers: list[Answer] = []
-        with self._store.transaction() as transaction:
+        one whose `apply` refuses with that refusal. `wait_s` is how long to wait for other writers."""
+        with self._store.transaction(wait_s=wait_s) as transaction:
             head = transaction.head()
             drafts: list[Draft] = []
             spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
@@ -187,8 +193,7 @@ class Ledger:
                 recorded = batch.recorded
                 if batch.behind and self._on_clock_behind is not None:
                     self._on_clock_behind(batch.behind)
-            answers.extend(span if isinstance(span, Exception) else recorded[span[0] : span[1]] for span in spans)
-        return answers
+        return [span if isinstance(span, Exception) else recorded[span[0] : span[1]] for span in spans]
 
     def _lead(self) -> None:
         tickets: list[_Ticket] = []

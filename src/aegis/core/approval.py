@@ -1,18 +1,29 @@
-"""Who may release a held call, and how long it waits; read from the configuration, resolved per tool."""
+"""Who may release a held call, and how long it waits; read from the configuration, resolved per call."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from aegis.core.principal import Principal
+
+MAX_QUORUM = 20  # people that one call may wait for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notifier:
-    """Where word of a held call is sent. `url` and `secret` are references or plain text, never resolved here."""
+    """Where word of a held call is sent. `url` and `secret` are references or plain text, never resolved here.
+
+    `private` names hosts on private addresses that may be spoken to; `arguments` adds the masked
+    arguments to the message.
+    """
 
     kind: Literal["webhook", "slack"]
     url: str
     secret: str = ""
+    private: tuple[str, ...] = ()
+    arguments: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,8 +31,10 @@ class ApprovalPolicy:
     """How one held call is released.
 
     `approvers` are `role:NAME`, `group:NAME` or `user:NAME`, in the order in which `on_timeout: next`
-    passes the call on; `quorum` is how many different ones must agree. No value of `on_timeout`
-    allows anything. `always` holds every call of the tool, whatever its risk.
+    passes the call on; an approver must also stand in each list of `also`. `quorum` is how many
+    different ones must agree. No value of `on_timeout` allows anything. `always` holds every call of
+    the tool, whatever its risk. `separate_owner` bars the session's owner beside the requester.
+    `session_grant_seconds` is how long one yes may cover the same call again in its session; 0 is never.
     """
 
     timeout_seconds: int
@@ -30,3 +43,63 @@ class ApprovalPolicy:
     quorum: int = 1
     notify: tuple[Notifier, ...] = ()
     always: bool = False
+    also: tuple[tuple[str, ...], ...] = ()
+    separate_owner: bool = False
+    session_grant_seconds: int = 0
+
+    @property
+    def turns(self) -> int:
+        """How many time-outs pass before the call is blocked."""
+        return len(self.approvers) if self.on_timeout == "next" else 1
+
+    def names(self, principal: Principal, groups: Mapping[str, frozenset[str]], turn: int) -> bool:
+        """Whether this principal may answer in the given turn (from 0); those whose turn came before still may."""
+        own = _names(principal, groups)
+        asked = self.approvers if self.on_timeout == "block" else self.approvers[: turn + 1]
+        return not own.isdisjoint(asked) and all(not own.isdisjoint(names) for names in self.also)
+
+    def stricter(self, other: ApprovalPolicy) -> ApprovalPolicy:
+        """Both policies at once: whoever answers must stand in both lists, and nothing of either is loosened."""
+        also = self.also
+        if set(other.approvers) != set(self.approvers):
+            also = (*also, other.approvers)
+        return replace(
+            self,
+            timeout_seconds=min(self.timeout_seconds, other.timeout_seconds),
+            on_timeout="block" if "block" in (self.on_timeout, other.on_timeout) else "next",
+            quorum=max(self.quorum, other.quorum),
+            notify=(*self.notify, *(one for one in other.notify if one not in self.notify)),
+            also=(*also, *(names for names in other.also if names not in also)),
+            separate_owner=self.separate_owner or other.separate_owner,
+            session_grant_seconds=min(self.session_grant_seconds, other.session_grant_seconds),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalRules:
+    """What holds for all held calls of a deployment.
+
+    `groups` are people by the name of their group. `hourly_limit` is how many calls one person may
+    approve in an hour (`None`: any number), `max_pending` how many calls of one principal may wait.
+    `link` is where people read an approval; it carries no authority. `bind_files` binds a held call to
+    the files that it names, which needs the agent's file system. `notifies` says that somebody is told of
+    held calls.
+    """
+
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    hourly_limit: int | None = None
+    max_pending: int = 1_000
+    link: str = ""
+    bind_files: bool = True
+    notifies: bool = False
+
+
+def _names(principal: Principal, groups: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Every name under which a policy can mean this principal."""
+    return frozenset(
+        {
+            f"user:{principal.id}",
+            *(f"role:{role}" for role in principal.roles),
+            *(f"group:{name}" for name, people in groups.items() if principal.id in people),
+        }
+    )

@@ -54,13 +54,18 @@ def check_call(call: ToolCall) -> None:
 
     Raises `InvalidCall` naming the member; what `arguments` holds is checked where it is made canonical.
     """
-    _name("tool", call.tool)
-    for member in ("server", "call_id", "agent", "session", "parent", "messages_digest"):
-        value = getattr(call, member)
+    check_name("tool", call.tool)
+    for member, value in (
+        ("server", call.server),
+        ("call_id", call.call_id),
+        ("agent", call.agent),
+        ("session", call.session),
+        ("parent", call.parent),
+        ("messages_digest", call.messages_digest),
+    ):
         if value is not None:
-            _name(member, value)
-    for member, limit in (("task", MAX_TASK_CHARS), ("proof", MAX_PROOF_CHARS)):
-        text = getattr(call, member)
+            check_name(member, value)
+    for member, text, limit in (("task", call.task, MAX_TASK_CHARS), ("proof", call.proof, MAX_PROOF_CHARS)):
         if text is not None and (not isinstance(text, str) or len(text) > limit or not _encodable(text)):
             raise InvalidCall(f"`{member}` must be text of at most {limit} characters")
     if type(call.want_permit) is not bool:
@@ -78,7 +83,8 @@ def check_call(call: ToolCall) -> None:
             raise InvalidCall("`unresolved` must hold JSON pointers, each empty or starting with `/`")
 
 
-def _name(member: str, value: object) -> None:
+def check_name(member: str, value: object) -> None:
+    """Guarantee that `value` can be a name: text, not blank, bounded; raises `InvalidCall` naming the member."""
     if not isinstance(value, str):
         raise InvalidCall(f"`{member}` must be a string")
     if not value.strip():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, ResultDecision
+from aegis.core.decision import Decision, OpenedSession, ResultDecision
 
 
 class Decider(Protocol):
@@ -35,3 +36,32 @@ class Decider(Protocol):
     ) -> Decision: ...
 
     def close(self) -> None: ...
+
+
+class SessionHost(Protocol):
+    """Opens sessions on behalf of the host: the task that it names is trusted, and the mission is in force.
+
+    Where the mission names a holder key, possession is proved at the opening, and from then on with
+    every call of the session. Raises `InvalidCall` for a session that is not opened, and
+    `GatewayUnavailable` where nobody can say.
+    """
+
+    def open_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        mounts: Sequence[str] = (),
+    ) -> OpenedSession: ...
+
+    async def aopen_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        mounts: Sequence[str] = (),
+    ) -> OpenedSession: ...

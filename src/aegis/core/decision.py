@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from aegis.core.finding import Finding
 from aegis.core.masking import mask
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GuardTime:
+class GuardTime(Struct, frozen=True, kw_only=True):
     """What one guard demanded, and how long it took in microseconds."""
 
     guard: str
@@ -19,13 +20,27 @@ class GuardTime:
     us: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReceiptRef:
+class ReceiptRef(Struct, frozen=True, kw_only=True):
     """Where the log keeps the decision."""
 
     id: str
     index: int
     leaf_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenedSession:
+    """An open session, and where the log keeps its opening.
+
+    `fresh` says that it was not open before. Where its mission names a holder key, `audience` is what
+    the proofs of its calls are made for, and `number` the first one that is not used.
+    """
+
+    session: str
+    receipt: ReceiptRef
+    fresh: bool
+    audience: str | None = None
+    number: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 
 class Clock(Protocol):
     """Wall time in integer microseconds since the epoch, UTC."""
@@ -29,8 +31,7 @@ class Signer(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Head:
+class Head(Struct, frozen=True, kw_only=True):
     """The end of the log. `frontier` is the compact range of the tree; `epoch` counts control changes."""
 
     size: int = 0
@@ -40,8 +41,7 @@ class Head:
     epoch: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One leaf as stored: its canonical bytes, and the columns by which it is found again."""
 
     index: int
@@ -60,8 +60,7 @@ class Entry:
     parent: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True, kw_only=True):
     """The encrypted payload of one leaf, its wrapped key and its salt; all three go when it is erased."""
 
     index: int
@@ -70,8 +69,7 @@ class Payload:
     body: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """The hash of a complete subtree of 2^level leaves, the `position`-th of its level."""
 
     level: int
@@ -109,8 +107,7 @@ class Search:
     limit: int = 100
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True, kw_only=True):
     """A session seen in the log: its name, principal and agent, and where it begins and ends."""
 
     session: str
@@ -185,8 +182,12 @@ class Transaction(Reader, Protocol):
 class Store(Protocol):
     """One durable home of a log. Raises `StoreUnavailable` from every method when it cannot serve."""
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """An exclusive write transaction: committed durably on exit, undone when the block raises."""
+    def transaction(self, *, wait_s: float | None = None) -> AbstractContextManager[Transaction]:
+        """An exclusive write transaction: committed durably on exit, undone when the block raises.
+
+        `wait_s` is how long to wait for another writer, in seconds (`None`: as long as the store was opened
+        with); beyond it entering raises `StoreBusy`, and nothing was begun.
+        """
         ...
 
     def reader(self) -> AbstractContextManager[Reader]: ...

@@ -6,8 +6,9 @@ A draft is what the deciding side knows; the appender adds the position (`index`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 RECEIPT_VERSION: Final = 1
 
@@ -27,6 +28,8 @@ MEMBERS: Final[frozenset[str]] = frozenset({
     "call_id", "tool", "server", "call_commitment", "payload_commitment", "effects", "risk", "decision",
     "verdict", "reason", "guards", "policy_digest", "settings", "approval_id", "approvers", "permit_id",
     "mission_id", "budget", "provenance", "key", "action", "sig", "mission", "lineage", "missing",
+    "preview", "judge",
+    "grant_id", "expires",
 })  # fmt: skip
 REQUIRED: Final[frozenset[str]] = frozenset(
     {"v", "index", "log", "time", "kind", "receipt_id", "prev", "principal", "sig"}
@@ -35,6 +38,7 @@ REQUIRED: Final[frozenset[str]] = frozenset(
 
 GATEWAY_SIGNER: Final = "gateway"
 LOG_SIGNER: Final = "log"
+PREVIOUS_LOG_SIGNER: Final = "log:previous"
 _AGENT_SIGNER: Final = "agent:"
 
 
@@ -50,8 +54,7 @@ def agent_of_signer(signer: str) -> str:
     return signer[len(_AGENT_SIGNER) :]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True, kw_only=True):
     """A receipt without its position and signature.
 
     `members` holds everything but `v index log time prev sig` (and must hold `kind`, `receipt_id`
@@ -66,8 +69,7 @@ class Draft:
     salt: bytes = b""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """Where a draft ended up."""
 
     receipt_id: str

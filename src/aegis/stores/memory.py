@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
+from msgspec.structs import replace
+
 from aegis.core.ports import Document, Entry, Head, Node, Payload, Search, SessionRow
-from aegis.errors import StoreConflict, StoreCorrupt, StoreUnavailable
+from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreUnavailable
 
 _COLUMNS: Final = ("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
 _Documents = Mapping[tuple[str, str], Document]
@@ -208,9 +209,9 @@ class MemoryStore:
         self._busy_s = busy_s
         self._process = os.getpid()
 
-    def transaction(self) -> _WriteContext:
+    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
         """An exclusive write transaction: in force on exit, undone when the block raises."""
-        return _WriteContext(self)
+        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
 
     def reader(self) -> _ReadContext:
         """A consistent view that does not wait for writers."""
@@ -233,14 +234,15 @@ class MemoryStore:
 
 
 class _WriteContext:
-    def __init__(self, store: MemoryStore):
+    def __init__(self, store: MemoryStore, wait_s: float):
         self._store = store
+        self._wait_s = wait_s
         self._transaction: MemoryTransaction | None = None
 
     def __enter__(self) -> MemoryTransaction:
         self._store._open()
-        if not self._store._lock.acquire(timeout=self._store._busy_s):
-            raise StoreUnavailable("the store is busy with another transaction of this process")
+        if not self._store._lock.acquire(timeout=self._wait_s):
+            raise StoreBusy("the store is busy with another transaction of this process")
         try:
             self._transaction = MemoryTransaction(self._store._open())
         except BaseException:

@@ -26,7 +26,7 @@ from aegis.stores.sqlite import store as sqlite_store
 from aegis.stores.sqlite import writer as sqlite_writer
 from aegis.stores.sqlite.files import connect
 from aegis.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION, migrate
-from support.log_entries import append, entry, grow, payload
+from support.log_entries import append, entry, grow
 
 ROOT = Path(__file__).parents[3]
 
@@ -276,17 +276,17 @@ def test_a_damaged_page_is_corruption(path: Path) -> None:
 
 def test_a_missing_table_is_corruption(store: SqliteStore, path: Path) -> None:
     other = sqlite3.connect(path)
-    other.execute("DROP TABLE payload")
+    other.execute("DROP TABLE node")
     other.commit()
     other.close()
-    with pytest.raises(StoreCorrupt, match="tables"), store.transaction() as transaction:
-        append(transaction, entry(0), payloads=(payload(0),))
+    with pytest.raises(StoreCorrupt, match="tables"):
+        grow(store, 256)
     assert size_of(store) == 0
 
 
 def test_a_missing_head_is_corruption(store: SqliteStore, path: Path) -> None:
     other = sqlite3.connect(path)
-    other.execute("DELETE FROM head")
+    other.execute("DELETE FROM control")
     other.commit()
     other.close()
     for use in (lambda: grow(store, 1), store.epoch, lambda: size_of(store)):
@@ -406,41 +406,6 @@ def test_threads_may_open_a_new_file_at_once(path: Path) -> None:
     store = SqliteStore(path)
     assert size_of(store) == 4
     store.close()
-
-
-def test_nothing_of_an_erased_payload_stays_in_the_files(store: SqliteStore, path: Path) -> None:
-    with store.transaction() as transaction:
-        append(transaction, entry(0), entry(1), payloads=(payload(0), payload(1)))
-    with store.transaction() as transaction:
-        assert transaction.erase_payload(0)
-    store._checkpointer.stop()
-    data = b"".join(file.read_bytes() for file in path.parent.iterdir())
-    for secret in (b"sealed-payload-0", b"wrapped-key-0", b"salt-0"):
-        assert secret not in data
-    assert b"sealed-payload-1" in data
-
-
-def test_an_erasure_that_a_reader_holds_up_is_finished_later(store: SqliteStore, path: Path) -> None:
-    with store.transaction() as transaction:
-        append(transaction, entry(0), payloads=(payload(0),))
-    with store.reader() as reader:
-        assert reader.payload(0) == payload(0)
-        with store.transaction() as transaction:
-            assert transaction.erase_payload(0)
-        store._checkpointer.stop()
-        assert reader.payload(0) == payload(0)
-    grow(store, 600)
-    grow(store, 600)
-    store._checkpointer.stop()
-    assert b"sealed-payload-0" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
-
-
-def test_the_log_ahead_is_moved_into_the_file_while_the_store_is_open(store: SqliteStore, path: Path) -> None:
-    empty = path.stat().st_size
-    for _ in range(4):
-        grow(store, 400)
-    store._checkpointer.stop()
-    assert path.stat().st_size > empty
 
 
 def test_calls_that_share_an_index_key_are_told_apart(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:

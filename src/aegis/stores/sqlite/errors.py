@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from aegis.errors import InvalidCall, StoreCorrupt, StoreError, StoreUnavailable
+from aegis.errors import InvalidCall, StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 
 _DAMAGED: Final = "the store is damaged or is not a store of Aegis"
 _CORRUPT: Final[dict[int, str]] = {
@@ -18,8 +18,6 @@ _CORRUPT: Final[dict[int, str]] = {
     sqlite3.SQLITE_CONSTRAINT: "the store already has what should be new",
 }
 _UNAVAILABLE: Final[dict[int, str]] = {
-    sqlite3.SQLITE_BUSY: "the store is locked by another writer",
-    sqlite3.SQLITE_LOCKED: "the store is locked by another writer",
     sqlite3.SQLITE_FULL: "the disk of the store is full",
     sqlite3.SQLITE_READONLY: "the store cannot be written",
     sqlite3.SQLITE_PERM: "the store may not be opened",
@@ -35,6 +33,8 @@ def wrapped(error: sqlite3.Error) -> StoreError:
     if extended is None:
         return StoreUnavailable("the store is closed")
     code = extended & 0xFF  # the low byte is the primary code: https://www.sqlite.org/rescode.html
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy("the store is locked by another writer")
     if code in _CORRUPT:
         return StoreCorrupt(_CORRUPT[code])
     return StoreUnavailable(_UNAVAILABLE.get(code, "the store failed"))

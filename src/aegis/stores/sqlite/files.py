@@ -21,6 +21,8 @@ from aegis.stores.sqlite.schema import check_version, migrate
 Durability = Literal["fsync", "os"]
 Identity = tuple[int, int]
 
+PAGE_BYTES: Final = 8_192  # three receipts with their payloads: a commit writes fewer pages than with one
+
 _RETRY_S: Final = 0.01
 
 
@@ -80,6 +82,8 @@ def prepare(path: Path, *, busy_s: float) -> None:
     """Bring a new or older file to the current version, in write-ahead mode; safe for several processes at once."""
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
     try:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a new file; an older one keeps its own
+        connection.execute("PRAGMA secure_delete = ON")
         deadline = time.monotonic() + busy_s
         while True:
             try:
@@ -97,3 +101,16 @@ def prepare(path: Path, *, busy_s: float) -> None:
         connection.close()
     if mode != "wal":
         raise StoreUnavailable("the file system of the store does not support a write-ahead log")
+
+
+def damage(path: Path) -> str | None:
+    """What SQLite finds wrong with the file at `path`, page by page, or `None`; reads the whole file."""
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return f"the database cannot be read: {error}"
+    return None if found == "ok" else f"the database is damaged: {found}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
@@ -17,7 +18,10 @@ ENTRY_COLUMNS: Final = (
 )
 _CHUNK: Final = 500  # rows held in memory while streaming
 
-_HEAD: Final = "SELECT size, leaf, frontier, time, epoch FROM head"
+_HEAD: Final = (
+    "SELECT c.epoch, l.idx, l.leaf_hash, l.frontier, l.time FROM control c"
+    " LEFT JOIN leaf l ON l.idx = (SELECT max(idx) FROM leaf)"
+)
 _ENTRY: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
 _ENTRY_BY_ID: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE receipt_id = ?"  # noqa: S608
 _ENTRIES: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
@@ -27,7 +31,7 @@ _LATEST_CALL: Final = (
 )
 _LEAF_HASHES: Final = "SELECT leaf_hash FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx"
 _NODE: Final = "SELECT hash FROM node WHERE level = ? AND position = ?"
-_PAYLOAD: Final = "SELECT idx, salt, key, body FROM payload WHERE idx = ?"
+_PAYLOAD: Final = "SELECT idx, salt, key, payload FROM leaf WHERE idx = ? AND key IS NOT NULL"
 _DOCUMENT: Final = "SELECT collection, key, version, body, state FROM document WHERE collection = ? AND key = ?"
 _DOCUMENTS: Final = (
     "SELECT collection, key, version, body, state FROM document WHERE collection = ? AND key > ? ORDER BY key LIMIT ?"
@@ -45,8 +49,12 @@ def call_key(principal: str, session: str, call_id: str) -> int:
 
     Different calls may share a key; the columns tell them apart.
     """
-    scope = _sha256(f"{principal}\0{session}".encode()).digest()
-    return int.from_bytes(scope[:4] + _sha256(call_id.encode()).digest()[:4], "big", signed=True)
+    return int.from_bytes(_scope(principal, session) + _sha256(call_id.encode()).digest()[:4], "big", signed=True)
+
+
+@lru_cache(maxsize=4_096)
+def _scope(principal: str, session: str) -> bytes:
+    return _sha256(f"{principal}\0{session}".encode()).digest()[:4]
 
 
 class SqliteReader:
@@ -74,8 +82,12 @@ class SqliteReader:
         row = self.row(_HEAD)
         if row is None:
             raise StoreCorrupt("the store has no head")
-        size, leaf, frontier, time, epoch = row
-        return Head(size=size, leaf=leaf, frontier=frontier, time=time, epoch=epoch)
+        epoch, last, leaf, frontier, time = row
+        if last is None:
+            return Head(epoch=epoch)
+        if frontier is None:
+            raise StoreCorrupt("the log does not end where a commit ended")
+        return Head(size=last + 1, leaf=leaf, frontier=frontier, time=time, epoch=epoch)
 
     def entry(self, index: int) -> Entry | None:
         row = self.row(_ENTRY, (index,))

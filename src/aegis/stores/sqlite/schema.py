@@ -54,6 +54,33 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 0), indexed INTEGER NOT NULL) STRICT",
         "INSERT INTO progress VALUES (0, 0)",
     ),
+    (
+        # Everything that belongs to a leaf stands in its row, so that a commit writes few pages. `frontier` is
+        # set in the last row of a commit; with it the last row of all is the end of the log. What can be large
+        # stands last.
+        """CREATE TABLE leaf_of_2 (
+            idx INTEGER PRIMARY KEY,
+            leaf_hash BLOB NOT NULL, receipt_id TEXT NOT NULL, time INTEGER NOT NULL,
+            kind TEXT NOT NULL, principal TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL,
+            call_id TEXT NOT NULL, tool TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL,
+            parent TEXT NOT NULL, call_key INTEGER, frontier BLOB, body BLOB NOT NULL,
+            salt BLOB, key BLOB, payload BLOB
+        ) STRICT""",
+        """INSERT INTO leaf_of_2
+            SELECT l.idx, l.leaf_hash, l.receipt_id, l.time, l.kind, l.principal, l.agent, l.session, l.call_id,
+                l.tool, l.decision, l.reason, l.parent, l.call_key, iif(l.idx = h.size - 1, h.frontier, NULL),
+                l.body, p.salt, p.key, p.body
+            FROM head h CROSS JOIN leaf l LEFT JOIN payload p ON p.idx = l.idx""",
+        # The only row that is not of a leaf: it counts control changes.
+        "CREATE TABLE control (id INTEGER PRIMARY KEY CHECK (id = 0), epoch INTEGER NOT NULL) STRICT",
+        "INSERT INTO control SELECT 0, epoch FROM head",
+        "DROP TABLE payload",
+        "DROP TABLE head",
+        "DROP TABLE leaf",
+        "ALTER TABLE leaf_of_2 RENAME TO leaf",
+        "CREATE INDEX leaf_call ON leaf (call_key) WHERE call_key IS NOT NULL",
+        "CREATE INDEX leaf_receipt ON leaf (receipt_id)",
+    ),
 )
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 

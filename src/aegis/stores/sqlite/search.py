@@ -17,6 +17,7 @@ from aegis.core.ports import Search, SessionRow
 _TERMS: Final = ("parent", "call_id", "session", "tool", "agent", "principal", "reason", "decision", "kind")
 _MAX_LIMIT: Final = 10_000  # bounds the rows of one page
 _PROGRESS: Final = "SELECT indexed FROM progress"
+_SIZE: Final = "SELECT coalesce(max(idx) + 1, 0) FROM leaf"
 _COLUMNS: Final = (
     "l.idx, l.leaf_hash, l.body, l.receipt_id, l.time, l.kind, l.principal, l.agent, l.session, l.call_id, l.tool,"
     " l.decision, l.reason, l.parent"
@@ -40,7 +41,7 @@ def term(column: str, value: str) -> int:
 def search(run: Rows, search: Search) -> list[Any]:
     """Rows of the entries that match, newest first."""
     limit = min(max(search.limit, 0), _MAX_LIMIT)
-    size = run.rows("SELECT size FROM head")[0][0]
+    size = run.rows(_SIZE)[0][0]
     start, stop = 0, size if search.before is None else min(search.before, size)
     # Times never run backwards along the log, so a span of time is a span of indexes.
     if search.since is not None:
@@ -117,14 +118,15 @@ def sessions(run: Rows, before: int | None, limit: int) -> list[SessionRow]:
 
 def unindexed(run: Rows) -> int:
     """How many entries the index does not hold yet."""
-    left: int = run.rows("SELECT size - indexed FROM head, progress")[0][0]
-    return left
+    size: int = run.rows(_SIZE)[0][0]
+    indexed: int = run.rows(_PROGRESS)[0][0]
+    return size - indexed
 
 
 def extend_index(run: Rows, step: int) -> int:
     """Index the next `step` entries inside the writer's transaction; how many are left after them."""
     start: int = run.rows(_PROGRESS)[0][0]
-    size: int = run.rows("SELECT size FROM head")[0][0]
+    size: int = run.rows(_SIZE)[0][0]
     stop = min(start + step, size)
     if start >= stop:
         return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from contextlib import suppress
 from functools import partial
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from aegis.errors import StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
+from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
 from aegis.stores.sqlite.checkpoint import Checkpointer
 from aegis.stores.sqlite.errors import wrapped
 from aegis.stores.sqlite.files import Durability, Identity, connect, create, identity, prepare
@@ -25,6 +26,7 @@ from aegis.stores.sqlite.search import extend_index
 from aegis.stores.sqlite.writer import SqliteTransaction
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
+WRITER_WAIT_S: Final = 0.01  # how long SQLite itself waits; we ask again until the caller's time is over
 INDEX_STEP: Final = 500  # entries indexed in one transaction: bounds how long an append waits for a search
 INDEX_STEPS: Final = 10  # transactions of indexing that one search pays for
 
@@ -45,16 +47,21 @@ class SqliteStore:
         self._busy_s = busy_s
         self._closed = False
         self._seen = 0
-        self._connect_writer = partial(connect, path, durability=durability, busy_s=busy_s, writer=True)
+        writer = partial(connect, path, durability=durability, writer=True)
+        self._connect_writer = partial(writer, busy_s=min(WRITER_WAIT_S, busy_s))
+        self._connect_checkpointer = partial(writer, busy_s=busy_s)
         self._connect_reader = partial(connect, path, durability=durability, busy_s=busy_s, writer=False)
         create(path)
         prepare(path, busy_s=busy_s)
         self._start_afresh()
         _open_stores.add(self)
 
-    def transaction(self) -> _WriteContext:
-        """An exclusive write transaction: committed durably on exit, undone when the block raises."""
-        return _WriteContext(self)
+    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
+        """An exclusive write transaction: committed durably on exit, undone when the block raises.
+
+        `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
+        """
+        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
 
     def reader(self) -> _ReadContext:
         """A consistent view that does not wait for writers."""
@@ -65,7 +72,7 @@ class SqliteStore:
         pool = self._pool
         connection = self._take(pool)
         try:
-            row = connection.execute("SELECT epoch FROM head").fetchone()
+            row = connection.execute("SELECT epoch FROM control").fetchone()
         except sqlite3.Error as error:
             connection.close()
             raise wrapped(error) from error
@@ -93,7 +100,7 @@ class SqliteStore:
         self._writer_file: Identity | None = None
         self._pool: list[sqlite3.Connection] = []
         self._pool_file: Identity | None = None
-        self._checkpointer = Checkpointer(self._connect_writer)
+        self._checkpointer = Checkpointer(self._connect_checkpointer)
 
     def _after_fork(self) -> None:
         _abandoned.append((self._writer, self._pool, self._checkpointer))
@@ -157,21 +164,23 @@ class SqliteStore:
 class _WriteContext:
     """One write transaction, from `BEGIN IMMEDIATE` to a durable commit."""
 
-    __slots__ = ("_store", "_transaction", "_writer")
+    __slots__ = ("_store", "_transaction", "_wait_s", "_writer")
 
     _writer: sqlite3.Connection
     _transaction: SqliteTransaction
 
-    def __init__(self, store: SqliteStore):
+    def __init__(self, store: SqliteStore, wait_s: float):
         self._store = store
+        self._wait_s = wait_s
 
     def __enter__(self) -> SqliteTransaction:
         store = self._store
-        if not store._lock.acquire(timeout=store._busy_s):
-            raise StoreUnavailable("the store is busy with another transaction of this process")
+        until = time.monotonic() + self._wait_s
+        if not store._lock.acquire(timeout=self._wait_s):
+            raise StoreBusy("the store is busy with another transaction of this process")
         try:
             self._writer = store._current_writer()
-            self._writer.execute("BEGIN IMMEDIATE")
+            self._begin(until)
             self._transaction = SqliteTransaction(self._writer)
             store._check_progress(self._transaction.head().size)
         except BaseException as error:
@@ -182,6 +191,16 @@ class _WriteContext:
             raise
         return self._transaction
 
+    def _begin(self, until: float) -> None:
+        """Take the place of the one writer; each try waits for `WRITER_WAIT_S`."""
+        while True:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not isinstance(wrapped(error), StoreBusy) or time.monotonic() >= until:
+                    raise
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -190,7 +209,7 @@ class _WriteContext:
             if error is None:
                 self._writer.execute("COMMIT")
                 store._seen = transaction.head().size
-                store._checkpointer.committed(transaction.written, erased=transaction.erased)
+                store._checkpointer.committed(self._writer, transaction.written, erased=transaction.erased)
             else:
                 self._writer.execute("ROLLBACK")
                 if isinstance(error, StoreError) and not isinstance(error, StoreConflict):

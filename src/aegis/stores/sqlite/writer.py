@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload
@@ -13,11 +13,10 @@ from aegis.stores.sqlite.reader import SqliteReader, call_key
 
 _INSERT_LEAF: Final = (
     "INSERT INTO leaf (idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision,"
-    " reason, parent, call_key, body) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " reason, parent, call_key, frontier, body, salt, key, payload)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
-_INSERT_PAYLOAD: Final = "INSERT INTO payload (idx, salt, key, body) VALUES (?,?,?,?)"
 _INSERT_NODE: Final = "INSERT INTO node (level, position, hash) VALUES (?,?,?)"
-_MOVE_HEAD: Final = "UPDATE head SET size = ?, leaf = ?, frontier = ?, time = ?"
 _INSERT_DOCUMENT: Final = (
     "INSERT INTO document (version, state, body, collection, key) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING"
 )
@@ -25,8 +24,8 @@ _UPDATE_DOCUMENT: Final = (
     "UPDATE document SET version = ?, state = ?, body = ? WHERE collection = ? AND key = ? AND version = ?"
 )
 _DELETE_DOCUMENT: Final = "DELETE FROM document WHERE collection = ? AND key = ?"
-_ERASE: Final = "DELETE FROM payload WHERE idx = ?"
-_BUMP: Final = "UPDATE head SET epoch = epoch + 1 RETURNING epoch"
+_ERASE: Final = "UPDATE leaf SET salt = NULL, key = NULL, payload = NULL WHERE idx = ? AND key IS NOT NULL"
+_BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 
 
 class SqliteTransaction(SqliteReader):
@@ -55,12 +54,13 @@ class SqliteTransaction(SqliteReader):
                 raise StoreCorrupt(f"index {entry.index} does not continue a log of {offset} leaves")
         if head.size != before.size + len(entries):
             raise StoreCorrupt("the new head does not stand at the end of the new leaves")
-        self._write(_INSERT_LEAF, map(_leaf_row, entries), len(entries))
-        if payloads:
-            self._write(_INSERT_PAYLOAD, ((p.index, p.salt, p.key, p.body) for p in payloads), len(payloads))
+        sealed = {payload.index: payload for payload in payloads}
+        rows = [_leaf_row(entry, sealed.pop(entry.index, None), head) for entry in entries]
+        if sealed:
+            raise StoreCorrupt(f"index {next(iter(sealed))} has a payload and no new leaf")
+        self._write(_INSERT_LEAF, rows)
         if nodes:
-            self._write(_INSERT_NODE, ((node.level, node.position, node.hash) for node in nodes), len(nodes))
-        self._change(_MOVE_HEAD, (head.size, head.leaf, head.frontier, head.time))
+            self._write(_INSERT_NODE, [(node.level, node.position, node.hash) for node in nodes])
         self._head = Head(size=head.size, leaf=head.leaf, frontier=head.frontier, time=head.time, epoch=before.epoch)
 
     def put_document(self, document: Document) -> None:
@@ -89,9 +89,9 @@ class SqliteTransaction(SqliteReader):
         self._head = Head(size=before.size, leaf=before.leaf, frontier=before.frontier, time=before.time, epoch=epoch)
         return epoch
 
-    def _write(self, sql: str, rows: Iterable[Sequence[Any]], count: int) -> None:
-        if count == 1:
-            self._change(sql, next(iter(rows)))
+    def _write(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        if len(rows) == 1:
+            self._change(sql, rows[0])
             return
         try:
             self.written += self._connection.executemany(sql, rows).rowcount
@@ -111,7 +111,7 @@ class SqliteTransaction(SqliteReader):
         return changed
 
 
-def _leaf_row(entry: Entry) -> tuple[Any, ...]:
+def _leaf_row(entry: Entry, payload: Payload | None, head: Head) -> tuple[Any, ...]:
     key = None
     if entry.kind == "decision" and entry.call_id:
         key = call_key(entry.principal, entry.session, entry.call_id)
@@ -130,5 +130,7 @@ def _leaf_row(entry: Entry) -> tuple[Any, ...]:
         entry.reason,
         entry.parent,
         key,
+        head.frontier if entry.index == head.size - 1 else None,
         entry.body,
+        *((None, None, None) if payload is None else (payload.salt, payload.key, payload.body)),
     )
