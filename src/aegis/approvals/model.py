@@ -1,23 +1,42 @@
-"""An approval: one person's yes or no, bound to exactly one call under exactly one policy."""
+"""An approval: what people decided about exactly one call under exactly one policy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import orjson
+import msgspec
 
+from aegis.core.outcome import Effect
 from aegis.core.ports import Document
-from aegis.core.times import rfc3339
+from aegis.core.times import MICROS, rfc3339
+from aegis.errors import StoreCorrupt
 
 COLLECTION: Final = "approvals"
 
 State = Literal["pending", "approved", "denied", "expired", "cancelled", "redeemed"]
+Scope = Literal["once", "session"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vote:
+    """One person's yes, at a moment in microseconds since the epoch."""
+
+    by: str
+    at: int
+    scope: Scope = "once"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
-    """One approval as stored. Times are microseconds since the epoch; `decision_index` is the held call's leaf."""
+    """One approval as stored. Times are microseconds since the epoch.
+
+    `call_digest` is of what would run: of the narrowed arguments once somebody narrowed them, whose
+    receipt is then `narrowed_by`. `turn_micros` is how long each approver's turn lasts and `turn` the last
+    one on record. `held_by` names the policies whose approvers count, `barred` who may not answer beside the requester.
+    `identities` digests the files that the call names.
+    `grant` is the grant that this approval opened, or by which it was answered.
+    """
 
     id: str
     state: State
@@ -33,7 +52,20 @@ class Approval:
     created_at: int
     expires_at: int
     decision_id: str
-    decision_index: int | None = None
+    turn_micros: int
+    turn: int = 0
+    quorum: int = 1
+    held_by: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+    reason_held: str = "approval_required"
+    risk: str = "high"
+    effects: tuple[Effect, ...] = ()
+    irreversible: bool = False
+    identities: str | None = None
+    votes: tuple[Vote, ...] = ()
+    narrowed_by: str | None = None
+    grant: str | None = None
+    fatigued: tuple[str, ...] = ()
     resolved_by: str | None = None
     resolved_at: int | None = None
     reason: str | None = None
@@ -45,19 +77,46 @@ class Approval:
         """The end of the time in which it can be resolved, RFC 3339."""
         return rfc3339(self.expires_at)
 
+    @property
+    def turns(self) -> int:
+        """How many turns of approvers there are before it expires."""
+        return max(1, (self.expires_at - self.created_at) // self.turn_micros)
+
+    def turn_at(self, now: int) -> int:
+        """Whose turn it is, from 0."""
+        return min(max(0, now - self.created_at) // self.turn_micros, self.turns - 1)
+
+    def state_at(self, now: int) -> State:
+        """The state at `now`: a pending approval whose time is over has expired."""
+        return "expired" if self.state == "pending" and now >= self.expires_at else self.state
+
+    def seconds_left(self, now: int) -> float:
+        """How long it can still be answered, in seconds."""
+        return max(0.0, (self.expires_at - now) / MICROS)
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Who said yes, in their order."""
+        return tuple(vote.by for vote in self.votes)
+
 
 def to_document(approval: Approval) -> Document:
     """The stored form; the state is the word that the store lists by."""
-    body = {name: getattr(approval, name) for name in Approval.__slots__ if name != "version"}
     return Document(
         collection=COLLECTION,
         key=approval.id,
         version=approval.version,
         state=approval.state,
-        body=orjson.dumps(body),
+        body=msgspec.json.encode(approval),
     )
 
 
 def from_document(document: Document) -> Approval:
-    """The approval that a document holds."""
-    return Approval(**orjson.loads(document.body), version=document.version)
+    """The approval that a document holds; raises `StoreCorrupt` for anything else."""
+    try:
+        return replace(_read.decode(document.body), version=document.version)
+    except msgspec.DecodeError as error:
+        raise StoreCorrupt("the record of an approval is damaged") from error
+
+
+_read: Final = msgspec.json.Decoder(Approval)

@@ -40,6 +40,44 @@ def path_for(folder: Path, purpose: Purpose, agent: str = "") -> Path:
     return folder / "agents" / f"{hashlib.sha256(agent.encode()).hexdigest()}.key"
 
 
+def previous_path(path: Path) -> Path:
+    """Where a key waits, while it is replaced, for the log to know its successor."""
+    return path.with_name(f"{path.name}.previous")
+
+
+def replaced(folder: Path) -> list[tuple[Path, Purpose, str]]:
+    """Every current key below `folder` whose replacement was not completed, with what it is for."""
+    found: list[tuple[Path, Purpose, str]] = []
+    for waiting in sorted((*folder.glob("*.key.previous"), *folder.glob("agents/*.key.previous"))):
+        body = orjson.loads(waiting.read_bytes())
+        found.append((waiting.with_name(waiting.name.removesuffix(".previous")), body["purpose"], body["agent"]))
+    return found
+
+
+def set_aside(path: Path) -> None:
+    """Keep the current key beside its place until `settle`: a crash in between loses neither. Raises `KeyFileError`."""
+    waiting = previous_path(path)
+    try:
+        waiting.unlink(missing_ok=True)
+        os.link(path, waiting)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise KeyFileError(f"the key file `{path}` cannot be kept: {error.strerror}") from error
+
+
+def settle(path: Path, *, completed: bool) -> None:
+    """End a replacement: the key that was set aside goes, or where it was not `completed` takes its place again."""
+    waiting = previous_path(path)
+    try:
+        if completed:
+            waiting.unlink(missing_ok=True)
+        elif waiting.exists():
+            waiting.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise KeyFileError(f"the key file `{path}` cannot be written: {error.strerror}") from error
+
+
 def load_or_create(folder: Path, purpose: Purpose, agent: str = "") -> KeyFile:
     """The current key of a purpose, made where there is none. Raises `KeyFileError`."""
     path = path_for(folder, purpose, agent)

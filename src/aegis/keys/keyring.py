@@ -12,14 +12,25 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from aegis.core.digest import kid_of
-from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, agent_of_signer
-from aegis.keys.files import Purpose, create, load_or_create
+from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, PREVIOUS_LOG_SIGNER, agent_of_signer
+from aegis.keys.files import (
+    Purpose,
+    create,
+    load,
+    load_or_create,
+    path_for,
+    previous_path,
+    replaced,
+    set_aside,
+    settle,
+)
 from aegis.keys.payload import PayloadBox
 
 
@@ -64,6 +75,10 @@ class Keyring:
         """The key of checkpoints and of key receipts."""
         return self._signer("log", "")
 
+    def current_log_signer(self) -> Ed25519Signer:
+        """The log's key as its file has it now: another process may have replaced it since a commit here."""
+        return Ed25519Signer(load_or_create(self._folder, "log").secret, "log")
+
     def permit_signer(self) -> Ed25519Signer:
         """The key of permits."""
         return self._signer("permit", "")
@@ -84,14 +99,37 @@ class Keyring:
         """The key that a draft's `signer` names."""
         if name == LOG_SIGNER:
             return self.log_signer()
+        if name == PREVIOUS_LOG_SIGNER:
+            return self.previous_log_signer()
         return self.receipt_signer("" if name == GATEWAY_SIGNER else agent_of_signer(name))
 
     def rotate(self, purpose: Purpose, agent: str = "") -> Ed25519Signer:
-        """Replace the current key of a purpose by a new one; the caller records the change."""
+        """Replace the current key of a purpose by a new one; the old one waits until `settle`."""
+        set_aside(path_for(self._folder, purpose, agent))
         create(self._folder, purpose, agent, replace=True)
         with self._lock:
             self._signers.pop((purpose, agent), None)
         return self._signer(purpose, agent)
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether the replacement of a key is under way, or was left so."""
+        return bool(replaced(self._folder))
+
+    def settle(self, is_known: Callable[[str], bool]) -> None:
+        """End every replacement that is under way: a new key that the log does not know is put back.
+
+        Nobody else may be replacing a key meanwhile.
+        """
+        for path, purpose, agent in replaced(self._folder):
+            current = Ed25519Signer(load(path, purpose, agent).secret, purpose, agent)
+            settle(path, completed=is_known(current.kid))
+        self.forget()
+
+    def previous_log_signer(self) -> Ed25519Signer:
+        """The log's key that is being replaced: it endorses its successor, and nothing else."""
+        path = previous_path(path_for(self._folder, "log"))
+        return Ed25519Signer(load(path, "log").secret, "log")
 
     def seal(self, payload: bytes) -> tuple[bytes, bytes]:
         """The wrapped key and the sealed body of one payload."""

@@ -1,0 +1,135 @@
+"""Grants: one yes for the same tool and arguments again, in one session, for a while; revocable at any time.
+
+A grant never widens anything: it answers only for a call that the policy would hold for a person, of
+the very digest, under the very policy, that people agreed to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import msgspec
+import orjson
+
+from aegis.approvals.model import Approval
+from aegis.core.ports import Document, Reader, Transaction
+from aegis.core.times import MICROS
+from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
+
+COLLECTION: Final = "approval_grants"
+BY_CALL: Final = "approval_grants_by_call"
+
+State = Literal["active", "revoked"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """One grant as stored. Times are microseconds since the epoch; `approvers` are those who agreed."""
+
+    id: str
+    approval_id: str
+    principal: str
+    agent: str
+    session: str
+    tool: str
+    server: str | None
+    call_digest: str
+    policy_digest: str
+    identities: str | None
+    approvers: tuple[str, ...]
+    created_at: int
+    expires_at: int
+    state: State = "active"
+    revoked_by: str | None = None
+    version: int = 1
+
+    def holds(self, *, policy_digest: str, identities: str | None, now: int) -> bool:
+        """Whether it still answers for the call at `now`."""
+        return (
+            self.state == "active"
+            and now < self.expires_at
+            and self.policy_digest == policy_digest
+            and self.identities == identities
+        )
+
+
+def granted_by(approval: Approval, *, grant_id: str, seconds: int, now: int) -> Grant:
+    """The grant that an approval opens, for `seconds` from `now`."""
+    return Grant(
+        id=grant_id,
+        approval_id=approval.id,
+        principal=approval.principal,
+        agent=approval.agent,
+        session=approval.session,
+        tool=approval.tool,
+        server=approval.server,
+        call_digest=approval.call_digest,
+        policy_digest=approval.policy_digest,
+        identities=approval.identities,
+        approvers=approval.voters,
+        created_at=now,
+        expires_at=now + seconds * MICROS,
+    )
+
+
+def write(transaction: Transaction, grant: Grant) -> None:
+    """Store a grant; it takes the place of an earlier one for the same call."""
+    transaction.put_document(_to_document(grant))
+    key = _call_key(grant.principal, grant.session, grant.call_digest)
+    known = transaction.document(BY_CALL, key)
+    version = 1 if known is None else known.version + 1
+    transaction.put_document(Document(collection=BY_CALL, key=key, version=version, body=grant.id.encode()))
+
+
+def find(reader: Reader, grant_id: str) -> Grant | None:
+    """The grant of that id."""
+    document = reader.document(COLLECTION, grant_id)
+    return None if document is None else from_document(document)
+
+
+def find_for(reader: Reader, *, principal: str, session: str, call_digest: str) -> Grant | None:
+    """The newest grant for exactly this call of this session."""
+    document = reader.document(BY_CALL, _call_key(principal, session, call_digest))
+    return None if document is None else find(reader, document.body.decode())
+
+
+def revoke(transaction: Transaction, grant_id: str, *, by: str) -> Grant:
+    """Take a grant back for good; raises `InvalidCall` (404, 409)."""
+    grant = find(transaction, grant_id)
+    if grant is None:
+        raise InvalidCall("there is no such grant", code="not_found", status=404)
+    if grant.state == "revoked":
+        raise InvalidCall("this grant was revoked already", code="conflict", status=409)
+    revoked = replace(grant, state="revoked", revoked_by=by, version=grant.version + 1)
+    transaction.put_document(_to_document(revoked))
+    return revoked
+
+
+def check_unchanged(transaction: Transaction, grant: Grant) -> None:
+    """Guarantee that the grant is as it was read; raises `StoreConflict` otherwise."""
+    stored = find(transaction, grant.id)
+    if stored is None or stored.version != grant.version:
+        raise StoreConflict("the grant changed meanwhile")
+
+
+def from_document(document: Document) -> Grant:
+    """The grant that a document holds; raises `StoreCorrupt` for anything else."""
+    try:
+        return replace(_read.decode(document.body), version=document.version)
+    except msgspec.DecodeError as error:
+        raise StoreCorrupt("the record of a grant is damaged") from error
+
+
+def _to_document(grant: Grant) -> Document:
+    return Document(
+        collection=COLLECTION, key=grant.id, version=grant.version, state=grant.state, body=msgspec.json.encode(grant)
+    )
+
+
+def _call_key(principal: str, session: str, call_digest: str) -> str:
+    return hashlib.sha256(orjson.dumps([principal, session, call_digest])).hexdigest()
+
+
+_read: Final = msgspec.json.Decoder(Grant)

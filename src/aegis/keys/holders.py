@@ -1,0 +1,48 @@
+"""Who somebody is now, by name: the roles that active API keys and the account of one principal give together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from aegis.core.ports import Reader
+from aegis.core.principal import Principal
+from aegis.keys.accounts import list_accounts
+from aegis.keys.api import list_keys
+
+
+class Holders:
+    """Principals by id, as of one control epoch: a revoked key or a changed account moves the epoch."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._known: dict[str, Principal] = {}
+
+    def satisfies(self, reader: Reader, person: str, epoch: int, condition: Callable[[Principal], bool]) -> bool:
+        """Whether `person` holds a credential and meets `condition`, under the control epoch `epoch`."""
+        if epoch != self._epoch:
+            self._epoch, self._known = epoch, {}
+        known = self._known.get(person)
+        if known is not None and condition(known):
+            return True
+        # A new key does not move the epoch: what is missing here may have been given meanwhile.
+        found = holders(reader)
+        self._known = found
+        return person in found and condition(found[person])
+
+
+def holders(reader: Reader) -> dict[str, Principal]:
+    """Everybody who holds an active key or an active account, by principal."""
+    found: dict[str, Principal] = {}
+    for key in list_keys(reader):
+        if key.state == "active":
+            known = found.get(key.principal)
+            roles = frozenset(key.roles) if known is None else known.roles | frozenset(key.roles)
+            found[key.principal] = Principal(id=key.principal, roles=roles, agent=key.agent)
+    for account in list_accounts(reader):
+        if account.state == "active":
+            known = found.get(account.name)
+            found[account.name] = (
+                account.principal if known is None else replace(known, roles=known.roles | frozenset(account.roles))
+            )
+    return found
