@@ -7,13 +7,17 @@ record); both carry the leaf hash of the same record.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import orjson
 
 from aegis.audit.merkle import leaf_hash
+from aegis.audit.trust import public_of, read_keys
 from aegis.core.canonical import canonical_record
+from aegis.core.digest import kid_of
 from aegis.core.ports import Entry, Signer
+from aegis.core.strict_json import parse
 from aegis.errors import MissionInvalid
 from aegis.missions import jws
 
@@ -55,6 +59,29 @@ def check_projection(token: str, key_for: jws.KeyFor) -> dict[str, Any]:
     if claims.get("view") == "public" and not claims["receipt"].keys() <= PUBLIC:
         raise MissionInvalid("the public view shows what it must not", member="view")
     return claims
+
+
+def trusted_keys(keys: bytes) -> jws.KeyFor:
+    """The attestation keys of a `keys.json` that came another way than the token; raises `LogInvalid`."""
+    read_keys(keys)
+    found: dict[str, bytes] = {}
+    for key in parse(keys)["keys"]:
+        public = public_of(key.get("public")) if key["purpose"] == "attestation" else None
+        if public is not None:
+            found[kid_of(public)] = public
+    return found.get
+
+
+def check_views(claims: Sequence[dict[str, Any]]) -> None:
+    """Guarantee that checked projections all show one record; raises `MissionInvalid` otherwise."""
+    if any("view" not in one for one in claims):
+        raise MissionInvalid("only projections of one receipt are checked together", member="view")
+    whole = next((one for one in claims if one["view"] == "audit"), None)
+    for one in claims:
+        if whole is not None:
+            check_same_record(one, whole)
+        elif (one["leaf_hash"], one["receipt"]) != (claims[0]["leaf_hash"], claims[0]["receipt"]):
+            raise MissionInvalid("the views are of different records", member="leaf_hash")
 
 
 def check_same_record(public: dict[str, Any], audit: dict[str, Any]) -> None:

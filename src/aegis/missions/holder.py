@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from aegis.core.call import ToolCall
 from aegis.core.digest import call_digest
@@ -15,6 +17,14 @@ from aegis.keys.files import load_or_create
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions import jws
 from aegis.missions.possession import prove_calls, prove_session
+
+MAX_SESSIONS: Final = 65_536  # sessions that one process proves: bounds memory; the oldest ones are forgotten
+_FOLDER: Final = "holders"
+
+
+def holder_folder(home: Path | None = None) -> Path:
+    """Where holder keys live on this machine: below `home`, `AEGIS_HOME`, or `~/.aegis`."""
+    return (home or Path(os.environ.get("AEGIS_HOME") or "~/.aegis")).expanduser() / _FOLDER
 
 
 class Holder:
@@ -41,19 +51,19 @@ class Holder:
             now_seconds=int(time.time()),
         )
 
-    def prover(self, *, audience: str, session: str) -> Prover:
-        """What proves the calls of one session."""
-        return Prover(self.key, audience=audience, session=session)
+    def prover(self, *, audience: str, session: str, number: int = 1) -> Prover:
+        """What proves the calls of one session; `number` is the first that was not used."""
+        return Prover(self.key, audience=audience, session=session, number=number)
 
 
 class Prover:
     """Numbers and proves the calls of one session; safe for threads."""
 
-    def __init__(self, key: Ed25519Signer, *, audience: str, session: str):
+    def __init__(self, key: Ed25519Signer, *, audience: str, session: str, number: int = 1):
         self._key = key
         self._audience = audience
         self._session = session
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(number)
         self._lock = threading.Lock()
 
     def prove(self, call: ToolCall) -> ToolCall:
@@ -66,3 +76,25 @@ class Prover:
             number = next(self._numbers)
         proof = prove_calls(self._key, audience=self._audience, session=self._session, number=number, digests=(digest,))
         return replace(call, session=self._session, proof=proof)
+
+
+class Provers:
+    """The provers of every session that a process opened; safe for threads."""
+
+    def __init__(self) -> None:
+        self._provers: dict[str, Prover] = {}
+        self._lock = threading.Lock()
+
+    def add(self, session: str, prover: Prover) -> None:
+        """Prove the calls of `session` from now on; one that is proved already goes on with its numbers."""
+        with self._lock:
+            if session in self._provers:
+                return
+            self._provers[session] = prover
+            if len(self._provers) > MAX_SESSIONS:
+                del self._provers[next(iter(self._provers))]
+
+    def prove(self, call: ToolCall) -> ToolCall:
+        """The call with its proof, where its session is one that is proved."""
+        prover = None if call.session is None else self._provers.get(call.session)
+        return call if prover is None else prover.prove(call)

@@ -1,24 +1,29 @@
-"""Compact JWS (RFC 7515) with Ed25519 alone (RFC 8037); every kind of token has its own pinned `typ`.
-
-`none`, HMAC, RSA, `crit`, embedded keys and other header members are refused before any signature is
-looked at, so that a token never chooses how it is verified (RFC 8725).
-"""
+"""The tokens of missions: compact JWS, each kind with its own pinned `typ`; what does not hold is `MissionInvalid`."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
-import orjson
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-from aegis.core.ports import Signer
 from aegis.core.strict_json import parse
-from aegis.errors import InvalidCall, MissionInvalid
+from aegis.errors import InvalidCall, MissionInvalid, TokenInvalid
+from aegis.keys import jws
+from aegis.keys.jws import MAX_CHARS, KeyFor, Token, encode, sign
+
+__all__ = [
+    "MAX_CHARS",
+    "KeyFor",
+    "Token",
+    "check_signature",
+    "decode",
+    "encode",
+    "read_claims",
+    "sign",
+    "take_apart",
+    "typ_of",
+    "verify",
+]
 
 MISSION: Final = "aegis-mission+jwt"
 SESSION_PROOF: Final = "aegis-kb+jwt"
@@ -27,97 +32,51 @@ STATUS: Final = "aegis-status+jwt"
 PROVENANCE: Final = "aegis-provenance+jwt"
 ATTESTATION: Final = "aegis-attestation+jwt"
 PROJECTION: Final = "aegis-projection+jwt"
-MAX_CHARS: Final = 262_144  # a token is decoded before it is believed: bounds that work
-ALGORITHM: Final = "EdDSA"
-
-# The public key (32 bytes) that a key id of a token stands for; `None` where nobody trusts it.
-KeyFor = Callable[[str], bytes | None]
-
-
-class Token(NamedTuple):
-    """A token taken apart and not yet believed."""
-
-    kid: str
-    body: bytes
-    signed: bytes
-    signature: bytes
-
-
-def sign(signer: Signer, typ: str, claims: bytes) -> str:
-    """The compact JWS of `typ` over the JSON bytes `claims`."""
-    header = orjson.dumps({"alg": ALGORITHM, "kid": signer.kid, "typ": typ})
-    signed = encode(header) + b"." + encode(claims)
-    return (signed + b"." + encode(signer.sign(signed))).decode("ascii")
 
 
 def take_apart(token: str, typ: str) -> Token:
     """The parts of a token of exactly this `typ`; raises `MissionInvalid` for anything else."""
-    if len(token) > MAX_CHARS or not token.isascii():
-        raise MissionInvalid("the token is too long or holds other characters than base64url", member="token")
-    parts = token.encode("ascii").split(b".")
-    if len(parts) != 3:
-        raise MissionInvalid("the token is not a compact JWS: three parts, divided by `.`", member="token")
-    header = _json(decode(parts[0]), "header")
-    if not isinstance(header, dict):
-        raise MissionInvalid("the header is not an object", member="header")
-    if header.get("alg") != ALGORITHM:
-        raise MissionInvalid(f"the algorithm is not `{ALGORITHM}`", member="alg")
-    if header.get("typ") != typ:
-        raise MissionInvalid(f"the token is not of type `{typ}`", member="typ")
-    if header.keys() != {"alg", "kid", "typ"} or not isinstance(header["kid"], str):
-        raise MissionInvalid("the header has other members than `alg`, `kid` and `typ`", member="header")
-    return Token(header["kid"], decode(parts[1]), parts[0] + b"." + parts[1], decode(parts[2]))
+    with _of_missions():
+        return jws.take_apart(token, typ)
+
+
+def typ_of(token: str) -> str:
+    """The `typ` that a token claims, for choosing how to check it: nothing of it is believed yet."""
+    try:
+        header = parse(decode(token.partition(".")[0].encode("ascii", "replace")))
+    except InvalidCall as error:
+        raise MissionInvalid("the header of the token is not strict JSON", member="header") from error
+    typ = header.get("typ") if isinstance(header, dict) else None
+    return typ if isinstance(typ, str) else ""
 
 
 def verify(token: str, typ: str, key_for: KeyFor) -> Any:
-    """The claims of a token of `typ` whose key is trusted and whose signature holds.
-
-    Raises `MissionInvalid` otherwise.
-    """
-    taken = take_apart(token, typ)
-    public = key_for(taken.kid)
-    if public is None:
-        raise MissionInvalid("the token is signed by a key that is not trusted here", member="kid")
-    check_signature(public, taken.signature, taken.signed)
-    return _json(taken.body, "claims")
+    """The claims of a token of `typ` whose key is trusted and whose signature holds; raises `MissionInvalid`."""
+    with _of_missions():
+        return jws.verify(token, typ, key_for)
 
 
 def read_claims(token: Token) -> Any:
     """The claims of a token whose signature nobody checked: good for showing it, and for nothing else."""
-    return _json(token.body, "claims")
+    with _of_missions():
+        return jws.read_claims(token)
 
 
 def check_signature(public: bytes, signature: bytes, signed: bytes) -> None:
     """Guarantee that `signature` is by `public` over `signed`; raises `MissionInvalid` otherwise."""
-    try:
-        _loaded(public).verify(signature, signed)
-    except (InvalidSignature, ValueError) as error:
-        raise MissionInvalid("the signature does not hold", member="signature") from error
-
-
-def encode(data: bytes) -> bytes:
-    """base64url without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=")
+    with _of_missions():
+        jws.check_signature(public, signature, signed)
 
 
 def decode(text: bytes) -> bytes:
-    """The bytes of base64url without padding, in its one canonical spelling."""
+    """The bytes of base64url without padding, in its one canonical spelling; raises `MissionInvalid`."""
+    with _of_missions():
+        return jws.decode(text)
+
+
+@contextmanager
+def _of_missions() -> Iterator[None]:
     try:
-        data = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise MissionInvalid("a part of the token is not base64url", member="token") from error
-    if encode(data) != text:
-        raise MissionInvalid("a part of the token is not in its canonical spelling", member="token")
-    return data
-
-
-@lru_cache(maxsize=1_024)
-def _loaded(public: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(public)
-
-
-def _json(data: bytes, what: str) -> Any:
-    try:
-        return parse(data)
-    except InvalidCall as error:
-        raise MissionInvalid(f"the {what} of the token is not strict JSON", member=what) from error
+        yield
+    except TokenInvalid as error:
+        raise MissionInvalid(error.message, member=error.member) from error

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.mission import Declaration
 from aegis.core.ports import Document, Reader, Transaction
@@ -26,8 +27,7 @@ class BudgetMoved(StoreConflict):
     """Another call took what was left: look at the balance again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True, kw_only=True):
     """Which ledger, and its ceilings."""
 
     name: str
@@ -42,6 +42,15 @@ class Account:
     spent: dict[str, int] = field(default_factory=dict)
     reserved: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
+
+    def copy(self, version: int) -> Account:
+        """The same amounts at another version, held by nobody else."""
+        return Account(
+            version=version,
+            spent=dict(self.spent),
+            reserved=dict(self.reserved),
+            quarantined=dict(self.quarantined),
+        )
 
     def used(self) -> dict[str, int]:
         """Everything that counts against a ceiling."""
@@ -109,17 +118,20 @@ def taken(
     transaction: Transaction, ledgers: Sequence[Ledger], cost: Mapping[str, int], *, enforced: bool = True
 ) -> list[tuple[str, Account]]:
     """The accounts after `cost` was taken; raises `BudgetMoved` where one has no room, and writes nothing."""
-    after: list[tuple[str, Account]] = []
-    for ledger in ledgers:
-        account = read(transaction, ledger.name)
-        used = account.used()
-        for name, value in only(cost, ledger.ceilings).items():
-            if enforced and used.get(name, 0) + value > ledger.ceilings[name]:
-                raise BudgetMoved("the budget was used up meanwhile")
-            part = account.reserved if is_priced(name) else account.spent
-            part[name] = part.get(name, 0) + value
-        after.append((ledger.name, account))
-    return after
+    return [
+        (ledger.name, charged(read(transaction, ledger.name), ledger, cost, enforced=enforced)) for ledger in ledgers
+    ]
+
+
+def charged(account: Account, ledger: Ledger, cost: Mapping[str, int], *, enforced: bool) -> Account:
+    """`account` with `cost` taken from it; raises `BudgetMoved` where it has no room."""
+    used = account.used()
+    for name, value in only(cost, ledger.ceilings).items():
+        if enforced and used.get(name, 0) + value > ledger.ceilings[name]:
+            raise BudgetMoved("the budget was used up meanwhile")
+        part = account.reserved if is_priced(name) else account.spent
+        part[name] = part.get(name, 0) + value
+    return account
 
 
 def settled(

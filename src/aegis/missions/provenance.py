@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import orjson
 
+from aegis.core.canonical import canonical
+from aegis.core.digest import sha256
 from aegis.core.mission import Count, Currency, Sha256, Text
 from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
@@ -30,6 +32,20 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     decision_id: Text
     result: Sha256
     usage: Usage | None = None
+
+
+def stream_result(*, size: int, digest: str | None, broken: bool = False) -> dict[str, Any]:
+    """What stands for a streamed result where it is attested or signed: bytes, and the digest of all of them."""
+    seen: dict[str, Any] = {"bytes": size, "broken": broken}
+    if digest is not None:
+        seen["digest"] = digest
+    return {"stream": seen}
+
+
+def sign_stream(signer: Signer, *, decision_id: str, content: bytes, usage: Usage | None = None) -> str:
+    """The token by which a tool signs a result that it streamed, once all of `content` was sent."""
+    result = stream_result(size=len(content), digest=sha256(content))
+    return sign_result(signer, decision_id=decision_id, result_digest=sha256(canonical(result)), usage=usage)
 
 
 def sign_result(signer: Signer, *, decision_id: str, result_digest: str, usage: Usage | None = None) -> str:

@@ -7,6 +7,7 @@ signed. Missions of other issuers are read as the log shows them, and are named 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, Final
 
 from aegis.audit.breaks import Break, BreakKind
@@ -21,11 +22,9 @@ from aegis.missions.declare import read_declaration
 from aegis.missions.ledgers import ceilings_of, ledgers_of
 
 RELEASED: Final = ("allow", "sanitize")
-NOT_CHECKED: Final = (
-    "missions: whether arguments were in scope, which needs payloads",
-    "missions: how fresh the status lists of other issuers were",
-)
-NOT_CHECKED_ISSUERS: Final = "missions: signatures of other issuers, whose keys are not in the log"
+NOT_CHECKED: Final = ("missions: how fresh the status lists of other issuers were",)
+NOT_CHECKED_SCOPE: Final = "missions: whether arguments were in scope, which needs payloads"
+NOT_CHECKED_ISSUERS: Final = "missions: signatures of other issuers, whose keys are not in the log and were not given"
 
 
 class MissionRules:
@@ -35,10 +34,12 @@ class MissionRules:
     (2) what a call names as its lineage is that lineage
     (3) a released call had an allowed tool and allowed effects, in time, while every mission stood
     (4) no ceiling was ever exceeded
+
+    `issuers` are the keys of other issuers by their id, from wherever the verifier got them.
     """
 
-    def __init__(self) -> None:
-        self._keys: dict[str, bytes] = {}
+    def __init__(self, issuers: Mapping[str, bytes] | None = None) -> None:
+        self._keys: dict[str, bytes] = dict(issuers or {})
         self._missions: dict[str, Declaration] = {}
         self._lineages: dict[str, list[str]] = {}
         self._stopped: set[str] = set()
@@ -62,7 +63,7 @@ class MissionRules:
         elif kind == "revocation" and "mission_id" in receipt:
             self._moved(receipt)
         elif "mission_id" in receipt:
-            lineage = self._lineage_of(receipt)  # (2)
+            lineage = self.lineage_of(receipt)  # (2)
             released = kind == "redemption" or (kind == "decision" and receipt.get("decision") in RELEASED)
             if released:
                 self._covered(receipt, lineage)  # (3)
@@ -119,13 +120,14 @@ class MissionRules:
         else:
             self._stopped.add(mission_id)
 
-    def _lineage_of(self, receipt: dict[str, Any]) -> list[Declaration]:
+    def lineage_of(self, receipt: dict[str, Any]) -> tuple[Declaration, ...]:
+        """The missions that a receipt names, from the root; raises `LogInvalid` where the log does not hold them."""
         known = self._lineages.get(receipt["mission_id"])
         if known is None or receipt.get("lineage") != known:
             raise _invalid("mission_unknown", "lineage")
-        return [self._missions[name] for name in known]
+        return tuple(self._missions[name] for name in known)
 
-    def _covered(self, receipt: dict[str, Any], lineage: list[Declaration]) -> None:
+    def _covered(self, receipt: dict[str, Any], lineage: tuple[Declaration, ...]) -> None:
         acting = lineage[-1]
         if any(one.mission_id in self._stopped for one in lineage):
             raise _invalid("mission_exceeded", "standing")
@@ -144,7 +146,9 @@ class MissionRules:
             if not set(receipt.get("effects", ())) <= set(one.effects):
                 raise _invalid("mission_exceeded", "effects")
 
-    def _take(self, receipt: dict[str, Any], lineage: list[Declaration], amounts: dict[str, Any], sign: int) -> None:
+    def _take(
+        self, receipt: dict[str, Any], lineage: tuple[Declaration, ...], amounts: dict[str, Any], sign: int
+    ) -> None:
         ledgers = ledgers_of(
             ceilings_of(lineage),
             agent=receipt.get("agent", ""),

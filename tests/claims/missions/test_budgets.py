@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from aegis.approvals.queue import find, transition
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.missions import ledgers
 from aegis.missions.provenance import Usage, sign_result
-from support.missions import APPROVER, Desk, b64, desk, signer
+from support.approvals import approved
+from support.missions import Desk, b64, desk, signer
 
 TOOL_KEY = signer(5)
 QUOTES = f"""
@@ -101,12 +101,7 @@ def test_a_held_call_takes_only_when_it_is_released(place: Desk) -> None:
     held = place.ask(call)
     assert held.outcome is Outcome.REQUIRE_APPROVAL and held.approval is not None
     assert used(place, mission) == {}
-    with place.home.store.reader() as reader:
-        approval = find(reader, held.approval.id)
-    assert approval is not None
-    place.gate.record(
-        transition(approval, "approved", receipt_id="a" * 32, principal=APPROVER.id, now=place.gate.parts.clock())
-    )
+    approved(place.gate, held)
     assert place.ask(call).allowed
     assert used(place, mission) == {"calls": 1}
 
@@ -117,12 +112,7 @@ def test_an_approval_cannot_pass_a_budget_that_was_used_up_meanwhile(place: Desk
     held = place.ask(call)
     assert held.approval is not None
     assert place.call("list_rows", "s-late").allowed
-    with place.home.store.reader() as reader:
-        approval = find(reader, held.approval.id)
-    assert approval is not None
-    place.gate.record(
-        transition(approval, "approved", receipt_id="b" * 32, principal=APPROVER.id, now=place.gate.parts.clock())
-    )
+    approved(place.gate, held)
     assert place.ask(call).reason is Reason.BUDGET_EXHAUSTED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 import time
@@ -145,3 +146,27 @@ def test_delegation_and_revocation_reach_the_next_call(gateway: Gateway, issuer:
     assert ask(gateway, issuer, f"/v1/missions/{root}/revoke", {"reason": "done"})[0] == 200
     assert ask(gateway, gateway.key, "/v1/decisions", call)[1]["reason"] == "revoked"
     assert ask(gateway, issuer, f"/v1/missions/{root}")[1]["state"] == "revoked"
+
+
+def test_a_session_and_a_receipt_are_attested_over_http(gateway: Gateway, issuer: str) -> None:
+    opening = {"session": "h-4", "mission": issue(gateway, issuer)}
+    assert ask(gateway, gateway.key, "/v1/sessions", opening)[0] == 201
+    call = {"tool": "read_file", "session": "h-4", "arguments": {"path": "/srv/secret-name"}}
+    decision = ask(gateway, gateway.key, "/v1/decisions", call)[1]["decision_id"]
+    status, own = ask(gateway, gateway.key, "/v1/sessions/h-4/attestation")
+    assert status == 200 and claims_of(own["attestation"])["verdicts"] == {"violation": 1}
+    principal = claims_of(own["attestation"])["principal"]
+    assert ask(gateway, issuer, f"/v1/sessions/h-4/attestation?principal={principal}")[0] == 200
+    assert ask(gateway, gateway.key, "/v1/sessions/h-4/attestation?principal=other")[0] == 403
+    assert ask(gateway, gateway.key, "/v1/sessions/nothing/attestation")[0] == 404
+    public = claims_of(ask(gateway, gateway.key, f"/v1/receipts/{decision}/projection")[1]["projection"])
+    assert public["receipt"]["reason"] == "scope_violation" and "guards" not in public["receipt"]
+    assert "secret-name" not in json.dumps(public)
+    assert ask(gateway, gateway.key, f"/v1/receipts/{decision}/projection?view=audit")[0] == 403
+    status, audit = ask(gateway, issuer, f"/v1/receipts/{decision}/projection?view=audit")
+    assert status == 200 and claims_of(audit["projection"])["leaf_hash"] == public["leaf_hash"]
+
+
+def claims_of(token: str) -> Any:
+    body = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

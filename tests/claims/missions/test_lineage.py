@@ -54,7 +54,7 @@ def test_an_equal_child_one_level_down_is_attenuated() -> None:
         ("delegation.depth", {"delegation": {"depth": 2, "subjects": ["sub-1"]}}),
         ("sub", {"sub": "stranger"}),
         ("delegation.subjects", {"delegation": {"depth": 1, "subjects": ["*"]}}),
-        ("exp", {"exp": int(time.time()) + 9_000}),
+        ("exp", {"exp": int(time.time()) + 90_000}),
         ("tools", {"tools": {"allow": ["*"], "forbid": ["read_secret"]}}),
         ("tools", {"tools": {"allow": ["read*"], "forbid": ["read_secret"]}}),
         ("denials", {"tools": {"allow": ["read_*"]}}),

@@ -15,7 +15,7 @@ from aegis.core.digest import call_digest
 from aegis.core.outcome import Reason
 from aegis.errors import InvalidCall, MissionInvalid
 from aegis.missions.possession import WINDOW, Window, prove_calls, prove_session
-from aegis.missions.sessions import ChallengeGone, TooManyChallenges
+from aegis.missions.sessions import TooManyChallenges
 from support.missions import Desk, desk, jwk, other, signer
 
 KEY = signer(7, "holder")
@@ -66,14 +66,14 @@ def test_a_challenge_is_answered_once(place: Desk) -> None:
         if session == "s-1":
             place.open(mission, session, proof=proof)
             continue
-        with pytest.raises(ChallengeGone):
+        with pytest.raises(MissionInvalid, match="challenge was used"):
             place.open(mission, session, proof=proof)
 
 
 def test_a_nonce_that_was_never_given_opens_nothing(place: Desk) -> None:
     mission = place.issue(cnf=jwk(KEY))
     proof = prove_session(KEY, audience="aegis", nonce="mine", mission_id=mission, session="s-1", now_seconds=1)
-    with pytest.raises(ChallengeGone):
+    with pytest.raises(MissionInvalid, match="challenge was used"):
         place.open(mission, proof=proof)
 
 
@@ -84,7 +84,7 @@ def test_a_challenge_ends_after_a_minute(place: Desk) -> None:
     real = parts.clock
     object.__setattr__(parts, "clock", lambda: real() + 61_000_000)
     try:
-        with pytest.raises(ChallengeGone):
+        with pytest.raises(MissionInvalid, match="challenge was used"):
             place.open(mission, proof=proof)
     finally:
         object.__setattr__(parts, "clock", real)
@@ -99,7 +99,7 @@ def test_a_challenge_and_its_use_survive_a_restart(tmp_path: Path) -> None:
     place.open(mission, proof=proof)
     place.home.close()
     place.home = open_deployment(tmp_path / "home" / "aegis.yaml", tmp_path / "home", agent="bot")
-    with pytest.raises(Exception, match="challenge was used"):
+    with pytest.raises(MissionInvalid, match="challenge was used"):
         place.open(mission, proof=proof)
     place.home.close()
 
@@ -201,7 +201,9 @@ def test_missing_proof_is_covered_by_no_evidence_policy(tmp_path: Path) -> None:
 def test_a_session_of_that_name_is_opened_once(place: Desk) -> None:
     mission = place.issue()
     place.open(mission)
-    with pytest.raises(Exception, match="open already"):
-        place.open(mission)
+    assert not place.gate.open_session("s-1", mission=mission).fresh
+    for words in ({"task": "another"}, {"tools": ["read_file"]}, {"mission": place.issue()}):
+        with pytest.raises(InvalidCall, match="open already"):
+            place.gate.open_session("s-1", **{"mission": mission, **words})
     with pytest.raises(InvalidCall):
         place.open("no-such-mission", "s-2")

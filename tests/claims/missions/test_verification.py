@@ -189,3 +189,33 @@ def test_missions_are_issued_shown_delegated_and_revoked_at_the_command_line(tmp
     assert wider.returncode != 0 and "tools" in wider.stderr
     assert aegis("missions", "revoke", mission, "--home", home).returncode == 0
     assert "revoked" in aegis("missions", "list", "--home", home).stdout
+
+
+def test_attestations_and_both_views_are_checked_offline_at_the_command_line(place: Desk, tmp_path: Path) -> None:
+    home = str(place.home.home)
+    receipt = place.call("read_file", path="/srv/x").decision_id
+    files = {}
+    for name, command in {
+        "session": ("attest", "s-1"),
+        "public": ("project", receipt),
+        "audit": ("project", receipt, "--view", "audit"),
+        "other": ("project", place.call("list_rows", "s-child").decision_id),
+    }.items():
+        told = aegis("log", *command, "--home", home)
+        assert told.returncode == 0, told.stderr
+        files[name] = tmp_path / name
+        files[name].write_text(told.stdout)
+    assert aegis("log", "export", "--out", str(tmp_path / "out"), "--home", home).returncode == 0
+    key = ("--key", str(tmp_path / "out" / "keys.json"))
+
+    def check(*names: str) -> Any:
+        return aegis("log", "check", *(str(files[name]) for name in names), *key, "--json")
+
+    summary = orjson.loads(check("session").stdout)["claims"][0]
+    assert (summary["session"], summary["budget"][0]["ceilings"]) == ("s-1", {"calls": 5})
+    assert check("public", "audit").returncode == 0
+    assert check("other", "audit").returncode == 1
+    assert check("session", "audit").returncode == 1
+    head, body, signature = files["public"].read_text().strip().split(".")
+    files["public"].write_text(".".join((head, body[:-4] + "AAAA", signature)))
+    assert check("public").returncode == 1
