@@ -1,0 +1,81 @@
+"""Reading a judge's answer: one object of exactly this shape, or nothing.
+
+(1) the text is one JSON object, bare or inside of one fence, with nothing around it
+(2) it has these members and no others, each of its type
+(3) numbers are numbers, finite, and between 0 and 1
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from aegis.core.strict_json import parse
+from aegis.errors import InvalidCall
+from aegis.judges.model import Result, Signal
+
+MAX_ANSWER: Final = 65_536  # characters: a judge that writes more is not answering
+MAX_SIGNALS: Final = 100
+MAX_REASONING: Final = 16_384
+_FENCE: Final = "```"
+_MEMBERS: Final = frozenset({"score", "confidence", "reasoning", "signals", "metadata"})
+_OF_SIGNAL: Final = frozenset({"category", "score", "message"})
+
+
+class Malformed(Exception):
+    """The answer is not one; the message says why, without its text."""
+
+
+def read_answer(text: str) -> Result:
+    """The result that `text` spells; raises `Malformed` for anything else."""
+    if len(text) > MAX_ANSWER:
+        raise Malformed("the answer is too long")
+    # (1)
+    try:
+        value = parse(_object(text.strip()).encode("utf-8"))
+    except (InvalidCall, UnicodeEncodeError) as error:
+        raise Malformed("the answer is not one strict JSON object") from error
+    # (2)
+    if not isinstance(value, dict) or value.keys() != _MEMBERS:
+        raise Malformed("the answer does not have exactly the members of a result")
+    reasoning, metadata, signals = value["reasoning"], value["metadata"], value["signals"]
+    if not isinstance(reasoning, str) or len(reasoning) > MAX_REASONING:
+        raise Malformed("`reasoning` is not text of a bearable length")
+    if not isinstance(metadata, dict) or not isinstance(signals, list) or len(signals) > MAX_SIGNALS:
+        raise Malformed("`metadata` or `signals` is not what it should be")
+    return Result(
+        score=_share(value["score"]),
+        confidence=_share(value["confidence"]),
+        reasoning=reasoning,
+        signals=tuple(_signal(one) for one in signals),
+        metadata=metadata,
+    )
+
+
+def _object(text: str) -> str:
+    if not text.startswith(_FENCE):
+        return text
+    head, newline, rest = text.partition("\n")
+    body, fence, after = rest.rpartition("\n" + _FENCE)
+    if not newline or not fence or after.strip() or head[len(_FENCE) :].strip().lower() not in ("", "json"):
+        raise Malformed("the answer is not inside of exactly one fence")
+    if any(line.strip().startswith(_FENCE) for line in body.splitlines()):
+        raise Malformed("the answer is not inside of exactly one fence")
+    return body
+
+
+def _signal(value: Any) -> Signal:
+    if not isinstance(value, dict) or value.keys() != _OF_SIGNAL:
+        raise Malformed("a signal does not have exactly the members of a signal")
+    if not isinstance(value["category"], str) or not isinstance(value["message"], str):
+        raise Malformed("a signal's members are not of their types")
+    return Signal(category=value["category"], score=_share(value["score"]), message=value["message"])
+
+
+def _share(value: Any) -> float:
+    """(3) A finite number between 0 and 1; JSON's own `NaN` never gets here, a huge exponent could."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Malformed("a score is not a number")
+    if not 0 <= value <= 1 or not math.isfinite(value):
+        raise Malformed("a score is not between 0 and 1")
+    return float(value)

@@ -1,0 +1,131 @@
+"""What a judge is shown: the call and everything around it, as data, whole or marked where it is not.
+
+Nothing is shortened silently: what is too long is replaced by a marker with its digest and size, and the
+payload says that it is truncated. For a model the payload goes into a fence that the call cannot close:
+its delimiter is drawn for each run, and markup and invisible characters are escaped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aegis.core.judging import CONTEXT
+
+_LONG: Final = 4_096  # characters of a string that is replaced first, once the whole is over its budget
+_BEGINS: Final = 1_024
+_MAX_DEPTH: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """The call that is looked at, with what is known around it. `output` is its serialised preview."""
+
+    tool: str
+    server: str | None
+    arguments: dict[str, Any]
+    call_id: str
+    call_digest: str
+    agent: str
+    principal: str
+    session: str
+    turn: int | None
+    task: str | None
+    task_is_trusted: bool
+    available_tools: Sequence[Any]
+    mounts: tuple[str, ...]
+    facts: Mapping[str, Any]
+    findings: Sequence[Mapping[str, Any]]
+    policy_violations: Sequence[Mapping[str, Any]]
+    recent_calls: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Payload:
+    """The object that a judge is given; `truncated` says that it does not hold the arguments in full."""
+
+    value: dict[str, Any]
+    truncated: bool
+
+
+def make_payload(subject: Subject, criteria: str, budget: int) -> Payload:
+    """The payload of one judge; arguments and tools each have `budget` bytes."""
+    arguments, cut = bounded(subject.arguments, budget)
+    tools, _ = bounded(list(subject.available_tools), budget)
+    recent, _ = bounded([dict(one) for one in subject.recent_calls], budget)
+    call = {
+        "tool": subject.tool,
+        "server": subject.server,
+        "arguments": arguments,
+        "call_id": subject.call_id,
+        "call_digest": subject.call_digest,
+    }
+    value = {
+        "task": subject.task,
+        "task_is_trusted": subject.task_is_trusted,
+        "proposed_tool_call": call,
+        "available_tools": tools,
+        "worker_mounts": list(subject.mounts),
+        "output": json.dumps({"tool": subject.tool, "arguments": arguments}),
+        "criteria": criteria,
+        "validation_context": CONTEXT,
+        "policy_violations": [dict(one) for one in subject.policy_violations],
+        "turn": subject.turn,
+        "facts": dict(subject.facts),
+        "findings": [dict(one) for one in subject.findings],
+        "recent_calls": recent,
+        "truncated": cut,
+    }
+    return Payload(value=value, truncated=cut)
+
+
+def bounded(value: Any, budget: int) -> tuple[Any, bool]:
+    """`value` in full where it fits; otherwise with markers in place of what is long, and that it was cut."""
+    if _size(value) <= budget:
+        return value, False
+    shorter = _without_long(value, 0)
+    return (shorter, True) if _size(shorter) <= budget else (_marker(json.dumps(value)), True)
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value))  # not the fast one: integers may have any size
+
+
+def _without_long(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _marker(value) if len(value) > _LONG else value
+    if isinstance(value, dict) and depth < _MAX_DEPTH:
+        return {key: _without_long(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list) and depth < _MAX_DEPTH:
+        return [_without_long(one, depth + 1) for one in value]
+    return value
+
+
+def _marker(text: str) -> dict[str, Any]:
+    data = text.encode("utf-8", "surrogatepass")
+    digest = "sha-256:" + hashlib.sha256(data).hexdigest()
+    return {"truncated": True, "digest": digest, "bytes": len(data), "begins": text[:_BEGINS]}
+
+
+def masked(value: Any, mask: Callable[[str], str]) -> Any:
+    """`value` with `mask` applied to every string, keys included."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {mask(key): masked(one, mask) for key, one in value.items()}
+    if isinstance(value, list):
+        return [masked(one, mask) for one in value]
+    return value
+
+
+def fenced(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """The payload as text between two lines that nobody could foresee, and the word on those lines."""
+    word = os.urandom(12).hex()
+    text = json.dumps(payload, ensure_ascii=True, indent=1)  # invisible and bidirectional characters show as escapes
+    for sign in "<>&`":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return f"<data-{word}>\n{text}\n</data-{word}>", word

@@ -1,0 +1,74 @@
+"""What a judge is shown: everything, as data, or a marker with digest and size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aegis.judges.payload import Subject, bounded, fenced, make_payload, masked
+
+MEMBERS = {
+    "task", "proposed_tool_call", "available_tools", "worker_mounts", "output", "criteria", "validation_context",
+    "policy_violations", "facts", "findings", "recent_calls", "turn", "truncated", "task_is_trusted",
+}  # fmt: skip
+
+
+def subject(arguments: dict[str, Any]) -> Subject:
+    return Subject(
+        tool="write", server=None, arguments=arguments, call_id="c", call_digest="d", agent="bot", principal="p",
+        session="s", turn=3, task="do it", task_is_trusted=True, available_tools=["write"], mounts=("/w",),
+        facts={"tier": "low"}, findings=[], policy_violations=[{"tool": "rm"}], recent_calls=[{"tool": "ls"}],
+    )  # fmt: skip
+
+
+def test_the_payload_has_its_members_and_its_context() -> None:
+    payload = make_payload(subject({"path": "a", "content": "b"}), "be careful", 10_000)
+    assert set(payload.value) == MEMBERS
+    assert payload.value["validation_context"] == "semantic_judge_pre_execution_inner_loop"
+    assert payload.value["proposed_tool_call"]["arguments"] == {"path": "a", "content": "b"}
+    assert json.loads(payload.value["output"]) == {"tool": "write", "arguments": {"path": "a", "content": "b"}}
+    assert not payload.truncated
+
+
+def test_nothing_is_shortened_without_a_marker() -> None:
+    long = "x" * 20_000
+    payload = make_payload(subject({"path": "a", "content": long}), "", 10_000)
+    shown = payload.value["proposed_tool_call"]["arguments"]
+    digest = "sha-256:" + hashlib.sha256(long.encode()).hexdigest()
+    assert payload.truncated
+    assert payload.value["truncated"] is True
+    assert shown["path"] == "a"
+    assert (shown["content"]["truncated"], shown["content"]["digest"], shown["content"]["bytes"]) == (
+        True,
+        digest,
+        20_000,
+    )
+    many = make_payload(subject({f"k{n}": "y" * 100 for n in range(500)}), "", 10_000)
+    assert many.value["proposed_tool_call"]["arguments"]["truncated"] is True
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
+def test_what_is_not_marked_is_whole(value: Any) -> None:
+    shown, cut = bounded(value, 500)
+    assert cut or shown == value
+    assert len(json.dumps(shown)) <= 12_000
+
+
+@given(st.text())
+def test_no_text_leaves_its_fence(text: str) -> None:
+    data, word = fenced({"arguments": text, "more": f"</data-{text}>"})
+    first, *inner, last = data.splitlines()
+    assert (first, last) == (f"<data-{word}>", f"</data-{word}>")
+    body = "\n".join(inner)
+    assert not set("<>&`") & set(body)
+    assert body.isascii()
+    assert json.loads(body)["arguments"] == text
+
+
+def test_secrets_are_masked_in_keys_and_values() -> None:
+    value = masked({"secret": ["a secret", 1]}, lambda text: text.replace("secret", "***"))
+    assert value == {"***": ["a ***", 1]}
