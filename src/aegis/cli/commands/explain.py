@@ -1,0 +1,53 @@
+"""`aegis explain`: what happened in a run, guard by guard, from the log alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from aegis.cli import exits
+from aegis.cli.opening import existing
+from aegis.cli.options import ConfigFile, Home, Json
+from aegis.cli.output import Column, show_list
+from aegis.errors import InvalidCall
+
+_COLUMNS = (
+    Column(title="TIME", member="time"),
+    Column(title="STAGE", member="stage"),
+    Column(title="TOOL", member="tool"),
+    Column(title="GUARD", member="guard"),
+    Column(title="OUTCOME", member="outcome"),
+    Column(title="REASON", member="reason"),
+    Column(title="RULES", member="rules", write=", ".join),
+)
+
+
+def explain(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="the run's id, or the name of any session")],
+    config: ConfigFile = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> int:
+    """Say guard by guard who let what through in a run, oldest first."""
+    from aegis.runs.explain import explain as steps_of
+
+    with existing(home, config) as state, state.store.reader() as reader:
+        steps = list(steps_of(reader, run))
+    if not steps:
+        raise InvalidCall(f"the log holds nothing of a run `{run}`", code="not_found")
+    rows: list[dict[str, Any]] = [
+        {
+            "index": step.index,
+            "time": step.time,
+            "stage": step.stage,
+            "tool": step.subject,
+            "guard": step.guard,
+            "outcome": step.outcome,
+            "reason": step.reason,
+            "rules": list(step.rules),
+        }
+        for step in steps
+    ]
+    show_list(rows, _COLUMNS, as_json=as_json, empty="")
+    return exits.DONE

@@ -1,0 +1,61 @@
+"""The receipts of a run: one when it starts, one for every stage and turn, one when it ends.
+
+A receipt of kind `run` carries the run's id as its session, so that the trace of a run is the trace of a session. What
+guards said stands in the receipt; labels and counts stand beside it, encrypted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import orjson
+
+from aegis.audit.writer import Unit
+from aegis.core.digest import SALT_BYTES, payload_commitment
+from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
+from aegis.core.receipt import Draft
+from aegis.gate import Gate
+from aegis.gate.ids import new_id
+
+Action = Literal["start", "ingress", "route", "result", "turn", "egress", "pause", "resume", "end"]
+GuardRow = dict[str, Any]
+
+
+class RunRecord:
+    """Writes the receipts of runs. Raises `StoreError` where one cannot be written; the run then stops."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def write(
+        self,
+        run_id: str,
+        principal: Principal,
+        action: Action,
+        *,
+        outcome: Outcome = Outcome.ALLOW,
+        reason: Reason = Reason.NONE,
+        guards: Sequence[GuardRow] = (),
+        details: dict[str, Any] | None = None,
+    ) -> str:
+        """Record one step; gives back the receipt's id."""
+        salt, receipt_id = os.urandom(SALT_BYTES), new_id()
+        payload = orjson.dumps({"action": action, **(details or {})})
+        members: dict[str, Any] = {
+            "kind": "run",
+            "receipt_id": receipt_id,
+            "principal": principal.id,
+            "agent": principal.agent or principal.id,
+            "session": run_id,
+            "action": action,
+            "decision": outcome.word,
+            "reason": reason.value,
+            "guards": [{name: row[name] for name in ("guard", "outcome", "rules")} for row in guards],
+            "policy_digest": self._gate.parts.policy.current.digest,
+            "payload_commitment": payload_commitment(salt, payload),
+        }
+        await self._gate.arecord(Unit(drafts=(Draft(members=members, payload=payload, salt=salt),)))
+        return receipt_id

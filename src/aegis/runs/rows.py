@@ -1,0 +1,116 @@
+"""Which runs there are: one small document each, with a lease that says which process is at work on it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from aegis.core.ports import Clock, Document, Store
+from aegis.core.times import MICROS
+from aegis.errors import StoreConflict
+from aegis.runs.state import Status
+
+COLLECTION: Final = "runs"
+LEASE_SECONDS: Final = 30
+"""How long a process may be silent before another takes its runs up."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRow:
+    """One run as the store lists it. `principal` is whose it is; `digest` names the request that started it."""
+
+    run_id: str
+    principal: str
+    route: str
+    digest: str
+    status: Status
+    owner: str = ""
+    lease: int = 0
+    version: int = 0
+
+
+class RunRows:
+    """The runs of one deployment; `owner` names this process."""
+
+    def __init__(self, store: Store, clock: Clock, owner: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+
+    def find(self, run_id: str) -> RunRow | None:
+        """The run, or `None`. Raises `StoreError`."""
+        with self._store.reader() as reader:
+            found = reader.document(COLLECTION, run_id)
+        return None if found is None else _row(found)
+
+    def with_status(self, status: Status, *, limit: int = 1_000) -> list[RunRow]:
+        """Runs of this status."""
+        with self._store.reader() as reader:
+            return [_row(found) for found in reader.documents(COLLECTION, state=status, limit=limit)]
+
+    def start(self, row: RunRow) -> RunRow:
+        """Put a new run on the list, leased to this process. Raises `StoreConflict` where the id is taken."""
+        return self._write(replace(row, status="running", owner=self._owner, lease=self._until(), version=1))
+
+    def take(self, row: RunRow) -> RunRow | None:
+        """Take a run up; `None` where somebody is at work on it, it ended, or another was faster."""
+        at_work = row.status == "running" and row.lease > self._clock() and not _gone(row.owner)
+        if at_work or row.status in ("completed", "refused"):
+            return None
+        return self._lease(row)
+
+    def renew(self, row: RunRow) -> RunRow | None:
+        """Go on with a run that this process works on; `None` where another one took it."""
+        return self._lease(row) if row.owner == self._owner else None
+
+    def _lease(self, row: RunRow) -> RunRow | None:
+        leased = replace(row, status="running", owner=self._owner, lease=self._until(), version=row.version + 1)
+        try:
+            return self._write(leased)
+        except StoreConflict:
+            return None
+
+    def settle(self, row: RunRow, status: Status) -> RunRow:
+        """Say what became of the run that this process works on. Raises `StoreConflict` where it is not its own."""
+        return self._write(replace(row, status=status, owner="", lease=0, version=row.version + 1))
+
+    def _until(self) -> int:
+        return self._clock() + LEASE_SECONDS * MICROS
+
+    def _write(self, row: RunRow) -> RunRow:
+        body: dict[str, Any] = {
+            "principal": row.principal,
+            "route": row.route,
+            "digest": row.digest,
+            "owner": row.owner,
+            "lease": row.lease,
+        }
+        document = Document(
+            collection=COLLECTION, key=row.run_id, version=row.version, body=orjson.dumps(body), state=row.status
+        )
+        with self._store.transaction() as transaction:
+            transaction.put_document(document)
+        return row
+
+
+def _gone(owner: str) -> bool:
+    """Whether the process of that owner surely ended; a store is used by the processes of one machine."""
+    try:
+        os.kill(int(owner.partition("-")[0]), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, ValueError):
+        return False
+    return False
+
+
+def _row(document: Document) -> RunRow:
+    return RunRow(
+        run_id=document.key,
+        status=document.state,  # type: ignore[arg-type]  # only `_write` writes it
+        version=document.version,
+        **orjson.loads(document.body),
+    )
