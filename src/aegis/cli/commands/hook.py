@@ -1,0 +1,145 @@
+"""`aegis hook`: the command that a coding agent runs before and after every tool, and its installation."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
+from aegis.cli.output import print_json, print_line
+from aegis.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.core.decider import Decider
+    from aegis.proxies.hooks.answers import HookAnswer
+    from aegis.proxies.hooks.hosts import Host as HookHost
+
+app = typer.Typer(
+    help="Govern coding agents by their hooks: Claude Code, Codex, Gemini CLI, Cursor.", invoke_without_command=True
+)
+
+DEFAULT_TIMEOUT: Final = 60
+MARGIN_S: Final = 5.0  # what is left of the host's patience for saying no
+Host = Annotated[str, typer.Argument(metavar="HOST", help="claude, codex, gemini or cursor")]
+Project = Annotated[
+    Path | None, typer.Option("--project", metavar="DIR", help="the settings of this project, not the user's")
+]
+Agent = Annotated[str, typer.Option("--agent", envvar="AEGIS_AGENT", help="decide as this agent")]
+
+
+@app.callback()
+def hook(
+    context: typer.Context,
+    config: ConfigFile = None,
+    home: Home = None,
+    agent: Agent = "coding-agent",
+    url: Url = None,
+    key_file: KeyFile = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="seconds within which the host is answered, whatever happens")
+    ] = DEFAULT_TIMEOUT - MARGIN_S,
+) -> int:
+    """Judge the event on standard input: 0 lets the host go on, 2 blocks, with the reason on standard error."""
+    if context.invoked_subcommand is not None:
+        return 0
+    from aegis.proxies.hooks.supervise import supervised
+
+    def work() -> HookAnswer:
+        from aegis.proxies.hooks.event import MAX_INPUT, read_event
+        from aegis.proxies.hooks.judge import Judge
+        from aegis.proxies.hooks.state import HookState
+
+        event = read_event(sys.stdin.buffer.read(MAX_INPUT + 1))
+        decider = _decider(config, home, agent, url, key_file)
+        try:
+            judge = Judge(decider, HookState(home_of(home)), wait_seconds=max(0.0, timeout - MARGIN_S))
+            return judge.answer(event)
+        finally:
+            decider.close()
+
+    answer = supervised(work, seconds=timeout)
+    sys.stdout.write(answer.out)
+    sys.stdout.flush()
+    sys.stderr.write(answer.err)
+    sys.stderr.flush()
+    return answer.code
+
+
+@app.command()
+def install(
+    host: Host,
+    project: Project = None,
+    config: ConfigFile = None,
+    home: Home = None,
+    agent: Agent = "",
+    url: Url = None,
+    key_file: KeyFile = None,
+    timeout: Annotated[int, typer.Option("--timeout", min=10, help="seconds that the host gives the hook")] = 60,
+    as_json: Json = False,
+) -> int:
+    """Have HOST ask before and after every tool; the file before is kept beside the new one."""
+    from aegis.proxies.hooks.hosts import settings_of
+    from aegis.proxies.hooks.install import install as write
+
+    chosen = _host(host)
+    words = [str(Path(sys.argv[0]).absolute()), "hook", "--agent", agent or chosen.title.lower().replace(" ", "-")]
+    words += ["--timeout", str(timeout - MARGIN_S)]
+    for option, value in (("--config", config), ("--home", home), ("--api-key-file", key_file)):
+        words += [option, str(value.expanduser().absolute())] if value is not None else []
+    words += ["--url", url] if url is not None else []
+    change = write(settings_of(chosen, project or Path.home()), chosen, shlex.join(words), timeout=timeout)
+    return _said(change.path, change.changed, change.backup, "installed in", "was installed already in", as_json)
+
+
+@app.command()
+def uninstall(host: Host, project: Project = None, as_json: Json = False) -> int:
+    """Take the hook out of HOST's settings; the file before is kept beside the new one."""
+    from aegis.proxies.hooks.hosts import settings_of
+    from aegis.proxies.hooks.install import uninstall as remove
+
+    chosen = _host(host)
+    change = remove(settings_of(chosen, project or Path.home()), chosen)
+    return _said(change.path, change.changed, change.backup, "taken out of", "did not stand in", as_json)
+
+
+def _host(name: str) -> HookHost:
+    from aegis.proxies.hooks.hosts import HOSTS
+
+    found = HOSTS.get(name)
+    if found is None:
+        raise InvalidCall(f"there is no host `{name}`", code="host", hint=f"known are {', '.join(HOSTS)}")
+    return found
+
+
+def _said(path: Path, changed: bool, backup: Path | None, done: str, already: str, as_json: bool) -> int:
+    if as_json:
+        print_json({"file": str(path), "changed": changed, "backup": None if backup is None else str(backup)})
+        return 0
+    print_line(f"the hook {done if changed else already} {path}")
+    if backup is not None:
+        print_line(f"  the file before: {backup}")
+    return 0
+
+
+def _decider(config: Path | None, home: Path | None, agent: str, url: str | None, key_file: Path | None) -> Decider:
+    if url is not None:
+        from aegis.client import Client
+
+        return Client(url, api_key_of(key_file))
+    from aegis.bootstrap import open_deployment
+
+    # An agent that could rewrite its host's settings could take its hook away.
+    return open_deployment(config, home_of(home), agent=agent, protected=_settings()).gate
+
+
+def _settings() -> list[Path]:
+    """The files in which hosts of this user and of this project keep our hook."""
+    from aegis.proxies.hooks.hosts import HOSTS, settings_of
+    from aegis.proxies.hooks.install import installed
+
+    places = [(host, settings_of(host, folder)) for host in HOSTS.values() for folder in (Path.home(), Path.cwd())]
+    return [path for host, path in places if path.is_file() and installed(path, host)]

@@ -1,0 +1,186 @@
+"""`aegis mcp`: servers of the Model Context Protocol, wrapped so that what they are asked for is decided."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from aegis.cli import exits
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
+from aegis.cli.output import print_json, print_line
+from aegis.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.core.decider import Decider
+    from aegis.proxies.mcp.clients import Edit, McpClient
+    from aegis.rules.scanner import Scanner
+
+app = typer.Typer(help="Govern MCP servers: wrap one, or all that a client is configured with.")
+
+DEFAULT_WAIT_S: Final = 300.0
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="the server's name: its tools are `mcp:NAME/...`")]
+Agent = Annotated[str, typer.Option("--agent", envvar="AEGIS_AGENT", help="decide as this agent")]
+Pins = Annotated[
+    Path | None, typer.Option("--pins", metavar="FILE", help="the file of pins; default: tool-pins.json in the home")
+]
+OnlyPinned = Annotated[bool, typer.Option("--only-pinned", help="show only tools that were accepted before")]
+Session = Annotated[str, typer.Option("--session", metavar="NAME", help="make the calls part of this session")]
+Approver = Annotated[
+    Path | None,
+    typer.Option("--approver-key-file", metavar="FILE", help="ask the person at the client, who holds this key"),
+]
+Client = Annotated[str, typer.Argument(metavar="CLIENT", help="claude-code, claude-desktop, cursor, vscode, ...")]
+Project = Annotated[Path | None, typer.Option("--project", metavar="DIR", help="the configuration of this project")]
+Only = Annotated[str | None, typer.Option("--server", metavar="NAME", help="this server alone")]
+
+
+@app.command()
+def wrap(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="the server's command")],
+    name: Name = "server",
+    config: ConfigFile = None,
+    home: Home = None,
+    agent: Agent = "mcp-client",
+    url: Url = None,
+    key_file: KeyFile = None,
+    pins: Pins = None,
+    only_pinned: OnlyPinned = False,
+    session: Session = "",
+    wait: Annotated[float, typer.Option("--wait", min=0, help="seconds that a held call waits")] = DEFAULT_WAIT_S,
+    approver_key_file: Approver = None,
+) -> int:
+    """Run COMMAND, an MCP server over standard input and output, and decide every call before it sees it."""
+    from aegis.cli.mcpwork import Wrapping, run_wrapped
+
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="aegis: %(message)s")
+    with _parts(config, home, agent, url, key_file, approver_key_file) as (decider, scanner, resolve):
+        return run_wrapped(
+            Wrapping(
+                name=name,
+                command=command,
+                decider=decider,
+                scanner=scanner,
+                pins=pins or home_of(home) / "tool-pins.json",
+                only_pinned=only_pinned,
+                session=session,
+                wait_seconds=wait,
+                resolve=resolve,
+            )
+        )
+
+
+@app.command()
+def install(
+    client: Client,
+    project: Project = None,
+    server: Only = None,
+    config: ConfigFile = None,
+    home: Home = None,
+    agent: Agent = "",
+    url: Url = None,
+    key_file: KeyFile = None,
+    only_pinned: OnlyPinned = False,
+    as_json: Json = False,
+) -> int:
+    """Wrap the servers that CLIENT is configured with; exit 1 where one of them could not be wrapped."""
+    from aegis.proxies.mcp.clients import file_of, wrap_all
+
+    chosen = _client(client)
+    words = [str(Path(sys.argv[0]).absolute()), "mcp", "wrap", "--agent", agent or chosen.name]
+    for option, value in (("--config", config), ("--home", home), ("--api-key-file", key_file)):
+        words += [option, str(value.expanduser().absolute())] if value is not None else []
+    words += ["--url", url] if url is not None else []
+    words += ["--only-pinned"] if only_pinned else []
+    return _said(wrap_all(file_of(chosen, project), chosen, words, only=server), "wrapped", as_json)
+
+
+@app.command()
+def uninstall(client: Client, project: Project = None, server: Only = None, as_json: Json = False) -> int:
+    """Put the servers of CLIENT back as they were before they were wrapped."""
+    from aegis.proxies.mcp.clients import file_of, unwrap_all
+
+    chosen = _client(client)
+    edit = unwrap_all(file_of(chosen, project), chosen, only=server)
+    return _said(edit, "as before", as_json, complete=True)
+
+
+def _client(name: str) -> McpClient:
+    from aegis.proxies.mcp.clients import CLIENTS
+
+    found = CLIENTS.get(name)
+    if found is None:
+        raise InvalidCall(f"there is no client `{name}`", code="client", hint=f"known are {', '.join(CLIENTS)}")
+    return found
+
+
+def _said(edit: Edit, done: str, as_json: bool, *, complete: bool = False) -> int:
+    if as_json:
+        backup = None if edit.backup is None else str(edit.backup)
+        print_json({"file": str(edit.path), "changed": list(edit.changed), "left": list(edit.left), "backup": backup})
+    else:
+        print_line(f"{edit.path}: {len(edit.changed)} servers {done}")
+        for name in edit.changed:
+            print_line(f"  {name}")
+        for name in edit.left:
+            print_line(f"  not covered: {name} has no command; put its URL behind a gateway")
+        if edit.backup is not None:
+            print_line(f"  the file before: {edit.backup}")
+    return exits.REFUSED if edit.left and not complete else exits.DONE
+
+
+_Resolve = Callable[[str, str], Awaitable[None]]
+
+
+@contextmanager
+def _parts(
+    config: Path | None,
+    home: Path | None,
+    agent: str,
+    url: str | None,
+    key_file: Path | None,
+    approver: Path | None,
+) -> Iterator[tuple[Decider, Scanner, _Resolve | None]]:
+    """Who decides, what scans, and who may approve: a gateway, or a gate of our own over the home."""
+    if url is not None:
+        from aegis.client import Client as GatewayClient
+        from aegis.rules import builtin_folder, load
+        from aegis.rules.cache import default_cache_folder
+        from aegis.rules.scanner import Scanner
+
+        client = GatewayClient(url, api_key_of(key_file))
+        try:
+            scanner = Scanner(load(builtin_folder()), cache=default_cache_folder())
+            yield client, scanner, None if approver is None else _over_http(url, api_key_of(approver))
+        finally:
+            client.close()
+        return
+    from aegis.bootstrap import open_deployment
+
+    deployment = open_deployment(config, home_of(home), agent=agent)
+    try:
+        resolve = None
+        if approver is not None:
+            from aegis.cli.inside import resolver
+
+            resolve = resolver(deployment, api_key_of(approver))
+        yield deployment.gate, deployment.policy.current.scanner, resolve
+    finally:
+        deployment.close()
+
+
+def _over_http(url: str, key: str) -> _Resolve:
+    import asyncio
+
+    from aegis.cli.remote import Gateway
+
+    async def resolve(approval: str, decision: str) -> None:
+        body = {"decision": decision, "reason": "answered at the MCP client"}
+        await asyncio.to_thread(Gateway(url=url).ask, "POST", f"/v1/approvals/{approval}", key, body)
+
+    return resolve

@@ -1,0 +1,96 @@
+"""What a host is told, in its own words: the exit code, what goes to standard output, what to standard error.
+
+Exit 2 with the reason on standard error blocks in every host; any other failure would let the call run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aegis.proxies.hooks.event import HookEvent
+
+BLOCK: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HookAnswer:
+    """What the hook's process says and how it ends."""
+
+    code: int = 0
+    out: str = ""
+    err: str = ""
+
+
+def refused(reason: str) -> HookAnswer:
+    """The call does not run, and the model is told why."""
+    return HookAnswer(code=BLOCK, err=f"{reason}\n")
+
+
+def passed(event: HookEvent) -> HookAnswer:
+    """Nothing is said against the call or the result: the host goes on with its own rules, as without this hook."""
+    return HookAnswer(out="{}" if event.dialect == "cursor" else "")
+
+
+def patched(event: HookEvent, arguments: dict[str, Any]) -> HookAnswer:
+    """The call runs with other arguments."""
+    return HookAnswer(out=json.dumps(_PATCHED[event.dialect](event, arguments)))
+
+
+def _claude(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
+    # Both hosts take new input only together with `allow`.
+    output = {"hookEventName": event.name, "permissionDecision": "allow", "updatedInput": arguments}
+    return {"hookSpecificOutput": output}
+
+
+def _gemini(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event.name, "tool_input": arguments}}
+
+
+def _cursor(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"permission": "allow", "updated_input": arguments}
+
+
+_PATCHED: Final = {"claude": _claude, "gemini": _gemini, "cursor": _cursor}
+
+
+def replaced(event: HookEvent, notice: str, value: Any) -> HookAnswer:
+    """The model sees `value` in place of the tool's result, and `notice` says why."""
+    return HookAnswer(out=json.dumps(_REPLACED[event.dialect](event, notice, value)))
+
+
+def _claude_result(event: HookEvent, notice: str, value: Any) -> dict[str, Any]:
+    output = {"hookEventName": event.name, "updatedToolOutput": value, "updatedMCPToolOutput": value}
+    return {"decision": "block", "reason": notice, "hookSpecificOutput": output}
+
+
+def _gemini_result(event: HookEvent, notice: str, value: Any) -> dict[str, Any]:
+    # A denied result is hidden, and the reason stands in its place.
+    text = value if isinstance(value, str) else json.dumps(value)
+    return {"decision": "deny", "reason": f"{notice}\n{text}"}
+
+
+def _cursor_result(event: HookEvent, notice: str, value: Any) -> dict[str, Any]:
+    return {"updated_mcp_tool_output": value, "additional_context": notice}
+
+
+_REPLACED: Final = {"claude": _claude_result, "gemini": _gemini_result, "cursor": _cursor_result}
+
+
+def blanked(value: Any, notice: str) -> Any:
+    """`value` with its shape kept and its texts gone; the first of them is the notice."""
+    left = [notice]
+
+    def blank(inner: Any) -> Any:
+        if isinstance(inner, str):
+            return left.pop() if left else ""
+        if isinstance(inner, list):
+            return [blank(item) for item in inner]
+        if isinstance(inner, dict):
+            # A member that only says what kind of value this is keeps the shape valid.
+            return {name: item if name == "type" else blank(item) for name, item in inner.items()}
+        return inner
+
+    found = blank(value)
+    return notice if left else found

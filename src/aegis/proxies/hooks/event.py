@@ -1,0 +1,122 @@
+"""What a host says on standard input: which of its events this is, and the call or the result that it is about.
+
+The forms are those of the hosts' documentation: Claude Code and Codex (`PreToolUse`, `PostToolUse`), Gemini CLI
+(`BeforeTool`, `AfterTool`), Cursor (`preToolUse`, `postToolUse`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from aegis.core.canonical import canonical
+from aegis.core.strict_json import parse
+from aegis.errors import InvalidCall
+
+Dialect = Literal["claude", "gemini", "cursor"]
+Phase = Literal["before", "after"]
+MAX_INPUT: Final = 33_554_432  # a result can hold a file; bounds what a host can make us read
+MAX_SESSION_CHARS: Final = 200
+
+_EVENTS: Final[dict[str, tuple[Dialect, Phase]]] = {
+    "PreToolUse": ("claude", "before"),
+    "PostToolUse": ("claude", "after"),
+    "BeforeTool": ("gemini", "before"),
+    "AfterTool": ("gemini", "after"),
+    "preToolUse": ("cursor", "before"),
+    "postToolUse": ("cursor", "after"),
+}
+_MCP: Final = ("mcp__", "MCP:")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HookEvent:
+    """One event. `key` finds the decision on a call again when its result comes; `result` is any JSON value."""
+
+    name: str
+    dialect: Dialect
+    phase: Phase
+    session: str
+    tool: str
+    server: str | None
+    arguments: dict[str, Any]
+    call_id: str
+    result: Any = None
+
+    @property
+    def key(self) -> str:
+        """By what the call is known in both of its events: the host's id, else what is called."""
+        return self.call_id or self.digest_of(self.arguments)
+
+    @property
+    def again(self) -> str:
+        """By what a call is known when the model makes it once more, under another id."""
+        return self.digest_of(self.arguments)
+
+    def digest_of(self, arguments: dict[str, Any]) -> str:
+        """The name of a call of this tool with these arguments in this session."""
+        body = canonical({"tool": self.tool, "server": self.server, "arguments": arguments, "session": self.session})
+        return hashlib.sha256(body).hexdigest()
+
+
+def read_event(data: bytes) -> HookEvent:
+    """The event that `data` spells; raises `InvalidCall` for anything that no known host says."""
+    if len(data) > MAX_INPUT:
+        raise InvalidCall("the event is too large to be looked at", code="too_large", status=413)
+    wire = parse(data)
+    if not isinstance(wire, dict):
+        raise InvalidCall("the event is not a JSON object")
+    name = wire.get("hook_event_name")
+    known = _EVENTS.get(name) if isinstance(name, str) else None
+    if known is None or not isinstance(name, str):
+        raise InvalidCall("`hook_event_name` names no event of a known host", hint=", ".join(_EVENTS))
+    dialect, phase = known
+    tool, server = _named(wire)
+    arguments = wire.get("tool_input")
+    if isinstance(arguments, str):
+        arguments = parse(arguments.encode())
+    if not isinstance(arguments, dict):
+        raise InvalidCall("`tool_input` is not a JSON object")
+    session = wire.get("session_id") or wire.get("conversation_id") or ""
+    if not isinstance(session, str) or len(session) > MAX_SESSION_CHARS:
+        raise InvalidCall("`session_id` is not a name")
+    call_id = wire.get("tool_use_id") or ""
+    if not isinstance(call_id, str) or len(call_id) > MAX_SESSION_CHARS:
+        raise InvalidCall("`tool_use_id` is not a name")
+    return HookEvent(
+        name=name,
+        dialect=dialect,
+        phase=phase,
+        session=session,
+        tool=tool,
+        server=server,
+        arguments=arguments,
+        call_id=call_id,
+        result=_result(wire) if phase == "after" else None,
+    )
+
+
+def _named(wire: dict[str, Any]) -> tuple[str, str | None]:
+    """The tool and its server: a tool of an MCP server has the server in its name, or beside it."""
+    tool = wire.get("tool_name")
+    if not isinstance(tool, str) or not tool.strip():
+        raise InvalidCall("`tool_name` is missing")
+    context = wire.get("mcp_context")
+    if isinstance(context, dict) and isinstance(context.get("server_name"), str):
+        own = context.get("tool_name")
+        return own if isinstance(own, str) and own else tool, f"mcp:{context['server_name']}"
+    for prefix in _MCP:
+        if tool.startswith(prefix):
+            separator = prefix[-1] if prefix == "MCP:" else "__"
+            server, _, name = tool.removeprefix(prefix).partition(separator)
+            if server and name:
+                return name, f"mcp:{server}"
+    return tool, None
+
+
+def _result(wire: dict[str, Any]) -> Any:
+    for member in ("tool_response", "tool_output", "result_json"):
+        if member in wire:
+            return wire[member]
+    return None

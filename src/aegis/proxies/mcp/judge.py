@@ -1,0 +1,206 @@
+"""The messages that are more than passed on: calls, reads, lists, and the answers to them.
+
+A call of a tool is decided before the server sees it; one that may not run is answered here, as an error of the tool.
+What comes back is judged before the client sees it. Reading a resource and getting a prompt are decided and judged
+alike, under the names `read_resource` and `get_prompt`: what a server hands to a model is untrusted wherever from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from aegis.adapters._enforce import Attempt, Enforced, Enforcer
+from aegis.adapters.context import Session
+from aegis.core.call import ToolResult
+from aegis.errors import InvalidCall
+from aegis.proxies.mcp.messages import (
+    Id,
+    Message,
+    envelope,
+    id_of,
+    params_of,
+    rpc_error,
+    tool_error,
+)
+from aegis.proxies.mcp.tools import ToolBook
+
+CALL: Final = "tools/call"
+LIST: Final = "tools/list"
+_READS: Final = {"resources/read": ("read_resource", "uri"), "prompts/get": ("get_prompt", "name")}
+_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+_TASK: Final = "tasks/result"
+JUDGED: Final = frozenset({CALL, LIST, _TASK, *_READS, *_GREETINGS})
+CHANGED: Final = "notifications/tools/list_changed"
+MAX_PAGES: Final = 100  # a server that always has another page would keep a call waiting for ever
+MAX_TASKS: Final = 10_000
+
+Ask = Callable[[str, Message], Awaitable[Message]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What becomes of a request: it goes on to the server, or it is answered here."""
+
+    forward: Message | None = None
+    reply: Message | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """A request whose answer is judged."""
+
+    request: Message
+    decision_id: str = ""
+
+
+@dataclass(kw_only=True)
+class Judge:
+    """Judges the traffic with one server; `ask` puts a request of our own to it.
+
+    `session` makes the calls of a connection one session. Safe for one event loop.
+    """
+
+    server: str
+    enforcer: Enforcer
+    tools: ToolBook
+    ask: Ask
+    session: Session | None = None
+    _waiting: dict[Id, _Asked] = field(default_factory=dict)
+    _tasks: dict[str, str] = field(default_factory=dict)
+
+    async def request(self, message: Message) -> Verdict:
+        """What becomes of a request of the client."""
+        method = message.get("method")
+        if method == CALL:
+            return await self._call(message)
+        if method in _READS:
+            return await self._read(message, *_READS[str(method)])
+        if method == _TASK:
+            return self._task(message)
+        self._expect(message)
+        return Verdict(forward=message)
+
+    async def answer(self, message: Message) -> Message:
+        """An answer of the server as the client may see it."""
+        request_id = id_of(message)
+        asked = None if request_id is None else self._waiting.pop(request_id, None)
+        if asked is None:
+            return message
+        method = asked.request.get("method")
+        result = message.get("result")
+        if method == LIST and isinstance(result, dict):
+            shown = self.tools.shown(result)
+            self.tools.stale = self.tools.stale and "nextCursor" in result
+            return message if shown is result else {**message, "result": shown}
+        if method in _GREETINGS and isinstance(result, dict):
+            return {**message, "result": self.tools.instructions(result)}
+        if not asked.decision_id:
+            return message
+        return await self._seen(asked, message)
+
+    def expects(self, message: Message) -> bool:
+        """Whether this answers a request whose answer is judged."""
+        request_id = id_of(message)
+        return request_id is not None and request_id in self._waiting
+
+    def forget(self, request_id: Id) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(request_id, None)
+
+    def notified(self, message: Message) -> None:
+        """A notification of the server."""
+        if message.get("method") == CHANGED:
+            self.tools.stale = True
+
+    async def _call(self, message: Message) -> Verdict:
+        params = params_of(message)
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str) or not name or not isinstance(arguments if arguments is not None else {}, dict):
+            self._expect(message)
+            return Verdict(forward=message)  # the server says best what is wrong with it: nothing can run
+        if self.tools.stale:
+            await self._look(message)
+        refusal = self.tools.refusal(name)
+        if refusal:
+            return Verdict(reply=tool_error(message, f"`{name}` was not run: {refusal}"))
+        enforced = await self._enforced(name, arguments or {})
+        if not enforced.allowed:
+            return Verdict(reply=tool_error(message, _refusal(enforced)))
+        self._expect(message, enforced)
+        if enforced.changed:
+            message = {**message, "params": {**params, "arguments": enforced.arguments()}}
+        return Verdict(forward=message)
+
+    async def _read(self, message: Message, tool: str, member: str) -> Verdict:
+        params = params_of(message)
+        arguments = {name: value for name, value in params.items() if name in (member, "arguments")}
+        enforced = await self._enforced(tool, arguments)
+        if not enforced.allowed or enforced.changed:
+            return Verdict(reply=rpc_error(id_of(message), _refusal(enforced)))
+        self._expect(message, enforced)
+        return Verdict(forward=message)
+
+    def _task(self, message: Message) -> Verdict:
+        """What a call comes to that the server runs in the background (protocol 2025-11-25)."""
+        decision_id = self._tasks.get(str(params_of(message).get("taskId")))
+        if decision_id is None:
+            text = "the result was withheld: nobody decided the call that this task belongs to"
+            return Verdict(reply=rpc_error(id_of(message), text))
+        self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id)
+        return Verdict(forward=message)
+
+    async def _enforced(self, tool: str, arguments: Message) -> Enforced:
+        # Ids of JSON-RPC are counted anew in every connection, so the call gets one of its own.
+        attempt = Attempt(tool=tool, server=self.server, arguments=arguments)
+        (enforced,) = await self.enforcer.arun(self.enforcer.enforce([attempt], self.session))
+        return enforced
+
+    def _expect(self, message: Message, enforced: Enforced | None = None) -> None:
+        decision_id = "" if enforced is None else enforced.decision.decision_id
+        self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id)
+
+    async def _seen(self, asked: _Asked, message: Message) -> Message:
+        member = "result" if "result" in message else "error"
+        value = message.get(member)
+        task = value.get("task") if isinstance(value, dict) else None
+        if isinstance(task, dict) and isinstance(task.get("taskId"), str) and asked.request.get("method") == CALL:
+            while len(self._tasks) >= MAX_TASKS:
+                self._tasks.pop(next(iter(self._tasks)))
+            self._tasks[task["taskId"]] = asked.decision_id
+            return message
+        given = ToolResult(decision_id=asked.decision_id, result=value)
+        (observed,) = await self.enforcer.arun(self.enforcer.observe([given]))
+        if observed.withheld:
+            text = str(observed.value)
+            if member == "error" or asked.request.get("method") in _READS:
+                return rpc_error(id_of(message), text)
+            return tool_error(asked.request, text)
+        return {**message, member: observed.value} if observed.changed else message
+
+    async def _look(self, message: Message) -> None:
+        """Have the server announce its tools, where it changed them or was never asked."""
+        params: Message = envelope(message)
+        for _ in range(MAX_PAGES):
+            answer = await self.ask(LIST, params)
+            result = answer.get("result")
+            if not isinstance(result, dict):
+                return  # a server without tools has nothing that could have changed
+            self.tools.shown(result)
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str):
+                self.tools.stale = False
+                return
+            params = {**params, "cursor": cursor}
+        raise InvalidCall("the server announces more tools than can be read")
+
+
+def _refusal(enforced: Enforced) -> str:
+    approval = enforced.decision.approval
+    if approval is not None and not enforced.decision.allowed:
+        return (
+            f"`{enforced.tool}` was not run: a person has to approve it (approval {approval.id}, open until "
+            f"{approval.expires_at})"
+        )
+    return enforced.refusal

@@ -1,0 +1,98 @@
+"""What a server announces, as a client may see it: scanned, pinned at first sight, without tools that changed since.
+
+(1) a tool that has a pin must say exactly what it said when it was pinned (a rug pull is refused)
+(2) a tool without a pin is scanned for orders to the model and for names that take another tool's place
+(3) what passes is pinned, so that the next change is seen, in this connection or a later one
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aegis.core.names import split_selector
+from aegis.core.outcome import Outcome
+from aegis.core.tool_description import ToolDescription
+from aegis.dialects.tool_lists import read_tools
+from aegis.errors import InvalidCall
+from aegis.guards.descriptions import DescriptionScanner, Pins
+from aegis.proxies.mcp.messages import Message
+from aegis.proxies.mcp.pins import PinFile
+
+_CHANGED: Final = "this tool is not the one that was approved (reason: tool_changed)"
+_FOUND: Final = "what this tool says about itself looks like orders to the model (reason: attack_detected)"
+_UNREADABLE: Final = "what this tool says about itself cannot be read (reason: schema_invalid)"
+_UNPINNED: Final = "this tool was not approved (reason: tool_changed)"
+_log = logging.getLogger("aegis.mcp")
+
+
+class ToolBook:
+    """The tools of one server. `only_pinned` refuses every tool that nobody accepted before."""
+
+    def __init__(self, server: str, scanner: DescriptionScanner, pins: PinFile, *, only_pinned: bool = False):
+        self._server = server
+        self._scanner = scanner
+        self._pins = pins
+        self._only_pinned = only_pinned
+        self._refused: dict[str, str] = {}
+        self.stale = True
+
+    def shown(self, result: Message) -> Message:
+        """The answer to `tools/list` as a client may see it; raises `InvalidCall` for a damaged file of pins."""
+        listed = result.get("tools")
+        if not isinstance(listed, list):
+            return result
+        pins = self._pins.read()
+        shown: list[Any] = []
+        fresh: list[ToolDescription] = []
+        for item in listed:
+            tool, refusal = self._judged(item, pins, fresh)
+            if tool is None or refusal:
+                name = "?" if tool is None else tool.name
+                self._refused[name] = refusal
+                _log.warning("the tool `%s` of `%s` is not shown: %s", name, self._server, refusal)
+                continue
+            self._refused.pop(tool.name, None)
+            if tool.identity not in pins.tools:
+                fresh.append(tool)
+            shown.append(item)
+        if fresh:
+            self._pins.add(fresh)
+        return result if len(shown) == len(listed) else {**result, "tools": shown}
+
+    def refusal(self, name: str) -> str:
+        """Why a tool may not be called, or nothing."""
+        return self._refused.get(name, "")
+
+    def instructions(self, result: Message) -> Message:
+        """What a server says of itself when a client arrives, without orders to the model."""
+        text = result.get("instructions")
+        if not isinstance(text, str):
+            return result
+        spoken = ToolDescription(name="instructions", server=self._server, description=text)
+        if not self._alarming([spoken], ()):
+            return result
+        _log.warning("the instructions of `%s` are not shown: they look like orders to the model", self._server)
+        return {name: value for name, value in result.items() if name != "instructions"}
+
+    def _judged(self, item: Any, pins: Pins, fresh: Sequence[ToolDescription]) -> tuple[ToolDescription | None, str]:
+        try:
+            (tool,) = read_tools([item], server=self._server)
+            digests = tool.digests()
+        except InvalidCall:
+            return None, _UNREADABLE
+        if any(one.name == tool.name for one in fresh):
+            return tool, _CHANGED
+        pinned = pins.tools.get(tool.identity)
+        if pinned is not None:
+            return tool, "" if dict(pinned) == digests else _CHANGED
+        if self._only_pinned:
+            return tool, _UNPINNED
+        halves = [split_selector(name) for name in pins.tools]
+        known = [ToolDescription(name=name, server=server) for server, name in halves if server != self._server]
+        return tool, _FOUND if self._alarming([tool], [*known, *fresh]) else ""
+
+    def _alarming(self, tools: Sequence[ToolDescription], known: Sequence[ToolDescription]) -> bool:
+        found = self._scanner.scan(tools, known=known)
+        return any(one.finding.outcome >= Outcome.REQUIRE_APPROVAL for one in found)

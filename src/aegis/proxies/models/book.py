@@ -1,0 +1,194 @@
+"""What became of the calls of a conversation: from the log, and from records beside it, never from the client.
+
+A restart, or another gateway on the same store, knows the same. Records hold no arguments: those are
+read from the encrypted payload of the decision, so that erasing it erases them here too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from aegis.adapters._memory import UNIQUE_CHARS, Bounded
+from aegis.approvals.queue import find
+from aegis.audit.writer import Unit
+from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.outcome import Outcome
+from aegis.core.ports import Document, Transaction
+from aegis.core.principal import Principal
+from aegis.core.receipt import Draft
+from aegis.dialects.model import Wire
+from aegis.gate.gate import Gate
+from aegis.gate.repeat import load_payload
+from aegis.proxies.models.records import Kind, Record, from_wire, to_wire
+
+CALLS: Final = "proxy_calls"
+REMOVALS: Final = "proxy_removals"
+MAX_ITEMS: Final = 50_000  # a cache: what is forgotten here is read from the store again
+MAX_BYTES: Final = 67_108_864
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """Whose conversation it is: names of one principal's session mean nothing in another's."""
+
+    principal: Principal
+    session: str = ""
+
+    def key(self, *parts: str) -> str:
+        """A key of the store that only this scope makes; bounded, whatever the client sends."""
+        given = orjson.dumps([self.principal.id, self.session, *parts])
+        return hashlib.sha256(given).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Issued:
+    """A call that was decided here: under which decision, and whether it was let through."""
+
+    decision_id: str
+    allowed: bool
+
+
+class Book:
+    """The book of one gateway; safe for one event loop."""
+
+    def __init__(self, gate: Gate):
+        self._gate = gate
+        self._issued: Bounded[str, Issued] = Bounded(MAX_ITEMS, MAX_BYTES)
+        self._answers: Bounded[str, str] = Bounded(MAX_ITEMS, MAX_BYTES)
+        self._records: Bounded[str, Record | str] = Bounded(MAX_ITEMS, MAX_BYTES)
+        self._seen: Bounded[tuple[str, str], tuple[bool, Any]] = Bounded(MAX_ITEMS, MAX_BYTES)
+
+    def gate_id(self, scope: Scope, answer_id: str, call_id: str) -> str:
+        """The id under which a provider's call is decided: its own, where that is unique for ever.
+
+        Ids that a server counts anew get a suffix, or a call of yesterday would stand for today's.
+        """
+        if not call_id or len(call_id) > MAX_NAME_CHARS - 17:
+            return secrets.token_hex(16)
+        if len(call_id) >= UNIQUE_CHARS:
+            key = scope.key("answer", call_id)
+            first = self._answers.get(key)
+            if first is None:
+                self._answers.put(key, answer_id)
+            if first is None or first == answer_id:
+                return call_id
+        return f"{call_id}.{secrets.token_hex(8)}"
+
+    def issued(self, scope: Scope, call_id: str, digest: str = "") -> Issued | None:
+        """What was decided on a call, or `None`. With a `digest`, only on that very call as it was let through."""
+        if not call_id:
+            return None
+        key = scope.key("call", call_id, digest)
+        known = self._issued.get(key)
+        if known is None:
+            known = self._find(scope, call_id, digest)
+            if known is not None and known.allowed:  # a refusal may still turn into an approval
+                self._issued.put(key, known)
+        return known
+
+    def alias(self, scope: Scope, call_id: str, digest: str, gate_id: str) -> Sequence[Document]:
+        """The records by which a call is found that was decided under another id than the provider's."""
+        if not call_id or gate_id == call_id:
+            return ()
+        keys = [scope.key("call", call_id, digest), scope.key("call", call_id, "")]
+        for key in keys:
+            self._issued.drop(key)
+        return [Document(collection=CALLS, key=key, version=1, body=gate_id.encode()) for key in keys]
+
+    def record(self, scope: Scope, kind: Kind, key: str) -> Record | None:
+        """What was taken out of an answer and is known by this key."""
+        if not key:
+            return None
+        place = scope.key(kind, key)
+        known = self._records.get(place)
+        if known is None:
+            with self._gate.parts.store.reader() as reader:
+                document = reader.document(REMOVALS, place)
+            if document is None:
+                return None
+            found: Wire | str = orjson.loads(document.body)
+            known = found if isinstance(found, str) else from_wire(found, self.arguments)
+            self._records.put(place, known, len(document.body))
+        return self.record(scope, "ref", known) if isinstance(known, str) else known
+
+    def remember(self, scope: Scope, record: Record, keys: Sequence[tuple[Kind, str]] = ()) -> Sequence[Document]:
+        """The records by which `record` is found again, by its `ref` and by other keys."""
+        place = scope.key("ref", record.ref)
+        self._records.put(place, record, record.weight)
+        documents = [Document(collection=REMOVALS, key=place, version=1, body=orjson.dumps(to_wire(record)))]
+        pointer = orjson.dumps(record.ref)
+        for other in [scope.key(kind, key) for kind, key in keys if key]:
+            self._records.put(other, record.ref)
+            documents.append(Document(collection=REMOVALS, key=other, version=1, body=pointer))
+        return documents
+
+    def cleared(self, scope: Scope, anchors: Sequence[str]) -> Sequence[Document]:
+        """The records by which anchors stand for nothing any more, where they stood for something."""
+        stale = [anchor for anchor in anchors if self.record(scope, "anchor", anchor) is not None]
+        for anchor in stale:
+            self._records.put(scope.key("anchor", anchor), "")
+        return [
+            Document(collection=REMOVALS, key=scope.key("anchor", anchor), version=1, body=b'""') for anchor in stale
+        ]
+
+    def forget(self, scope: Scope, record: Record) -> None:
+        """Read a record from the store again the next time."""
+        self._records.drop(scope.key("ref", record.ref))
+
+    async def write(self, documents: Sequence[Document]) -> None:
+        """Make records durable; raises `StoreError` where that cannot be done."""
+        if not documents:
+            return
+
+        def apply(transaction: Transaction) -> Sequence[Draft]:
+            for document in documents:
+                stored = transaction.document(document.collection, document.key)
+                version = 1 if stored is None else stored.version + 1
+                transaction.put_document(
+                    Document(collection=document.collection, key=document.key, version=version, body=document.body)
+                )
+            return ()
+
+        await self._gate.arecord(Unit(apply=apply))
+
+    def seen(self, decision_id: str, digest: str) -> tuple[bool, Any] | None:
+        """What may be seen of a result that was judged before: whether it is changed, and to what."""
+        return self._seen.get((decision_id, digest))
+
+    def learn(self, decision_id: str, digest: str, changed: bool, value: Any) -> None:
+        """Remember what may be seen of a result."""
+        self._seen.put((decision_id, digest), (changed, value), len(value) if isinstance(value, str) else 1_000)
+
+    def arguments(self, decision_id: str) -> dict[str, Any]:
+        """The arguments of a decided call; empty where they were erased or never recorded."""
+        if not decision_id:
+            return {}
+        with self._gate.parts.store.reader() as reader:
+            entry = reader.entry_by_id(decision_id)
+            payload = None if entry is None else load_payload(self._gate.parts, reader, entry.index)[0]
+        found: Mapping[str, Any] = payload or {}
+        return dict(found.get("arguments") or {})
+
+    def _find(self, scope: Scope, call_id: str, digest: str) -> Issued | None:
+        with self._gate.parts.store.reader() as reader:
+            alias = reader.document(CALLS, scope.key("call", call_id, digest))
+            gate_id = call_id if alias is None else alias.body.decode()
+            index = reader.latest_call(scope.principal.id, scope.session, gate_id)
+            entry = None if index is None else reader.entry(index)
+            if entry is None:
+                return None
+            payload, _ = load_payload(self._gate.parts, reader, entry.index)
+            body = orjson.loads(entry.body)
+            allowed = entry.decision in (Outcome.ALLOW.word, Outcome.SANITIZE.word)
+            if not allowed and "approval_id" in body:
+                approval = find(reader, body["approval_id"])
+                allowed = approval is not None and approval.state == "redeemed"
+        if digest and (payload is None or payload["call_digest"] != digest):
+            return None
+        return Issued(decision_id=entry.receipt_id, allowed=allowed)

@@ -1,0 +1,163 @@
+"""Answers that the proxy gives by itself, without asking a model: whole, and as the events of a stream."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from aegis.dialects.model import Event, Wire
+
+
+def answer_of(format_: str, calls: Sequence[Wire], *, model: str, now: int, answer_id: str = "") -> Wire:
+    """An answer of `format_` that holds exactly `calls`; `answer_id` where the provider keeps the conversation."""
+    return _WHOLE[format_](list(calls), model, now, answer_id)
+
+
+def events_of(format_: str, answer: Wire) -> Iterator[Event]:
+    """The stream that spells `answer`."""
+    return _EVENTS[format_](answer)
+
+
+def _name(prefix: str) -> str:
+    return f"{prefix}{secrets.token_hex(12)}"
+
+
+def _chat(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    message: Wire = {"role": "assistant", "content": None, "refusal": None, "tool_calls": calls}
+    return {
+        "id": answer_id or _name("chatcmpl-"),
+        "object": "chat.completion",
+        "created": now,
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+
+
+def _responses(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    return {
+        "id": answer_id or _name("resp_"),
+        "object": "response",
+        "created_at": now,
+        "status": "completed",
+        "model": model,
+        "output": calls,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "temperature": None,
+        "top_p": None,
+        "usage": {
+            "input_tokens": 0,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 0,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 0,
+        },
+    }
+
+
+def _messages(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    return {
+        "id": answer_id or _name("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": calls,
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+
+
+def _event(wire: Wire) -> Event:
+    return Event(event=str(wire["type"]), data=json.dumps(wire, separators=(",", ":")))
+
+
+def _chat_events(answer: Wire) -> Iterator[Event]:
+    head = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+
+    def chunk(delta: Wire, reason: str | None = None) -> Event:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return Event(data=json.dumps({**head, "choices": [choice]}, separators=(",", ":")))
+
+    (choice,) = answer["choices"]
+    message = choice["message"]
+    yield chunk({"role": "assistant", "content": message.get("content")})
+    if message.get("refusal"):
+        yield chunk({"refusal": message["refusal"]})
+    for index, call in enumerate(message.get("tool_calls") or []):
+        yield chunk({"tool_calls": [{"index": index, **call}]})
+    yield chunk({}, choice["finish_reason"])
+    yield Event(data="[DONE]")
+
+
+def _responses_events(answer: Wire) -> Iterator[Event]:
+    for number, wire in enumerate(_responses_wires(answer)):
+        yield _event({**wire, "sequence_number": number})
+
+
+def _responses_wires(answer: Wire) -> Iterator[Wire]:
+    begun = {**answer, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(answer["output"]):
+        at: Wire = {"output_index": index, "item_id": item.get("id")}
+        blank: Wire = (
+            {"arguments": ""} if item["type"] == "function_call" else {"content": []} if "content" in item else {}
+        )
+        yield {"type": "response.output_item.added", "output_index": index,
+               "item": {**item, **blank, "status": "in_progress"}}  # fmt: skip
+        if item["type"] == "function_call":
+            kind = "response.function_call_arguments"
+            yield {"type": f"{kind}.delta", **at, "delta": item["arguments"]}
+            yield {"type": f"{kind}.done", **at, "arguments": item["arguments"], "name": item["name"]}
+        for place, part in enumerate(item.get("content") or []):
+            yield from _part_wires({**at, "content_index": place}, part)
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": "response.completed", "response": answer}
+
+
+def _part_wires(at: Wire, part: Wire) -> Iterator[Wire]:
+    name = "refusal" if part["type"] == "refusal" else "text"
+    kind = "response.refusal" if name == "refusal" else "response.output_text"
+    extra: dict[str, Any] = {} if name == "refusal" else {"logprobs": []}
+    yield {"type": "response.content_part.added", **at, "part": {**part, name: ""}}
+    yield {"type": f"{kind}.delta", **at, "delta": part[name], **extra}
+    yield {"type": f"{kind}.done", **at, name: part[name], **extra}
+    yield {"type": "response.content_part.done", **at, "part": part}
+
+
+def _messages_events(answer: Wire) -> Iterator[Event]:
+    start = {**answer, "content": [], "stop_reason": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
+    yield _event({"type": "message_start", "message": start})
+    for index, block in enumerate(answer["content"]):
+        if block["type"] == "text":
+            blank, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+        else:
+            spelled = json.dumps(block["input"], separators=(",", ":"))
+            blank, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": spelled}
+        yield _event({"type": "content_block_start", "index": index, "content_block": blank})
+        yield _event({"type": "content_block_delta", "index": index, "delta": delta})
+        yield _event({"type": "content_block_stop", "index": index})
+    ended = {name: answer[name] for name in ("stop_reason", "stop_sequence", "stop_details") if name in answer}
+    yield _event({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 0}})
+    yield _event({"type": "message_stop"})
+
+
+_WHOLE: Final[dict[str, Callable[[list[Wire], str, int, str], Wire]]] = {
+    "chat": _chat,
+    "responses": _responses,
+    "messages": _messages,
+}
+_EVENTS: Final[dict[str, Callable[[Wire], Iterator[Event]]]] = {
+    "chat": _chat_events,
+    "responses": _responses_events,
+    "messages": _messages_events,
+}
