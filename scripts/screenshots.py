@@ -1,0 +1,142 @@
+"""Writes `docs/screenshots`: every page of the cockpit in light, dark and narrow, over the demonstration's gateway."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from aegis.bootstrap.credentials import create_key
+from aegis.bootstrap.state import open_state
+from aegis.cli.demo.stage import PERSON, Stage, stage
+
+OUT: Final = Path(__file__).resolve().parents[1] / "docs" / "screenshots"
+CHROMIUM: Final = "/usr/bin/chromium"
+COLOURS: Final = 48  # a palette of that size keeps every page under some 60 KB
+SIZES: Final[dict[str, dict[str, Any]]] = {
+    "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 360, "height": 720}, "color_scheme": "light"},
+}
+MORE: Final = """
+  run_command:
+    risk: high
+    irreversible: true
+    effects: [exec]
+    preview: {kind: shell, arguments: {command: /command}}
+previews: {workspace: WORKSPACE}
+"""
+
+
+def main() -> int:
+    """Seed the demonstration's gateway, and take every page in every size."""
+    folder = Path(tempfile.mkdtemp(prefix="aegis-screenshots-"))
+    try:
+        with stage(folder) as here, sync_playwright() as playwright:
+            pages = seed(here, folder / "shop")
+            shutil.rmtree(OUT, ignore_errors=True)
+            OUT.mkdir(parents=True)
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            for size, options in SIZES.items():
+                take(browser, here, pages, size, options)
+            browser.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def seed(here: Stage, workspace: Path) -> dict[str, str]:
+    """Calls of several agents, with their approvals; gives the path of each page by its name."""
+    (workspace / "build").mkdir(parents=True)
+    for number in range(40):
+        (workspace / "build" / f"part{number}.o").write_bytes(bytes(800))
+    (workspace / "settings.ini").write_text("[shop]\ncurrency = EUR\nretries = 3\n")
+    here.config.write_text(here.config.read_text() + MORE.replace("WORKSPACE", str(workspace)))
+    time.sleep(3)  # the gateway reads its file again
+    with closing(open_state(here.config, here.home)) as state:
+        keys = {
+            agent: create_key(state, roles=("agent",), agent=agent, by="demo").text
+            for agent in ("support-bot", "release-bot", "research-bot")
+        }
+
+    def decide(agent: str, tool: str, session: str, /, **arguments: Any) -> Any:
+        call = {"tool": tool, "arguments": arguments, "session": session}
+        return here.gateway.ask("POST", "/v1/decisions", keys[agent], call)
+
+    for number in range(34):
+        decide("support-bot", "read_file", "ticket-4411", path=f"tickets/{4380 + number}.txt")
+        decide("research-bot", "query_db", "prices", sql=f"SELECT price FROM offers WHERE shop = {number}")
+    decide("research-bot", "query_db", "prices", sql="SELECT 1; DROP TABLE offers; --")
+    decide("research-bot", "read_file", "prices", path="../../../../etc/shadow")
+    decide("support-bot", "post_note", "ticket-4411", text="token ghp_" + "x7Kq2mVt9RbL4wNc8PzY1sDf6HgJ3aEu5QoT")
+    mail = {"to": "ada@example.com", "subject": "Receipt 4411", "body": "Thank you, it is paid."}
+    for answer in ("approve", "approve", "deny"):
+        held = decide("support-bot", "send_email", "ticket-4411", **mail)["approval"]["id"]
+        here.gateway.ask(
+            "POST",
+            f"/v1/approvals/{held}",
+            here.approver_key,
+            {"decision": answer, "reason": "checked with the customer"},
+        )
+    decide("support-bot", "send_email", "ticket-4412", **{**mail, "to": "grace@example.com"})
+    command = "rm -rf build && sed -i 's/retries = 3/retries = 5/' settings.ini && touch built"
+    decide("release-bot", "run_command", "release-7", command="git status")
+    approval = decide("release-bot", "run_command", "release-7", command=command)["approval"]["id"]
+    blocked = here.gateway.ask("GET", "/v1/receipts?decision=block&limit=1", here.auditor_key)["items"][0]
+    time.sleep(2)  # the preview is made beside the request
+    return {
+        "now": "/",
+        "approvals": "/approvals",
+        "approval": f"/approvals/{approval}",
+        "call": f"/calls/{blocked['receipt_id']}",
+        "sessions": "/sessions",
+        "session": "/sessions/ticket-4411?principal=agent:support-bot",
+        "violations": "/violations",
+        "policies": "/policies",
+        "playground": "/policies/playground",
+        "agents": "/agents",
+        "agent": "/agents/research-bot",
+        "alerts": "/alerts",
+        "audit": "/audit",
+    }
+
+
+def take(browser: Browser, here: Stage, pages: dict[str, str], size: str, options: dict[str, Any]) -> None:
+    """Every page in one size."""
+    context = browser.new_context(base_url=here.url, reduced_motion="reduce", locale="en-GB", **options)
+    page = context.new_page()
+    page.goto("/sign-in")
+    save(page, f"sign-in-{size}")
+    page.get_by_label("Name").fill(PERSON)
+    page.get_by_label("Password").fill(here.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/")
+    for name, path in pages.items():
+        page.goto(path)
+        if name == "policies":
+            editor = page.get_by_label("Configuration")
+            editor.fill(editor.input_value().replace("query_db: {risk: medium", "query_db: {risk: critical"))
+            page.get_by_role("button", name="Check and replay").click()
+        if name == "playground":
+            page.get_by_role("button", name="Decide").click()
+        page.wait_for_timeout(900)
+        save(page, f"{name}-{size}")
+    context.close()
+
+
+def save(page: Page, name: str) -> None:
+    """One picture with a reduced palette."""
+    image = Image.open(io.BytesIO(page.screenshot()))
+    image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(OUT / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Rules of alerts as they are kept: what is watched, how much of it is too much, and who is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import orjson
+
+from aegis.core.ports import Document, Reader, Transaction
+from aegis.delivery.message import Target
+from aegis.errors import InvalidCall, StoreCorrupt
+
+COLLECTION: Final = "alert_rules"
+MAX_RULES: Final = 100
+MAX_NAME_CHARS: Final = 100
+MAX_URL_CHARS: Final = 2_000
+KEPT: Final = 20  # what one rule remembers of the word that it sent
+MAX_LIMIT: Final = 1_000_000
+
+Watch = Literal["blocks", "new_rule", "waiting", "silent", "refusing"]
+WATCHES: Final[dict[Watch, str]] = {
+    "blocks": "more than this many calls are blocked within ten minutes",
+    "new_rule": "a rule is broken that was never broken before",
+    "waiting": "a held call has waited for this many seconds",
+    "silent": "nothing was recorded for this many minutes",
+    "refusing": "the gateway cannot record, and refuses",
+}
+COUNTED: Final = frozenset({"blocks", "waiting", "silent"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """Word that a rule sent: which message, when, and what it said."""
+
+    message: str
+    time: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlertRule:
+    """One rule. `state` is what its last look left behind, so that the same thing is told once."""
+
+    id: str
+    name: str
+    watch: Watch
+    limit: int
+    target: Target
+    by: str
+    created_at: int
+    fired_at: int = 0
+    state: str = ""
+    log: tuple[Sent, ...] = field(default_factory=tuple)
+    version: int = 1
+
+    def remember(self, sent: Sent) -> AlertRule:
+        """The rule with one more line in its log, one version on."""
+        return replace(self, log=(sent, *self.log)[:KEPT], version=self.version + 1)
+
+
+def checked_name(name: str) -> str:
+    """What a rule is called; raises `InvalidCall`."""
+    if not 1 <= len(name) <= MAX_NAME_CHARS:
+        raise InvalidCall(f"a name has 1 to {MAX_NAME_CHARS} characters")
+    return name
+
+
+def checked_target(kind: str, url: str, secret: str, *, private: bool) -> Target:
+    """Where word goes; raises `InvalidCall` for an address that is none, or a webhook without a secret."""
+    if kind not in ("webhook", "slack"):
+        raise InvalidCall("word goes to a webhook or to Slack")
+    if len(url) > MAX_URL_CHARS or len(secret) > MAX_URL_CHARS:
+        raise InvalidCall("the address or the secret is too long")
+    host = ""
+    if not url.startswith(("${env:", "file:")):
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme not in ("https", "http") or not host:
+            raise InvalidCall("the address is not a URL", hint="https://..., or a reference such as `${env:HOOK}`")
+        if parts.scheme == "http" and not private:
+            raise InvalidCall("word goes out over TLS", hint="https://..., or allow a private host")
+    if kind == "webhook" and not secret:
+        raise InvalidCall("a webhook is signed, and needs a secret")
+    return Target(
+        kind="webhook" if kind == "webhook" else "slack",
+        url=url,
+        secret=secret,
+        private=(host,) if private and host else (),
+    )
+
+
+def checked_watch(watch: str, limit: str) -> tuple[Watch, int]:
+    """What is watched and how much is too much; raises `InvalidCall`."""
+    found = next((known for known in WATCHES if known == watch), None)
+    if found is None:
+        raise InvalidCall("there is no such thing to watch")
+    if found not in COUNTED:
+        return found, 0
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 7 and 1 <= int(limit) <= MAX_LIMIT):
+        raise InvalidCall(f"the number must be from 1 to {MAX_LIMIT}")
+    return found, int(limit)
+
+
+def put_rule(transaction: Transaction, rule: AlertRule) -> None:
+    """Write a rule; raises `StoreConflict` where another process was first."""
+    body: dict[str, Any] = {
+        "name": rule.name,
+        "watch": rule.watch,
+        "limit": rule.limit,
+        "target": [rule.target.kind, rule.target.url, rule.target.secret, rule.target.private],
+        "by": rule.by,
+        "created_at": rule.created_at,
+        "fired_at": rule.fired_at,
+        "state": rule.state,
+        "log": [[sent.message, sent.time, sent.text] for sent in rule.log],
+    }
+    transaction.put_document(
+        Document(collection=COLLECTION, key=rule.id, version=rule.version, body=orjson.dumps(body), state="on")
+    )
+
+
+def find_rule(reader: Reader, rule_id: str) -> AlertRule:
+    """One rule; raises `InvalidCall` (404) where there is none."""
+    document = reader.document(COLLECTION, rule_id)
+    if document is None:
+        raise InvalidCall("there is no such alert", code="not_found", status=404)
+    return _from_document(document)
+
+
+def list_rules(reader: Reader) -> list[AlertRule]:
+    """Every rule, in the order in which they were made."""
+    return [_from_document(document) for document in reader.documents(COLLECTION, limit=MAX_RULES)]
+
+
+def _from_document(document: Document) -> AlertRule:
+    try:
+        body = orjson.loads(document.body)
+        kind, url, secret, private = body["target"]
+        return AlertRule(
+            id=document.key,
+            name=body["name"],
+            watch=body["watch"],
+            limit=body["limit"],
+            target=Target(kind=kind, url=url, secret=secret, private=tuple(private)),
+            by=body["by"],
+            created_at=body["created_at"],
+            fired_at=body["fired_at"],
+            state=body["state"],
+            log=tuple(Sent(message=row[0], time=row[1], text=row[2]) for row in body["log"]),
+            version=document.version,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreCorrupt("the record of an alert is damaged") from error

@@ -1,0 +1,178 @@
+"""Approvals: the queue, and one page for each held call on which a person decides."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import orjson
+from starlette.responses import RedirectResponse, Response
+
+from aegis.audit.writer import Unit
+from aegis.core.ports import Search
+from aegis.core.receipt import Draft
+from aegis.core.strict_json import parse
+from aegis.errors import InvalidCall
+from aegis.gate.ids import new_id
+from aegis.gate.repeat import load_payload
+from aegis.server.cockpit.arguments import leaves
+from aegis.server.cockpit.ask import ask
+from aegis.server.cockpit.effect import changed_files, sentence, touched
+from aegis.server.cockpit.live import row_of
+from aegis.server.cockpit.page import Visit
+from aegis.server.cockpit.render import html
+
+STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
+SHOWN: Final = 200  # held calls on one page, most pressing first
+PAST: Final = 8
+_RISKS: Final = {"critical": 0, "high": 1, "medium": 2, "low": 3}
+
+
+async def queue(visit: Visit) -> Response:
+    """Held calls by risk, by whether they can be undone, and by the time that is left."""
+    await visit.cockpit.rollup.watched()
+    state = visit.query.get("state", "pending")
+    query = {"state": state if state in STATES else "pending", "limit": str(SHOWN)}
+    for name in ("agent", "tool", "session", "cursor"):
+        if visit.query.get(name):
+            query[name] = visit.query[name]
+    found = await ask(visit, "listApprovals", query=query)
+    rows = await asyncio.to_thread(_rows, visit, found["items"])
+    if query["state"] == "pending":
+        rows.sort(key=lambda row: (_RISKS.get(row["risk"], 1), not row["irreversible"], row["approval"]["expires_at"]))
+    return html(
+        visit, "approvals.html", rows=rows, state=query["state"], states=STATES, query=query, next=found["next"]
+    )
+
+
+async def review(visit: Visit) -> Response:
+    """One held call, with everything that a decision needs."""
+    approval = await ask(visit, "getApproval", path={"id": visit.names["id"]})
+    return await _review(visit, approval, problem=None, revealed=False)
+
+
+async def reveal(visit: Visit) -> Response:
+    """The same page with private values shown, which is recorded first."""
+    approval = await ask(visit, "getApproval", path={"id": visit.names["id"]})
+    draft = Draft(
+        members={
+            "kind": "access",
+            "receipt_id": new_id(),
+            "parent": approval["decision_id"],
+            "principal": visit.principal.id,
+            "action": "reveal",
+        }
+    )
+    await visit.services.gate.arecord(Unit(drafts=(draft,)))
+    return await _review(visit, approval, problem=None, revealed=True)
+
+
+async def resolve(visit: Visit) -> Response:
+    """The answer, bound to the digests that were shown; what is refused is said on the page."""
+    approval_id, form = visit.names["id"], visit.form
+    try:
+        body: dict[str, Any] = {
+            "decision": form.get("decision", ""),
+            "call_digest": form.get("call_digest", ""),
+            "policy_digest": form.get("policy_digest", ""),
+        }
+        if form.get("reason", "").strip():
+            body["reason"] = form["reason"].strip()
+        if form.get("scope") == "session" and body["decision"] == "approve":
+            body["scope"] = "session"
+        if form.get("narrow") and body["decision"] == "approve":
+            body["arguments"] = _narrowed(form.get("arguments", ""))
+        await ask(visit, "resolveApproval", path={"id": approval_id}, body=body)
+    except InvalidCall as problem:
+        if problem.status == 404:
+            raise
+        approval = await ask(visit, "getApproval", path={"id": approval_id})
+        response = await _review(visit, approval, problem=problem, revealed=False)
+        response.status_code = problem.status
+        return response
+    return RedirectResponse(f"/approvals/{approval_id}", 303)
+
+
+async def _review(visit: Visit, approval: dict[str, Any], *, problem: InvalidCall | None, revealed: bool) -> Response:
+    seen = await asyncio.to_thread(_details, visit, approval, revealed)
+    arguments = approval.get("arguments")
+    preview = approval.get("preview") or {}
+    return html(
+        visit,
+        "approval.html",
+        approval=approval,
+        problem=problem,
+        revealed=revealed,
+        narrowing=orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode() if _plain(arguments) else "",
+        preview=preview,
+        files=changed_files(preview),
+        **seen,
+    )
+
+
+def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str, Any]:
+    """What the log knows beside the approval: findings with their places, the session so far, past answers."""
+    services = visit.services
+    with services.store.reader() as reader:
+        entry = reader.entry_by_id(approval["decision_id"])
+        payload = None if entry is None else load_payload(services.gate.parts, reader, entry.index)[0]
+        past = reader.search(Search(kind="approval", tool=approval["tool"], limit=PAST * 3))
+        before = []
+        if approval["session"] and entry is not None:
+            same = Search(session=approval["session"], principal=approval["principal"], before=entry.index, limit=PAST)
+            before = reader.search(same)
+    findings = [] if payload is None else payload.get("findings", [])
+    return {
+        **_facts(approval, {} if entry is None else orjson.loads(entry.body)),
+        "leaves": leaves(approval.get("arguments") or {}, findings, hide=not revealed),
+        "findings": findings,
+        "before": [row_of(orjson.loads(row.body)) for row in reversed(before)],
+        "past": [
+            {**row_of(body), "action": body.get("action", ""), "approvers": body.get("approvers", [])}
+            for body in (orjson.loads(row.body) for row in past)
+            if body.get("action") in ("approved", "denied") and body.get("approval_id") != approval["id"]
+        ][:PAST],
+    }
+
+
+def _rows(visit: Visit, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    with visit.services.store.reader() as reader:
+        for approval in items:
+            entry = reader.entry_by_id(approval["decision_id"])
+            rows.append({"approval": approval, **_facts(approval, {} if entry is None else orjson.loads(entry.body))})
+    return rows
+
+
+def _facts(approval: dict[str, Any], receipt: dict[str, Any]) -> dict[str, Any]:
+    """What is known of the effect: by the approval's own word, else by the receipt of the held call."""
+    facts = approval.get("facts") or {}
+    effects = facts.get("effects") or receipt.get("effects", [])
+    rules = {rule for guard in receipt.get("guards", ()) for rule in guard["rules"]}
+    irreversible = facts.get("irreversible", receipt.get("reason") == "irreversible" or "irreversible" in rules)
+    arguments = approval.get("arguments")
+    named = touched(approval["tool"], approval["server"], arguments, effects) if arguments else []
+    return {
+        "risk": facts.get("risk") or receipt.get("risk", "high"),
+        "effects": effects,
+        "irreversible": irreversible,
+        "named": named,
+        "sentence": sentence(approval, named, irreversible, effects),
+        "why": approval.get("held_because") or receipt.get("reason", ""),
+    }
+
+
+def _narrowed(text: str) -> dict[str, Any]:
+    value = parse(text.encode())
+    if not isinstance(value, dict):
+        raise InvalidCall("the narrowed arguments are not a JSON object", hint="keep the braces")
+    return value
+
+
+def _plain(arguments: Any) -> bool:
+    """Whether the arguments can be edited as text: integers beyond 64 bits cannot be written by this encoder."""
+    try:
+        orjson.dumps(arguments)
+    except TypeError:
+        return False
+    return isinstance(arguments, dict)

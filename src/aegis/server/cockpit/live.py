@@ -1,0 +1,128 @@
+"""The live feed of the page: what is recorded, as rows, to browsers that are signed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from aegis.core.ports import Entry, Store
+from aegis.keys.tokens import find_session
+from aegis.server.cockpit import words
+from aegis.server.cockpit.page import Visit
+from aegis.server.feed import Dropped, Feed, Subscription
+
+SHOWN: Final = ("decision", "result", "approval", "redemption", "revocation", "config", "alarm", "grant")
+FILTERS: Final = ("decision", "reason", "agent", "tool", "kind", "session")
+TICK_S: Final = 0.5
+HEARTBEAT_S: Final = 15.0
+SEND_S: Final = 30.0
+STANDING_S: Final = 30.0  # how soon a stream ends after its session did
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One line of the feed, as data and as the text that browsers get."""
+
+    index: int
+    members: Mapping[str, Any]
+    text: bytes
+
+
+def row_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A receipt as a line of a list; it holds names that callers chose, and no values."""
+    decision = str(body.get("decision", ""))
+    return {
+        "index": body["index"],
+        "id": body["receipt_id"],
+        "time": body["time"],
+        "kind": body["kind"],
+        "decision": decision,
+        "word": words.outcome(decision) if decision else str(body["kind"]),
+        "risk": body.get("risk", ""),
+        "reason": body.get("reason", ""),
+        "agent": body.get("agent", ""),
+        "tool": body.get("tool", ""),
+        "session": body.get("session", ""),
+        "summary": words.summary(body),
+    }
+
+
+def shape(store: Store, entries: Sequence[Entry]) -> list[Row]:
+    """The rows that stand for `entries`."""
+    rows = []
+    for entry in entries:
+        if entry.kind not in SHOWN or (entry.kind == "result" and entry.decision == "allow"):
+            continue
+        members = row_of(orjson.loads(entry.body))
+        text = b"id: %d\nevent: row\ndata: %s\n\n" % (entry.index, orjson.dumps(members))
+        rows.append(Row(index=entry.index, members=members, text=text))
+    return rows
+
+
+async def live(visit: Visit) -> Response:
+    """The stream of rows that match the filters of the query."""
+    wanted = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
+    feed = visit.cockpit.feed
+    return _Stream(visit, feed, await feed.subscribe(), wanted)
+
+
+class _Stream(StreamingResponse):
+    """A stream that leaves the feed at its end, and gives up on a browser that does not read."""
+
+    def __init__(self, visit: Visit, feed: Feed[Row], subscription: Subscription[Row], wanted: Mapping[str, str]):
+        self._feed, self._subscription = feed, subscription
+        super().__init__(
+            _rows(visit, subscription, wanted),
+            media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
+        )
+
+    async def stream_response(self, send: Send) -> None:
+        async def within(message: Message) -> None:
+            await asyncio.wait_for(send(message), SEND_S)
+
+        await super().stream_response(within)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.leave(self._subscription)
+
+
+async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[str, str]) -> AsyncIterator[bytes]:
+    yield b"retry: 2000\n\n"
+    quiet = standing = 0.0
+    while not visit.services.draining.is_set():
+        try:
+            items = await subscription.get(TICK_S)
+        except Dropped:
+            yield b"event: lost\ndata: {}\n\n"
+            return
+        if not items:
+            quiet, standing = quiet + TICK_S, standing + TICK_S
+        text = b"".join(row.text for row in items if all(row.members[name] == wanted[name] for name in wanted))
+        if text:
+            quiet = 0.0
+            yield text
+        elif quiet >= HEARTBEAT_S:
+            quiet = 0.0
+            yield b": still here\n\n"
+        if standing >= STANDING_S:
+            standing = 0.0
+            if not await asyncio.to_thread(_stands, visit):
+                yield b"event: ended\ndata: {}\n\n"
+                return
+
+
+def _stands(visit: Visit) -> bool:
+    from aegis.server.cockpit.routing import token_of  # the routes import the pages
+
+    with visit.services.store.reader() as reader:
+        return find_session(reader, token_of(visit.headers), now=visit.services.clock()) is not None

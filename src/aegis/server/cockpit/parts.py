@@ -1,0 +1,37 @@
+"""What the pages of one gateway share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aegis.server.cockpit.throttle import Throttle
+from aegis.server.services import Services
+
+if TYPE_CHECKING:
+    from aegis.server.cockpit.alerting import Alerting
+    from aegis.server.cockpit.live import Row
+    from aegis.server.cockpit.rollup import Rollup
+    from aegis.server.cockpit.verifying import Verifications
+    from aegis.server.feed import Feed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cockpit:
+    """One cockpit's parts; what it counted of the log is `rollup`, and `feed` follows the log live.
+
+    `demo` says that everything shown was made by the demonstration.
+    """
+
+    services: Services
+    feed: Feed[Row]
+    rollup: Rollup
+    verifications: Verifications
+    alerting: Alerting
+    demo: bool = False
+    throttle: Throttle = field(default_factory=Throttle)
+
+    async def close(self) -> None:
+        """End what runs beside requests."""
+        await self.feed.close()
+        await self.verifications.close()

@@ -1,0 +1,178 @@
+"""From the table of pages to routes: one route a path, and the same checks before every page.
+
+(1) the path has this method
+(2) an unsafe method was sent by a page of this cockpit
+(3) somebody is signed in, and has a role that the page asks for
+(4) the query and the form are bounded text
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from aegis.core.times import MICROS
+from aegis.errors import AegisError, InvalidCall
+from aegis.keys.tokens import TOUCH_S, SignedIn, find_session, touch_session
+from aegis.server.body import Disconnected, read_body
+from aegis.server.cockpit.csrf import check_origin, is_secure
+from aegis.server.cockpit.page import NOBODY, Page, Visit
+from aegis.server.cockpit.parts import Cockpit
+from aegis.server.cockpit.render import HEADERS, failure
+from aegis.server.errors import refusal_of
+from aegis.server.permissions import Permission, permit
+
+COOKIE: Final = "aegis_session"
+SECURE_COOKIE: Final = "__Host-aegis_session"  # browsers take it over TLS alone, for this host alone
+MAX_QUERY_BYTES: Final = 8_192
+MAX_FIELDS: Final = 200
+MAX_FORM_BYTES: Final = 2 * 1024 * 1024  # a configuration is at most 1 MiB, and percent-encoding makes it longer
+
+_log = logging.getLogger("aegis.server.cockpit")
+
+
+class ByMethod:
+    """All pages of one path."""
+
+    def __init__(self, pages: Mapping[str, Page], cockpit: Cockpit):
+        self._pages = dict(pages)
+        if "GET" in pages:
+            self._pages["HEAD"] = pages["GET"]
+        self._cockpit = cockpit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        visit = Visit(
+            cockpit=self._cockpit,
+            path=scope["path"],
+            names=scope.get("path_params", {}),
+            query={},
+            headers=headers,
+            request_id=scope["aegis.request_id"],
+            secure=is_secure(headers, scope["scheme"]),
+        )
+        try:
+            response = await self._answer(visit, scope, receive)
+        except Disconnected:
+            return
+        except Exception as error:
+            if not isinstance(error, AegisError):
+                _log.exception("a page failed", extra={"request_id": visit.request_id})
+            response = failure(visit, refusal_of(error))
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        await response(scope, receive, send)
+
+    async def _answer(self, visit: Visit, scope: Scope, receive: Receive) -> Response:
+        page = self._pages.get(scope["method"])
+        if page is None:  # (1)
+            raise InvalidCall("this page does not take this method", code="method_not_allowed", status=405)
+        if page.method == "POST":  # (2)
+            check_origin(visit.headers)
+        session = None if page.open else await asyncio.to_thread(_session, self._cockpit, visit.headers)  # (3)
+        if session is None and not page.open:
+            return _to_sign_in(visit, scope)
+        principal = NOBODY if session is None else session.account.principal
+        if page.roles:
+            permit(principal, Permission(roles=page.roles, reason="your account does not have the role for this page"))
+        query = _pairs(scope["query_string"], MAX_QUERY_BYTES)  # (4)
+        form: Mapping[str, str] = {}
+        if page.method == "POST":
+            form = _pairs(await read_body(scope, receive), MAX_FORM_BYTES)
+        return await page.handler(
+            Visit(
+                cockpit=self._cockpit,
+                path=visit.path,
+                names=visit.names,
+                query=query,
+                headers=visit.headers,
+                request_id=visit.request_id,
+                principal=principal,
+                session=session,
+                form=form,
+                secure=visit.secure,
+            )
+        )
+
+
+def page_routes(pages: Iterable[Page], cockpit: Cockpit) -> list[BaseRoute]:
+    """One route for each path of the table, in its order."""
+    paths: dict[str, dict[str, Page]] = {}
+    for page in pages:
+        paths.setdefault(page.path, {})[page.method] = page
+    return [Route(path, ByMethod(methods, cockpit)) for path, methods in paths.items()]
+
+
+class NotFound:
+    """What answers where nothing is: a page to browsers, the API's error to everybody else."""
+
+    def __init__(self, cockpit: Cockpit, otherwise: ASGIApp):
+        self._cockpit = cockpit
+        self._otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if "text/html" not in headers.get("accept", "") or scope["path"].startswith("/v1/"):
+            await self._otherwise(scope, receive, send)
+            return
+        visit = Visit(
+            cockpit=self._cockpit,
+            path=scope["path"],
+            names={},
+            query={},
+            headers=headers,
+            request_id=scope["aegis.request_id"],
+        )
+        response = failure(visit, InvalidCall("there is no such page", code="not_found", status=404))
+        response.headers.update(HEADERS)
+        await response(scope, receive, send)
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """The session's token that the browser shows, or an empty text."""
+    cookies: dict[str, str] = cookie_parser(headers.get("cookie", ""))
+    return cookies.get(SECURE_COOKIE) or cookies.get(COOKIE, "")
+
+
+def _session(cockpit: Cockpit, headers: Mapping[str, str]) -> SignedIn | None:
+    token, now = token_of(headers), cockpit.services.clock()
+    if not token:
+        return None
+    with cockpit.services.store.reader() as reader:
+        session = find_session(reader, token, now=now)
+    if session is not None and now - session.seen_at > TOUCH_S * MICROS:
+        with cockpit.services.store.transaction() as transaction:
+            touch_session(transaction, session, now=now)
+    return session
+
+
+def _to_sign_in(visit: Visit, scope: Scope) -> Response:
+    """The way to the sign-in page and back; what was to be changed is not repeated by itself."""
+    if scope["method"] == "POST" or visit.headers.get("sec-fetch-mode", "navigate") != "navigate":
+        raise InvalidCall("your session has ended", code="signed_out", hint="sign in again", status=401)
+    query = scope["query_string"].decode("latin-1")
+    back = visit.path + (f"?{query}" if query else "")
+    return RedirectResponse(f"/sign-in?next={quote(back, safe='')}", 303)
+
+
+def _pairs(data: bytes, limit: int) -> dict[str, str]:
+    if len(data) > limit:
+        raise InvalidCall(f"this is over {limit} bytes", code="too_large", status=413)
+    if not data:
+        return {}
+    try:
+        pairs: list[tuple[Any, Any]] = parse_qsl(
+            data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError as error:
+        raise InvalidCall("this is not a form of the cockpit") from error
+    return dict(pairs)

@@ -1,0 +1,84 @@
+"""Violations: what broke which rule, grouped, and the way from a false alarm to a scoped exception."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from aegis.core.outcome import Outcome
+from aegis.core.times import rfc3339
+from aegis.errors import InvalidCall
+from aegis.rules import builtin_folder, load
+from aegis.server.cockpit import editing
+from aegis.server.cockpit.page import Visit
+from aegis.server.cockpit.policies import check_text
+from aegis.server.cockpit.render import html
+from aegis.server.cockpit.tally import Group
+
+LISTED: Final = 200
+DAYS: Final = 30  # how long a drafted exception lasts, and how far back it is replayed
+
+
+async def violations(visit: Visit) -> Response:
+    """Groups by their last occurrence; filters are links."""
+    rollup = visit.cockpit.rollup
+    await rollup.watched()
+    wanted = {name: visit.query[name] for name in ("rule", "agent", "tool") if visit.query.get(name)}
+    groups = [
+        group
+        for group in reversed(rollup.tally.groups.values())
+        if all(getattr(group, name) == value for name, value in wanted.items())
+    ]
+    known = await asyncio.to_thread(_detectors)
+    return html(
+        visit,
+        "violations.html",
+        rows=[_row(group, known) for group in groups[:LISTED]],
+        more=max(0, len(groups) - LISTED),
+        wanted=wanted,
+        counted=rollup.complete,
+    )
+
+
+async def false_alarm(visit: Visit) -> Response:
+    """A scoped exception for one rule on one tool, in the editor, replayed; nothing is in force by that."""
+    rule, tool = visit.form.get("rule", ""), visit.form.get("tool", "")
+    if rule not in await asyncio.to_thread(_detectors):
+        raise InvalidCall(
+            "only a detector rule takes an exception",
+            code="no_exception",
+            hint="what other guards say is changed in their own section of the configuration",
+        )
+    why = visit.form.get("reason", "").strip() or "a false alarm"
+    exception = {
+        "rule": rule,
+        "tool": tool or "*",
+        "reason": f"{why} ({visit.principal.id})",
+        "expires": (datetime.now(UTC) + timedelta(days=DAYS)).date().isoformat(),
+    }
+    text = await asyncio.to_thread(editing.text_in_force, visit.services.policy)
+    draft = editing.with_exception(text, exception)
+    return await check_text(visit, draft, days=DAYS, tool=tool, why="An exception, drafted. It ends by itself.")
+
+
+@cache
+def _detectors() -> frozenset[str]:
+    """The rules that an exception can name."""
+    return frozenset(one.id for one in load(builtin_folder()).rules)
+
+
+def _row(group: Group, known: frozenset[str]) -> dict[str, Any]:
+    return {
+        "rule": group.rule,
+        "agent": group.agent,
+        "tool": group.tool,
+        "outcome": Outcome(group.outcome).word,
+        "count": group.count,
+        "first": rfc3339(group.first_time),
+        "last": rfc3339(group.last_time),
+        "excusable": group.rule in known,
+    }

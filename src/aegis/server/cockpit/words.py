@@ -1,0 +1,114 @@
+"""The words and numbers of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aegis.core.times import rfc3339
+
+OUTCOMES: Final = {
+    "allow": "allowed",
+    "sanitize": "changed",
+    "require_approval": "held",
+    "block": "blocked",
+}
+STATES: Final = {
+    "pending": "waits",
+    "approved": "approved",
+    "denied": "denied",
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "redeemed": "ran",
+}
+_EFFECTS: Final = {
+    "read": "reads data",
+    "write": "writes data",
+    "network": "reaches the network",
+    "exec": "runs a program",
+    "external_send": "sends to others",
+}
+_SHARED: Final = {
+    "none": "", "policy_denied": "denied by policy", "unregistered_tool": "unregistered tool",
+    "risk_ceiling": "above the risk ceiling", "irreversible": "cannot be undone",
+    "schema_invalid": "arguments do not fit", "attack_detected": "attack detected",
+    "sensitive_data": "sensitive data", "exfiltration": "data leaving",
+    "scope_violation": "outside its mission", "budget_exhausted": "budget exhausted", "rate_limited": "rate limited",
+    "revoked": "agent stopped", "insufficient_evidence": "cannot be evaluated", "judge_rejected": "rejected by a judge",
+    "judge_failed": "a judge failed", "approval_required": "needs approval", "approval_denied": "approval denied",
+    "approval_expired": "approval expired", "approval_cancelled": "approval cancelled",
+    "chain_blocked": "chain blocked", "proof_invalid": "proof invalid",
+    "mission_invalid": "mission invalid", "tool_changed": "tool changed",
+    "postcondition_failed": "postcondition failed", "conflict": "conflicting call", "anomaly": "unusual",
+    "unavailable": "log unavailable",
+}  # fmt: skip
+
+
+def outcome(word: str) -> str:
+    """What an outcome is called on a page."""
+    return OUTCOMES.get(word, word)
+
+
+def state(word: str) -> str:
+    """What the state of an approval is called."""
+    return STATES.get(word, word)
+
+
+def reason(word: str) -> str:
+    """What a reason is called."""
+    return _SHARED.get(word, word.replace("_", " "))
+
+
+def effects(names: Sequence[str]) -> str:
+    """What a call does, in one phrase."""
+    return ", ".join(_EFFECTS.get(name, name) for name in names)
+
+
+def rules(guards: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rules that a receipt's guards found broken."""
+    return sorted({rule for guard in guards for rule in guard.get("rules", ())})
+
+
+def summary(receipt: Mapping[str, Any]) -> str:
+    """One line about a receipt, without any value that a caller chose."""
+    kind = receipt["kind"]
+    if kind in ("decision", "result"):
+        parts = [effects(receipt.get("effects", ())) or ("a result" if kind == "result" else "no known effect")]
+        why = reason(receipt.get("reason", "none"))
+        if why:
+            parts.append(why)
+        found = rules(receipt.get("guards", ()))
+        if found:
+            parts.append(", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else ""))
+        return " · ".join(parts)
+    action = str(receipt.get("action", "")).replace("_", " ")
+    return f"{kind}: {action}" if action else str(kind)
+
+
+def time(micros: int) -> str:
+    """RFC 3339, which pages put into local time."""
+    return rfc3339(micros)
+
+
+def count(number: float) -> str:
+    """A number with thin groups of three digits."""
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def micros(value: float | None) -> str:
+    """A duration given in microseconds."""
+    if value is None:
+        return "–"
+    if value < 1_000:
+        return f"{value:.0f} µs"
+    if value < 1_000_000:
+        return f"{value / 1_000:.1f} ms".replace(".0 ", " ")
+    return f"{value / 1_000_000:.1f} s"
+
+
+def duration(seconds: float) -> str:
+    """A span of time in its largest unit."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,70 @@
+"""Real Chromium. A browser lives as long as one file of tests: its event loop would be in the way of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from support.people import PASSWORD, person
+from support.served import Served, served
+
+CHROMIUM = Path("/usr/bin/chromium")
+ROLES = ("approver", "auditor", "admin", "issuer")
+WAIT_MS = 15_000
+
+Opened = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.fail("chromium is missing: `sh scripts/system.sh chromium` installs it")
+    with sync_playwright() as playwright:
+        # The sandbox of Chromium does not start for root, which is who runs tests in containers.
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("browser") / "home") as running:
+        person(running, "dana", *ROLES)
+        person(running, "erin", *ROLES)
+        yield running
+
+
+@pytest.fixture
+def signed_in(browser: Browser, gateway: Served) -> Iterator[Opened]:
+    """Opens a browser of its own for somebody; whatever the page's console says against us fails the test."""
+    complaints: list[str] = []
+    with ExitStack() as stack:
+
+        def open_for(name: str = "dana", **options: object) -> Page:
+            context: BrowserContext = browser.new_context(
+                base_url=f"http://127.0.0.1:{gateway.port}",
+                **options,  # type: ignore[arg-type]
+            )
+            stack.callback(context.close)
+            context.set_default_timeout(WAIT_MS)
+            page = context.new_page()
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("console", lambda said: complaints.append(said.text) if _against_us(said.type, said.text) else None)
+            page.goto("/sign-in")
+            page.get_by_label("Name").fill(name)
+            page.get_by_label("Password").fill(PASSWORD)
+            page.get_by_role("button", name="Sign in").click()
+            page.wait_for_url("**/")
+            return page
+
+        yield open_for
+    assert complaints == []
+
+
+def _against_us(kind: str, text: str) -> bool:
+    """An error of the page; that an answer was a 4xx is what some tests ask for."""
+    return kind == "error" and "the server responded with a status of 4" not in text

@@ -1,0 +1,167 @@
+"""Alerts: looked at by the gateway itself, told once, signed, and kept until somebody takes them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aegis.delivery.signature import verify_webhook
+from support.people import Person, person
+from support.served import Served, served
+
+SECRET = "a secret of the receiver"
+WAIT_S = 40
+
+
+class Receiver:
+    """A receiver on loopback; answers `status`, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[dict[str, str], bytes]] = []
+        self.status = 204
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if receiver.status < 300:
+                    receiver.taken.append((dict(self.headers), body))
+                self.send_response(receiver.status)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
+                del format, args
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    running = Receiver()
+    yield running
+    running.server.shutdown()
+    running.server.server_close()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "home") as running:
+        yield running
+
+
+@pytest.fixture
+def dana(gateway: Served) -> Person:
+    dana = person(gateway, "dana", "approver", "auditor", "admin")
+    dana.sign_in()
+    return dana
+
+
+def soon(found: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def form(receiver: Receiver, watch: str, limit: int, **more: str) -> dict[str, str]:
+    return {
+        "name": "the shop", "watch": watch, "limit": str(limit), "kind": "webhook", "url": receiver.url,
+        "secret": SECRET, "private": "yes", **more,
+    }  # fmt: skip
+
+
+@pytest.mark.claim("COK-11")
+def test_too_many_blocked_calls_are_told_once_signed_and_on_record(
+    gateway: Served, dana: Person, receiver: Receiver
+) -> None:
+    assert dana.post("/alerts", form(receiver, "blocks", 2)).status == 303
+    for number in range(4):
+        gateway.decide("query_db", arguments={"sql": "SELECT 1; DROP TABLE t; --"}, call_id=f"drop-{number}")
+    soon(lambda: receiver.taken)
+    headers, body = receiver.taken[0]
+    told = verify_webhook(SECRET, headers, body)
+    assert told["type"] == "alert.blocks"
+    assert "4 calls were blocked" in told["data"]["text"]
+    time.sleep(5)  # two more rounds say nothing new
+    assert len(receiver.taken) == 1
+    alarms = gateway.ask("GET", "/v1/receipts?kind=alarm", key="auditor").json["items"]
+    assert [alarm["action"] for alarm in alarms] == ["alert_blocks"]
+    assert "delivered" in dana.get("/alerts").body.decode()
+
+
+def test_a_rule_that_is_broken_for_the_first_time_is_told(gateway: Served, dana: Person, receiver: Receiver) -> None:
+    gateway.decide("query_db", arguments={"sql": "SELECT 1; DROP TABLE t; --"}, call_id="known")
+    assert dana.post("/alerts", form(receiver, "new_rule", 1)).status == 303
+    soon(lambda: b"at:" in _states(gateway))
+    gateway.decide("query_db", arguments={"sql": "SELECT 2; DROP TABLE t; --"}, call_id="known-too")
+    gateway.decide(arguments={"path": "../../../../etc/shadow"}, call_id="new")
+    soon(lambda: receiver.taken)
+    text = json.loads(receiver.taken[0][1])["data"]["text"]
+    assert "path-" in text or "file-" in text
+    assert "sql-executed" not in text
+
+
+def test_a_held_call_that_waits_too_long_is_told(gateway: Served, dana: Person, receiver: Receiver) -> None:
+    assert dana.post("/alerts", form(receiver, "waiting", 1, kind="slack", secret="")).status == 303
+    gateway.decide("send_email", arguments={"to": "ada@example.com"}, call_id="late")
+    soon(lambda: receiver.taken)
+    assert "`send_email` by the agent `bot` waits" in json.loads(receiver.taken[0][1])["text"]
+
+
+def test_a_test_is_sent_and_what_nobody_takes_is_kept(gateway: Served, dana: Person, receiver: Receiver) -> None:
+    receiver.status = 404
+    assert dana.post("/alerts", form(receiver, "silent", 60)).status == 303
+    rule = dana.get("/alerts").body.decode().partition('action="/alerts/0')[2].partition("/")[0]
+    assert dana.post(f"/alerts/0{rule}/test").status == 303
+    soon(lambda: "given up" in dana.get("/alerts").body.decode())
+    page = dana.get("/alerts").body.decode()
+    message = page.partition('action="/alerts/deliveries/')[2].partition('"')[0]
+    receiver.status = 200
+    assert dana.post(f"/alerts/deliveries/{message}").status == 303
+    soon(lambda: receiver.taken)
+    assert json.loads(receiver.taken[0][1])["type"] == "alert.test"
+    assert dana.post(f"/alerts/0{rule}/remove").status == 303
+    assert "No alerts" in dana.get("/alerts").body.decode()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "http://example.com/hook", "private": ""},
+        {"url": "ftp://example.com/"},
+        {"url": "not a url"},
+        {"secret": ""},
+        {"watch": "everything"},
+        {"limit": "0"},
+        {"limit": "many"},
+        {"name": " "},
+        {"kind": "pigeon"},
+    ],
+)
+def test_an_alert_that_cannot_be_is_refused(dana: Person, receiver: Receiver, wrong: dict[str, str]) -> None:
+    assert dana.post("/alerts", {**form(receiver, "blocks", 1), **wrong}).status == 422
+
+
+def test_a_private_address_is_not_reached_unless_it_was_allowed(
+    gateway: Served, dana: Person, receiver: Receiver
+) -> None:
+    url = receiver.url.replace("http://", "https://")
+    assert dana.post("/alerts", form(receiver, "blocks", 1, url=url, private="")).status == 303
+    for number in range(2):
+        gateway.decide("query_db", arguments={"sql": "SELECT 1; DROP TABLE t; --"}, call_id=f"drop-{number}")
+    soon(lambda: "given up" in dana.get("/alerts").body.decode())
+    assert receiver.taken == []
+
+
+def _states(gateway: Served) -> bytes:
+    with gateway.deployment.store.reader() as reader:
+        return b"".join(document.body for document in reader.documents("alert_rules"))
