@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+_adapters: WeakKeyDictionary[Callable[..., Any], dict[str, Any]] = WeakKeyDictionary()
 _captures: WeakKeyDictionary[Callable[..., Any], Callable[..., dict[str, Any]]] = WeakKeyDictionary()
 
 
@@ -21,6 +22,40 @@ def named_arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
         else:
             named[name] = value
     return named
+
+
+def bound_arguments(function: Callable[..., Any], args: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with which a function would run, by name and defaulted; raises `TypeError` where it would not."""
+    return named_arguments(inspect.signature(function).bind(*args, **given))
+
+
+def check_types(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    """Raise `pydantic.ValidationError` where a value is not of the type that a function's parameter names.
+
+    For frameworks that hand values on as the model spelled them. Types that pydantic does not know are not checked.
+    """
+    adapters = _adapters.get(function)
+    if adapters is None:
+        adapters = _adapters[function] = _adapters_of(function)
+    for name, value in values.items():
+        if name in adapters:
+            adapters[name].validate_python(value)
+
+
+def _adapters_of(function: Callable[..., Any]) -> dict[str, Any]:
+    import pydantic
+
+    try:
+        named = inspect.get_annotations(inspect.unwrap(function), eval_str=True)
+    except (NameError, TypeError):
+        return {}  # annotations that only their author's module can read
+    found: dict[str, Any] = {}
+    for name, annotation in named.items():
+        try:
+            found[name] = pydantic.TypeAdapter(annotation)
+        except pydantic.errors.PydanticUserError:
+            continue
+    return found
 
 
 def validated_arguments(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +77,31 @@ def jsonable(value: Any) -> Any:
         return to_jsonable_python(value, inf_nan_mode="constants")
     except PydanticSerializationError as error:
         raise ValueError("a value has no JSON form") from error
+
+
+def fitted(
+    values: Mapping[str, Any], allowed: dict[str, Any], validate: Callable[[dict[str, Any]], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a body gets in place of its validated `values` when `allowed` may run.
+
+    Values of other types than JSON's stay where nothing was changed; else `validate` makes them anew. Raises
+    what `validate` raises, and `ValueError` where something else would run than what is allowed.
+    """
+    form = jsonable(values)
+    if allowed == form:
+        return allowed if form == values else dict(values)
+    made = dict(validate(allowed))
+    if jsonable(made) != allowed:
+        raise ValueError("the changed arguments do not fit the tool")
+    return made
+
+
+def shown(value: Any) -> Any:
+    """The value as a model would see it: as JSON, or as text where it has no such form."""
+    try:
+        return jsonable(value)
+    except ValueError:
+        return str(value)
 
 
 def _capture_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:

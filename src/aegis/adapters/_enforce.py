@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
+from aegis.adapters._deferred import Deferred
 from aegis.adapters.context import Session, current_session
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import canonical
@@ -26,7 +27,7 @@ from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
-OnApproval = Literal["wait", "block"]
+OnApproval = Literal["wait", "block", "defer"]
 T = TypeVar("T")
 
 log: Final = logging.getLogger("aegis")
@@ -41,15 +42,20 @@ class Attempt:
     server: str | None = None
     call_id: str | None = None
     unresolved: tuple[str, ...] = ()
+    want_permit: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Enforced:
-    """What becomes of an attempt. Nothing but `arguments()` may be run, and only if `allowed`."""
+    """What becomes of an attempt. Nothing but `arguments()` may be run, and only if `allowed`.
+
+    A `deferred` one may run later: the same call, made again, after its approval.
+    """
 
     tool: str
     decision: Decision
     body: bytes
+    deferred: bool = False
 
     @property
     def allowed(self) -> bool:
@@ -64,6 +70,11 @@ class Enforced:
     @property
     def refusal(self) -> str:
         """The sentence that the model is given as the result of a refused call."""
+        if self.deferred:
+            return (
+                f"`{self.tool}` was not run yet: a person has to approve this call; make exactly the same call again"
+                f" later (reason: {self.decision.reason.value})"
+            )
         return f"`{self.tool}` was not run: {self.decision.message} (reason: {self.decision.reason.value})"
 
     def arguments(self) -> dict[str, Any]:
@@ -114,8 +125,11 @@ Steps = Generator[Question, list[Any], T]
 class Enforcer:
     """Enforces the decisions of one `Decider`; shared by all adapters of a process.
 
-    `on_approval` says whether a held call waits (at most `approval_timeout` seconds, for ever
-    without) or is refused at once. `agent` names the agent for deciders that are told.
+    `on_approval` says what becomes of a held call: it waits (at most `approval_timeout` seconds, without
+    them as long as its approval lasts), is refused at once (`block`), or is refused for now (`defer`): the
+    same call made again in its session is then the one that people were asked about. `agent` names the
+    agent for deciders that are told. `on_uncovered` is told the tool and the
+    session of a body that runs without a decision.
     """
 
     def __init__(
@@ -125,11 +139,14 @@ class Enforcer:
         agent: str | None = None,
         on_approval: OnApproval = "wait",
         approval_timeout: float | None = None,
+        on_uncovered: Callable[[str, str | None], None] | None = None,
     ):
         self.decider = decider
+        self._on_uncovered = on_uncovered
         self.agent = agent
         self.on_approval = on_approval
         self.approval_timeout = approval_timeout
+        self._deferred = Deferred()
 
     def enforce(self, attempts: Sequence[Attempt], session: Session | None = None) -> Steps[list[Enforced]]:
         """The steps that lead several attempts of one turn to what becomes of each, in order."""
@@ -145,8 +162,11 @@ class Enforcer:
         # (3) Wait for those that are held, at the same time where the host can.
         if self.on_approval == "wait":
             yield from _wait([draft for draft in drafts if draft.held])
+        elif self.on_approval == "defer":
+            for draft in drafts:
+                self._deferred.settle(draft.call, draft.body, draft.call.call_id if draft.held else None)
         # (4) What is allowed must be what was asked about, to the byte.
-        return [draft.settled() for draft in drafts]
+        return [replace(draft.settled(), deferred=self.on_approval == "defer" and draft.held) for draft in drafts]
 
     def observe(self, results: Sequence[ToolResult]) -> Steps[list[Observed]]:
         """The steps that lead to what the model may see of several results, in order."""
@@ -154,6 +174,16 @@ class Enforcer:
             return []
         decisions = yield ObserveAll(tuple(results))
         return [_observed(result, decision) for result, decision in zip(results, decisions, strict=True)]
+
+    def uncovered(self, tool: str) -> None:
+        """Say that the body of a tool runs, and that nobody decided on it."""
+        session = current_session()
+        log.error("the body of `%s` runs without a decision", tool)
+        if self._on_uncovered is not None:
+            try:
+                self._on_uncovered(tool, None if session is None else session.name)
+            except Exception as error:
+                log.critical("no alarm could be recorded: %s", _described(error))
 
     def run(self, steps: Steps[T]) -> T:
         """Drive steps in this thread."""
@@ -235,16 +265,19 @@ class Enforcer:
             arguments = parse(body)
         except Exception as error:
             problem = error
+        named = None if session is None else session.name
+        deferred = None if problem is not None else self._deferred.find(attempt.server, attempt.tool, named, body)
         call = ToolCall(
             tool=attempt.tool,
             server=attempt.server,
             arguments=arguments,
             # The id exists before anything is asked: it is what makes a repetition harmless.
-            call_id=attempt.call_id or secrets.token_hex(16),
+            call_id=deferred or attempt.call_id or secrets.token_hex(16),
             agent=self.agent,
             session=None if session is None else session.name,
             task=None if session is None else session.task,
             unresolved=attempt.unresolved,
+            want_permit=attempt.want_permit,
         )
         return _Draft(call=call, body=body, decision=None if problem is None else _undecided(call, problem))
 

@@ -74,12 +74,14 @@ class Bounded(Generic[K, V]):
 class Decided:
     """A call that was decided here: how it is known to the decider, and what was made of its results.
 
-    `refusal` is set where a call that a runner is going to execute was refused before.
+    `refusal` is set where a call that a runner is going to execute was refused before; `told` is the refusal
+    that a runner was given as the result, which it may have put into words of its own.
     """
 
     decision_id: str
     allowed: bool
     refusal: str = ""
+    told: str = ""
     results: dict[str, tuple[bool, Any]] = field(default_factory=dict)
 
 
@@ -115,6 +117,33 @@ class Memory:
                 known = f"{call_id}.{secrets.token_hex(_SUFFIX_CHARS // 2)}"
                 self._answers.put((session, own), known)
             return known
+
+    def execution_id(self, session: str, answer_id: str | None, call_id: str) -> str:
+        """The id under which a call is decided where it is executed.
+
+        It is the one under which the answer was decided, if that happened and nobody executed the call yet.
+        Without an answer's id (`None`) a long id stands for itself, and a short one for nothing.
+        """
+        if not call_id or len(call_id) > MAX_NAME_CHARS - _SUFFIX_CHARS - 1:
+            return secrets.token_hex(16)
+        unique = len(call_id) >= UNIQUE_CHARS
+        own, claim = f"{answer_id or ''}\0{call_id}", f"\0claimed\0{call_id}"
+        with self._lock:
+            known = self._answers.get((session, own))
+            if known is None and answer_id is None:
+                return call_id if unique else secrets.token_hex(16)
+            if known is None:
+                free = unique and self._answers.get((session, claim)) is None
+                known = call_id if free else f"{call_id}.{secrets.token_hex(_SUFFIX_CHARS // 2)}"
+                self._answers.put((session, own), known)
+                self._answers.put((session, claim), call_id)
+            return known
+
+    def learn_execution_id(self, session: str, answer_id: str | None, call_id: str, used: str) -> None:
+        """Remember that a call had to be decided under another id, because its own stood for other arguments."""
+        if call_id and (answer_id is not None or len(call_id) >= UNIQUE_CHARS):
+            with self._lock:
+                self._answers.put((session, f"{answer_id or ''}\0{call_id}"), used)
 
     def learn_decision(self, session: str, call_id: str, decided: Decided) -> None:
         """Remember under which decision the result of a call is to be observed."""

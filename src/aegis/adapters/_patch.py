@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from aegis.adapters._imports import when_loaded
 from aegis.errors import UnhookedFramework
 
 Method = Callable[..., Any]
@@ -19,17 +20,33 @@ class Patches:
     """
 
     def __init__(self) -> None:
-        self._done: list[tuple[type, str, Method, Method]] = []
+        self._done: list[tuple[Any, str, Method, Method]] = []
+        self._waiting: list[Callable[[], None]] = []
+        self._bases: list[tuple[Any, Any]] = []
         self._active = True
 
-    def replace(self, owner: type, name: str, make: Callable[[Method], Method]) -> None:
-        """Put `make(original)` in place of a method that `owner` itself defines.
+    def when(self, module: str, act: Callable[[Any], None]) -> None:
+        """Do `act` to a module when it is loaded; a framework that nobody uses is not loaded for its hooks.
+
+        Raises `UnhookedFramework`, here or out of the import, where the module is not what it was.
+        """
+
+        def checked(loaded: Any) -> None:
+            try:
+                act(loaded)
+            except AttributeError as error:
+                raise UnhookedFramework(f"`{module}` does not have the expected seams") from error
+
+        self._waiting.append(when_loaded(module, checked))
+
+    def replace(self, owner: Any, name: str, make: Callable[[Method], Method]) -> None:
+        """Put `make(original)` in place of a method that the class `owner` itself defines, or a module's function.
 
         Raises `UnhookedFramework` where there is no such method: the seam is not what it was.
         """
         original = owner.__dict__.get(name)
         if not inspect.isfunction(original):
-            raise UnhookedFramework(f"`{owner.__module__}.{owner.__qualname__}` has no method `{name}` to hook")
+            raise UnhookedFramework(f"`{_named(owner)}` has no method `{name}` to hook")
         wrapped = make(original)
 
         if inspect.iscoroutinefunction(original):
@@ -49,10 +66,49 @@ class Patches:
         setattr(owner, name, replacement)
         self._done.append((owner, name, original, replacement))
 
+    def family(self, base: Any, makers: dict[str, Callable[[Method], Method]]) -> None:
+        """Put replacements in place of these methods wherever a class under `base` defines one, now or later."""
+        waiting = [base]
+        while waiting:
+            owner = waiting.pop()
+            waiting += owner.__subclasses__()
+            self._members(owner, makers)
+        before = base.__dict__.get("__init_subclass__")
+
+        def subclassed(cls: Any, /, **options: Any) -> None:
+            if before is None:
+                super(base, cls).__init_subclass__(**options)
+            else:
+                before.__func__(cls, **options)
+            if self._active:
+                self._members(cls, makers)
+
+        base.__init_subclass__ = classmethod(subclassed)
+        self._bases.append((base, before))
+
+    def _members(self, owner: Any, makers: dict[str, Callable[[Method], Method]]) -> None:
+        for name, make in makers.items():
+            found = owner.__dict__.get(name)
+            if inspect.isfunction(found) and not getattr(found, "__isabstractmethod__", False):
+                self.replace(owner, name, make)
+
     def undo(self) -> None:
         """Put every original back, and make the replacements that cannot be removed inert."""
         self._active = False
+        for forget in self._waiting:
+            forget()
+        self._waiting.clear()
+        for base, before in self._bases:
+            if before is None:
+                del base.__init_subclass__
+            else:
+                base.__init_subclass__ = before
+        self._bases.clear()
         for owner, name, original, replacement in reversed(self._done):
             if owner.__dict__.get(name) is replacement:
                 setattr(owner, name, original)
         self._done.clear()
+
+
+def _named(owner: Any) -> str:
+    return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else str(owner.__name__)

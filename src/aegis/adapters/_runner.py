@@ -25,14 +25,28 @@ _NO_JSON: Final = "the result was withheld: it has no JSON form, so it could not
 class Execution:
     """One call that a runner is about to execute.
 
-    `arguments` gives the final arguments and may raise; `answer_id` tells apart answers whose ids repeat.
+    `arguments` gives the final arguments and may raise; `answer_id` tells apart answers whose ids repeat,
+    `None` where the framework does not say which answer a call is from.
     """
 
     tool: str
     call_id: str
-    answer_id: str
+    answer_id: str | None
     arguments: Callable[[], Any]
     server: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """What the model may see of a result, and whether that is anything else than the result."""
+
+    seen: Any
+    changed: bool = False
+    withheld: bool = False
+
+
+# What of a result is judged; JSON.
+View = Callable[[Any], Any]
 
 
 class RunnerGate:
@@ -54,9 +68,11 @@ class RunnerGate:
         except Exception as error:
             log.info("the arguments of `%s` were not accepted: %s", execution.tool, type(error).__name__)
             return self._refused(name, execution, f"`{execution.tool}` {_UNREADABLE}")
-        call_id = self._memory.call_id(name, execution.answer_id, execution.call_id)
+        call_id = self._memory.execution_id(name, execution.answer_id, execution.call_id)
         attempt = Attempt(tool=execution.tool, server=execution.server, arguments=arguments, call_id=call_id)
         (enforced,) = yield from self.enforcer.enforce([attempt], session)
+        if enforced.decision.call_id != call_id:
+            self._memory.learn_execution_id(name, execution.answer_id, execution.call_id, enforced.decision.call_id)
         if not enforced.allowed:
             return self._refused(name, execution, enforced.refusal)
         decided = Decided(decision_id=enforced.decision.decision_id, allowed=True)
@@ -65,22 +81,27 @@ class RunnerGate:
 
     def after(self, execution: Execution, enforced: Enforced, result: Any) -> Steps[Any]:
         """What the model may see of the result."""
+        judged = yield from self.judged(execution, enforced, result, jsonable)
+        return judged.seen if judged.changed else result
+
+    def judged(self, execution: Execution, enforced: Enforced, result: Any, view: View) -> Steps[Judged]:
+        """The judgement of a result by its `view`, which is what the model would see."""
         session = current_session()
         name = "" if session is None else session.name
         try:
-            value = jsonable(result)
+            value = jsonable(view(result))
             canonical(value)
         except (ValueError, InvalidCall):
-            seen: Any = _NO_JSON
+            judged = Judged(seen=_NO_JSON, changed=True, withheld=True)
         else:
             asked = ToolResult(decision_id=enforced.decision.decision_id, result=value)
             (observed,) = yield from self.enforcer.observe([asked])
-            seen = observed.value if observed.changed else result
-        self._learn(name, execution.call_id, seen)
-        return seen
+            judged = Judged(seen=observed.value, changed=observed.changed, withheld=observed.withheld)
+        self._learn(name, execution.call_id, judged.seen)
+        return judged
 
     def _refused(self, session: str, execution: Execution, refusal: str) -> str:
-        self._memory.learn_decision(session, execution.call_id, Decided(decision_id="", allowed=False))
+        self._memory.learn_decision(session, execution.call_id, Decided(decision_id="", allowed=False, told=refusal))
         self._learn(session, execution.call_id, refusal)
         return refusal
 

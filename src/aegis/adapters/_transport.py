@@ -18,13 +18,14 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._http import with_async_stream, with_body, with_stream
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
-from aegis.adapters._turn import Turn
+from aegis.adapters._scope import current_scope
+from aegis.adapters._turn import StreamedTurn
 from aegis.dialects.model import Dialect
 from aegis.errors import UnhookedFramework
 
 DEFERRED_HEADER: Final = "x-aegis-deferred"
 
-_turn: ContextVar[Turn | None] = ContextVar("aegis_turn", default=None)
+_turn: ContextVar[StreamedTurn | None] = ContextVar("aegis_turn", default=None)
 
 
 class Transport:
@@ -110,19 +111,19 @@ class Transport:
 
         return receive
 
-    def _begin(self, client: Any, options: Any) -> tuple[Turn | None, Any]:
+    def _begin(self, client: Any, options: Any) -> tuple[StreamedTurn | None, Any]:
         """The turn that a request begins, and its options without our own header."""
-        deferred: frozenset[str] = frozenset()
+        deferred = current_scope().deferred
         headers = options.headers if isinstance(options.headers, dict) else {}
         names = headers.get(DEFERRED_HEADER) or client._custom_headers.get(DEFERRED_HEADER)
         if isinstance(names, str):
-            deferred = frozenset(json.loads(names))
+            deferred |= frozenset(json.loads(names))
             options = copy.copy(options)
             options.headers = {**headers, DEFERRED_HEADER: self._omit}
         dialect = self._dialect_of(str(options.url))
         if dialect is None:
             return None, options
-        return Turn(self._enforcer, self._memory, dialect, deferred=deferred), options
+        return StreamedTurn(self._enforcer, self._memory, dialect, deferred=deferred), options
 
     def _body(self, options: Any) -> dict[str, Any] | None:
         """The JSON body that a request will have, without any of the SDK's models in it."""

@@ -19,6 +19,7 @@ from aegis.dialects.model import (
     Ruling,
     StreamFilter,
     ToolOutput,
+    WholeDialect,
     Wire,
     framed,
     put_all,
@@ -38,7 +39,7 @@ class Turn:
     are enforced there, with their final arguments, and pass here.
     """
 
-    def __init__(self, enforcer: Enforcer, memory: Memory, dialect: Dialect, *, deferred: frozenset[str]) -> None:
+    def __init__(self, enforcer: Enforcer, memory: Memory, dialect: WholeDialect, *, deferred: frozenset[str]) -> None:
         self.enforcer = enforcer
         self.memory = memory
         self.dialect = dialect
@@ -72,37 +73,9 @@ class Turn:
         settled = yield from self.settled(answer)
         return content if settled is answer or settled == answer else json.dumps(settled).encode()
 
-    def chunks(self, source: Iterator[bytes]) -> Iterator[bytes]:
-        """The bytes of a streamed answer as the agent may see them."""
-        reader, gate = SseReader(), self.dialect.stream(structured=self.structured)
-        for events in _events(reader, source):
-            for event in events:
-                step = gate.feed(event)
-                if step.events:
-                    yield _bytes(step.events)
-                if step.calls:
-                    yield self._released(gate, self.enforcer.run(self._rulings(step.calls, gate.anchors[0])))
-
-    async def achunks(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The async twin of `chunks`."""
-        reader, gate = SseReader(), self.dialect.stream(structured=self.structured)
-        async for events in _aevents(reader, source):
-            for event in events:
-                step = gate.feed(event)
-                if step.events:
-                    yield _bytes(step.events)
-                if step.calls:
-                    rulings = await self.enforcer.arun(self._rulings(step.calls, gate.anchors[0]))
-                    yield self._released(gate, rulings)
-
     @property
     def _name(self) -> str:
         return "" if self.session is None else self.session.name
-
-    def _released(self, gate: StreamFilter, rulings: Mapping[str, Ruling]) -> bytes:
-        events = gate.settle(rulings)
-        self.memory.learn_removals(self._name, gate.anchors, gate.removals)
-        return _bytes(events)
 
     def _rulings(self, calls: Sequence[Proposed], answer_id: str) -> Steps[dict[str, Ruling]]:
         rulings: dict[str, Ruling] = {}
@@ -159,10 +132,48 @@ class Turn:
         # (3) Replace what the model may not see as it is; a result of a refused call is never shown.
         changes: list[tuple[tuple[str | int, ...], Any]] = []
         for output, decided, digest in found:
-            changed, value = decided.results.get(digest, (True, _UNREADABLE if decided.allowed else _UNASKED))
+            changed, value = decided.results.get(
+                digest, (True, _UNREADABLE if decided.allowed else decided.told or _UNASKED)
+            )
             if changed:
                 changes.append((output.path, framed(output, value)))
         return put_all(request, changes) if changes else request
+
+
+class StreamedTurn(Turn):
+    """The passage of a request whose answer may come as server-sent events."""
+
+    def __init__(self, enforcer: Enforcer, memory: Memory, dialect: Dialect, *, deferred: frozenset[str]) -> None:
+        super().__init__(enforcer, memory, dialect, deferred=deferred)
+        self._stream = dialect.stream
+
+    def chunks(self, source: Iterator[bytes]) -> Iterator[bytes]:
+        """The bytes of a streamed answer as the agent may see them."""
+        reader, gate = SseReader(), self._stream(structured=self.structured)
+        for events in _events(reader, source):
+            for event in events:
+                step = gate.feed(event)
+                if step.events:
+                    yield _bytes(step.events)
+                if step.calls:
+                    yield self._released(gate, self.enforcer.run(self._rulings(step.calls, gate.anchors[0])))
+
+    async def achunks(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The async twin of `chunks`."""
+        reader, gate = SseReader(), self._stream(structured=self.structured)
+        async for events in _aevents(reader, source):
+            for event in events:
+                step = gate.feed(event)
+                if step.events:
+                    yield _bytes(step.events)
+                if step.calls:
+                    rulings = await self.enforcer.arun(self._rulings(step.calls, gate.anchors[0]))
+                    yield self._released(gate, rulings)
+
+    def _released(self, gate: StreamFilter, rulings: Mapping[str, Ruling]) -> bytes:
+        events = gate.settle(rulings)
+        self.memory.learn_removals(self._name, gate.anchors, gate.removals)
+        return _bytes(events)
 
 
 def _events(reader: SseReader, source: Iterator[bytes]) -> Iterator[list[Event]]:

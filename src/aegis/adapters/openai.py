@@ -19,10 +19,19 @@ from aegis.dialects.openai_responses import OpenAIResponses
 from aegis.errors import UnhookedFramework
 
 DISTRIBUTION: Final = "openai"
-SUPPORTED: Final = ((3, 50), (4,))
+SUPPORTED: Final = ((2, 54), (4,))
+_RUNNERS_SINCE: Final = 3  # the major version that brought runners
 
 # What arrives over these is not seen.
-_UNSEEN: Final = ("realtime.connect", "beta.realtime.connect", "beta.responses.connect", "DecisionsToolRunner")
+_CONNECTIONS: Final = ("realtime.connect", "beta.realtime.connect", "beta.responses.connect")
+_DECISIONS: Final = ("DecisionsToolRunner",)
+_CLIENTS: Final = (
+    "SyncAPIClient.request",
+    "SyncAPIClient._process_response",
+    "AsyncAPIClient.request",
+    "AsyncAPIClient._process_response",
+)
+_RUNNERS: Final = ("ResponsesToolRunner", "AsyncResponsesToolRunner", "agents session tool dispatch")
 
 _CHAT: Final = OpenAIChat()
 _RESPONSES: Final = OpenAIResponses()
@@ -42,32 +51,30 @@ def dialect_of(path: str) -> Dialect | None:
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
-    from openai import Omit
+    from openai import Omit, __version__
     from openai._base_client import AsyncAPIClient, SyncAPIClient
     from openai._utils._json import openapi_dumps
 
-    from aegis.adapters import openai_runner
-
+    runners = int(__version__.partition(".")[0]) >= _RUNNERS_SINCE
     transport = Transport(enforcer, memory, dialect_of, openapi_dumps, Omit())
     transport.hook(patches, SyncAPIClient, AsyncAPIClient, send="request")
-    openai_runner.hook(enforcer, memory, patches)
+    unseen = _CONNECTIONS + (_DECISIONS if runners else ())
+    if runners:
+        from aegis.adapters import openai_runner
+
+        openai_runner.hook(enforcer, memory, patches)
     if bar:
-        _bar(patches)
+        _bar(patches, runners=runners)
     return Seams(
-        seams=(
-            "SyncAPIClient.request", "SyncAPIClient._process_response", "AsyncAPIClient.request",
-            "AsyncAPIClient._process_response", "ResponsesToolRunner", "AsyncResponsesToolRunner",
-            "agents session tool dispatch",
-        ),
-        barred=("beta.threads", *(_UNSEEN if bar else ())),
+        seams=_CLIENTS + (_RUNNERS if runners else ()),
+        barred=("beta.threads", *(unseen if bar else ())),
         uncovered=("results of batches", "function calls read by hand from agent session events")
-        + (() if bar else _UNSEEN),
-    )  # fmt: skip
+        + (() if bar else unseen),
+    )
 
 
-def _bar(patches: Patches) -> None:
+def _bar(patches: Patches, *, runners: bool) -> None:
     """Refuse WebSocket connections and the decisions runner: what arrives over them is not seen."""
-    from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner, DecisionsToolRunner
     from openai.resources.beta.realtime.realtime import AsyncRealtime as AsyncBetaRealtime
     from openai.resources.beta.realtime.realtime import Realtime as BetaRealtime
     from openai.resources.beta.responses.responses import AsyncResponses, Responses
@@ -75,8 +82,11 @@ def _bar(patches: Patches) -> None:
 
     for owner in (BetaRealtime, AsyncBetaRealtime, Responses, AsyncResponses, Realtime, AsyncRealtime):
         patches.replace(owner, "connect", _refuse)
-    for runner in (DecisionsToolRunner, AsyncDecisionsToolRunner):
-        patches.replace(runner, "run", _refuse)
+    if runners:
+        from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner, DecisionsToolRunner
+
+        for runner in (DecisionsToolRunner, AsyncDecisionsToolRunner):
+            patches.replace(runner, "run", _refuse)
 
 
 def _refuse(original: Method) -> Method:

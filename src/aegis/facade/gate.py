@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from aegis.bootstrap import open_deployment
+from aegis.core.call import ToolCall
+from aegis.core.decision import Decision, OpenedSession
+from aegis.core.principal import Principal
+from aegis.errors import MissionInvalid
 from aegis.gate.gate import Gate as PartsGate
+from aegis.gate.parts import Parts
+from aegis.missions.holder import Holder, Provers, holder_folder
 
 
 class Gate(PartsGate):
-    """A policy decision point in this process, over its own durable log."""
+    """A policy decision point in this process, over its own durable log.
+
+    It proves possession for its own agent: at the opening of a session whose mission names a holder
+    key, and with every call of it.
+    """
+
+    def __init__(self, parts: Parts, principal: Principal, *, home: Path | None = None):
+        super().__init__(parts, principal)
+        self._home = home
+        self._provers = Provers()
 
     @classmethod
     def open(
@@ -24,4 +40,111 @@ class Gate(PartsGate):
         deployment = open_deployment(
             None if config is None else Path(config), None if home is None else Path(home), agent=agent
         )
-        return cls(deployment.gate.parts, deployment.gate.principal)
+        return cls(deployment.gate.parts, deployment.gate.principal, home=deployment.home)
+
+    def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
+        """The decision on `call`, proved where its session asks for it; raises `InvalidCall` for misuse alone."""
+        return super().decide(self._provers.prove(call), principal=principal)
+
+    async def adecide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
+        """`decide` for event loops."""
+        return await super().adecide(self._provers.prove(call), principal=principal)
+
+    def open_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        proof: str | None = None,
+        owner: str = "",
+        mounts: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> OpenedSession:
+        """Open `session` as the host, and under a mission where one is named, proving its holder key."""
+        try:
+            opened = super().open_session(
+                session,
+                task=task,
+                mission=mission,
+                tools=tools,
+                proof=proof,
+                owner=owner,
+                mounts=mounts,
+                principal=principal,
+            )
+        except MissionInvalid as error:
+            if not _wants_proof(error, mission, proof):
+                raise
+            nonce, unit = self.issuing.challenge(principal or self.principal)
+            self.record(unit)
+            opened = super().open_session(
+                session,
+                task=task,
+                mission=mission,
+                tools=tools,
+                proof=self._answer(nonce, mission or "", session),
+                owner=owner,
+                mounts=mounts,
+                principal=principal,
+            )
+        return self._proving(opened)
+
+    async def aopen_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        proof: str | None = None,
+        owner: str = "",
+        mounts: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> OpenedSession:
+        """`open_session` for event loops."""
+        try:
+            opened = await super().aopen_session(
+                session,
+                task=task,
+                mission=mission,
+                tools=tools,
+                proof=proof,
+                owner=owner,
+                mounts=mounts,
+                principal=principal,
+            )
+        except MissionInvalid as error:
+            if not _wants_proof(error, mission, proof):
+                raise
+            nonce, unit = self.issuing.challenge(principal or self.principal)
+            await self.arecord(unit)
+            opened = await super().aopen_session(
+                session,
+                task=task,
+                mission=mission,
+                tools=tools,
+                proof=self._answer(nonce, mission or "", session),
+                owner=owner,
+                mounts=mounts,
+                principal=principal,
+            )
+        return self._proving(opened)
+
+    def _answer(self, nonce: str, mission: str, session: str) -> str:
+        audience = self.parts.policy.current.missions.audience
+        return self._holder().answer(audience=audience, nonce=nonce, mission_id=mission, session=session)
+
+    def _proving(self, opened: OpenedSession) -> OpenedSession:
+        if opened.audience is not None:
+            prover = self._holder().prover(audience=opened.audience, session=opened.session, number=opened.number)
+            self._provers.add(opened.session, prover)
+        return opened
+
+    def _holder(self) -> Holder:
+        return Holder(holder_folder(self._home), self.principal.agent or self.principal.id)
+
+
+def _wants_proof(error: MissionInvalid, mission: str | None, proof: str | None) -> bool:
+    return mission is not None and proof is None and error.code == "proof_invalid"

@@ -18,7 +18,20 @@ from aegis.facade.runtime import Runtime, Settings, open_runtime, replace_runtim
 OnUnhooked = Literal["error", "warn"]
 
 # One module a framework; each says which distribution it hooks and in which versions.
-ADAPTERS: Final = ("aegis.adapters.openai", "aegis.adapters.anthropic")
+ADAPTERS: Final = (
+    "aegis.adapters.openai",
+    "aegis.adapters.anthropic",
+    "aegis.adapters.langchain",
+    "aegis.adapters.crewai",
+    "aegis.adapters.google_genai",
+    "aegis.adapters.bedrock",
+    "aegis.adapters.mistral",
+    "aegis.adapters.llama_index",
+    "aegis.adapters.smolagents",
+    "aegis.adapters.openai_agents",
+    "aegis.adapters.pydantic_ai",
+    "aegis.adapters.google_adk",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +77,7 @@ def auto(
     *,
     home: str | Path | None = None,
     on_unhooked: OnUnhooked = "error",
-    on_approval: OnApproval = "wait",
+    on_approval: OnApproval | None = None,
     approval_timeout: float | None = None,
 ) -> Report:
     """Hook every supported framework that is installed; from then on no call of theirs runs undecided.
@@ -78,7 +91,8 @@ def auto(
         config: the configuration of the embedded gate (or `AEGIS_CONFIG`).
         home: the state of the embedded gate (or `AEGIS_HOME`, by default `~/.aegis`).
         on_unhooked: `error` raises for an installed framework that cannot be covered, `warn` warns.
-        on_approval: `wait` lets a held call wait for its approval, `block` refuses it at once.
+        on_approval: (or `AEGIS_ON_APPROVAL`) `wait`, the default, lets a held call wait for its approval, `block`
+            refuses it at once, `defer` refuses it until the same call is made again after its approval.
         approval_timeout: seconds that a held call waits at most; by default as long as its approval.
 
     Returns:

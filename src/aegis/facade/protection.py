@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from aegis.adapters._arguments import named_arguments
 from aegis.adapters._enforce import Attempt, Enforced, Observed
-from aegis.adapters.context import current_session
+from aegis.adapters.context import current_session, permit_context
 from aegis.core.call import ToolResult
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason
@@ -63,7 +63,9 @@ def _protected(function: F, tool: str, server: str | None) -> F:
 
         async def arun(*args: Any, **kwargs: Any) -> Any:
             bound, enforced = await guard.adecided(args, kwargs)
-            return await guard.aobserved(enforced, await function(*bound.args, **bound.kwargs))
+            with permit_context(enforced.decision.permit):
+                result = await function(*bound.args, **bound.kwargs)
+            return await guard.aobserved(enforced, result)
 
         return cast("F", functools.wraps(function)(arun))
     if inspect.isasyncgenfunction(function):
@@ -85,7 +87,9 @@ def _protected(function: F, tool: str, server: str | None) -> F:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         bound, enforced = guard.decided(args, kwargs)
-        return guard.observed(enforced, function(*bound.args, **bound.kwargs))
+        with permit_context(enforced.decision.permit):
+            result = function(*bound.args, **bound.kwargs)
+        return guard.observed(enforced, result)
 
     return cast("F", functools.wraps(function)(run))
 
@@ -134,6 +138,7 @@ class _Guard:
             server=self.server,
             arguments={name: argument.form for name, argument in arguments.items()},
             unresolved=tuple(f"/{escape(name)}" for name, one in arguments.items() if not one.resolved),
+            want_permit=getattr(self.function, "__aegis_permit__", False),
         )
         return bound, arguments, attempt
 
@@ -151,7 +156,7 @@ class _Guard:
             values = {name: self._value(name, arguments.get(name, unknown), value) for name, value in allowed.items()}
         except Exception as error:
             raise self._misfit(enforced) from error
-        return _rebound(bound, values)
+        return rebound(bound, values)
 
     @staticmethod
     def _misfit(enforced: Enforced) -> ToolCallBlocked:
@@ -175,7 +180,7 @@ class _Guard:
         return TypeAdapter(inspect.get_annotations(self.function, eval_str=True)[name]).validate_python(allowed)
 
 
-def _rebound(bound: inspect.BoundArguments, values: dict[str, Any]) -> inspect.BoundArguments:
+def rebound(bound: inspect.BoundArguments, values: dict[str, Any]) -> inspect.BoundArguments:
     """The same call with other values; what was taken away falls back to its default."""
     rebound = inspect.BoundArguments(bound.signature, OrderedDict())
     rest = dict(values)

@@ -6,12 +6,13 @@ import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, cast, get_args
 
 from aegis.adapters._enforce import Enforcer, OnApproval
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Patches
-from aegis.core.decider import Decider
+from aegis.core.decider import Decider, SessionHost
+from aegis.errors import InvalidCall
 
 EMBEDDED: Final = "embedded"
 
@@ -25,15 +26,19 @@ class Settings:
     agent: str | None = None
     config: str | Path | None = None
     home: str | Path | None = None
-    on_approval: OnApproval = "wait"
+    on_approval: OnApproval | None = None
     approval_timeout: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:
-    """One opened decider. `gateway` is its address or `embedded`; `authenticated` is `None` where it is embedded."""
+    """One opened decider, which is also the `host` of sessions.
+
+    `gateway` is its address or `embedded`; `authenticated` is `None` where it is embedded.
+    """
 
     enforcer: Enforcer
+    host: SessionHost
     memory: Memory
     gateway: str
     authenticated: bool | None
@@ -58,10 +63,12 @@ def open_runtime(settings: Settings) -> Runtime:
     enforcer = Enforcer(
         decider,
         agent=agent if url else None,
-        on_approval=settings.on_approval,
+        on_approval=_on_approval(settings.on_approval or os.environ.get("AEGIS_ON_APPROVAL") or "wait"),
         approval_timeout=settings.approval_timeout,
+        # A gateway's client has no way to say so: there it is a line of the log alone.
+        on_uncovered=getattr(decider, "alarm", None),
     )
-    return Runtime(enforcer=enforcer, memory=Memory(), gateway=gateway, authenticated=authenticated)
+    return Runtime(enforcer=enforcer, host=decider, memory=Memory(), gateway=gateway, authenticated=authenticated)
 
 
 def replace_runtime(runtime: Runtime | None) -> None:
@@ -82,12 +89,22 @@ def current_runtime() -> Runtime:
         return _current
 
 
-def _decider(settings: Settings, url: str | None, agent: str | None) -> tuple[Decider, str, bool | None]:
+class _Both(Decider, SessionHost, Protocol):
+    """What `Gate` and `Client` both are."""
+
+
+def _on_approval(word: str) -> OnApproval:
+    if word not in get_args(OnApproval):
+        raise InvalidCall(f"`on_approval` is one of {', '.join(f'`{one}`' for one in get_args(OnApproval))}")
+    return cast("OnApproval", word)
+
+
+def _decider(settings: Settings, url: str | None, agent: str | None) -> tuple[_Both, str, bool | None]:
     if url:
         from aegis.client import Client
 
         api_key = settings.api_key or os.environ.get("AEGIS_API_KEY") or ""
-        client = Client(url, api_key, agent=agent)
+        client = Client(url, api_key, agent=agent, home=settings.home)
         return client, url, client.authenticated
     from aegis.facade.gate import Gate
 

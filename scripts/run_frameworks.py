@@ -1,0 +1,123 @@
+"""Run the contract of adapters over every framework, each with its real package in an environment of its own kind.
+
+    python scripts/run_frameworks.py [--only-oldest] [NAME ...]
+
+An environment is `requirements/frameworks/<environment>.in` with its hashed lock. Its first line names the
+frameworks that live in it: `# frameworks: langchain openai_agents`. It is built under `.cache/frameworks` once for
+every lock. One line is printed for each framework, and the whole output for one that fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = ROOT / "requirements" / "frameworks"
+CACHE = ROOT / ".cache" / "frameworks"
+OLDEST = "-oldest"
+_HEADER = re.compile(r"# frameworks: ([a-z0-9_ ]+)\n")
+_OURS = re.compile("^AEGIS_")  # the tests decide what Aegis finds in its environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Packages that can live together, and the frameworks among them that are tested there."""
+
+    name: str
+    frameworks: tuple[str, ...]
+
+    @property
+    def lock(self) -> Path:
+        return REQUIREMENTS / f"{self.name}.lock"
+
+    @property
+    def python(self) -> Path:
+        return CACHE / self.name / "bin" / "python"
+
+
+def environments(*, oldest: bool) -> list[Environment]:
+    """Every environment of current versions, or of the oldest supported ones."""
+    found: list[Environment] = []
+    for path in sorted(REQUIREMENTS.glob("*.in")):
+        header = _HEADER.match(path.read_text())
+        if header is None:
+            raise SystemExit(f"frameworks: the first line of `{path.name}` does not say which frameworks live in it")
+        if path.stem.endswith(OLDEST) == oldest:
+            found.append(Environment(name=path.stem, frameworks=tuple(header[1].split())))
+    return found
+
+
+def build(environment: Environment) -> None:
+    """Make the environment of a lock, unless it stands."""
+    folder = CACHE / environment.name
+    stamp = hashlib.sha256(sys.version.encode() + environment.lock.read_bytes()).hexdigest()
+    if (folder / "stamp").is_file() and (folder / "stamp").read_text() == stamp:
+        return
+    print(f"frameworks: building the environment `{environment.name}`", flush=True)
+    uv = ROOT / ".venv" / "bin" / "uv"
+    shutil.rmtree(folder, ignore_errors=True)
+    commands = (
+        [uv, "venv", "--quiet", "--python", sys.executable, folder],
+        [uv, "pip", "install", "--quiet", "--python", environment.python, "--require-hashes", "-r", environment.lock],
+    )
+    for command in commands:
+        subprocess.run([str(part) for part in command], check=True)
+    (folder / "stamp").write_text(stamp)
+
+
+def test(environment: Environment, framework: str, lock: threading.Lock) -> bool:
+    """Run the suite over one framework; says in one line how it went."""
+    began = time.monotonic()
+    own = {name: value for name, value in os.environ.items() if not _OURS.match(name)}
+    own |= {"AEGIS_TEST_FRAMEWORK": framework, "PYTHONPATH": str(ROOT / "src")}
+    command = [environment.python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", "tests/frameworks"]
+    done = subprocess.run(
+        [str(part) for part in command], cwd=ROOT, env=own, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    said = done.stdout.strip()
+    summary = said.rpartition("\n")[2].partition(" in ")[0]
+    with lock:
+        if done.returncode:
+            print(done.stdout, flush=True)
+        state = "FAILED" if done.returncode else "passed"
+        where = f"{framework} ({environment.name})"
+        print(f"frameworks: {state} {where}: {summary} in {time.monotonic() - began:.0f} s", flush=True)
+    return done.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only-oldest", action="store_true", help="the oldest supported version of each instead")
+    parser.add_argument("names", nargs="*", help="the frameworks to test; all without a name")
+    given = parser.parse_args()
+    wanted = [
+        (environment, framework)
+        for environment in environments(oldest=given.only_oldest)
+        for framework in environment.frameworks
+        if not given.names or framework in given.names
+    ]
+    unknown = set(given.names) - {framework for _, framework in wanted}
+    if unknown:
+        raise SystemExit(f"frameworks: nothing is known of {', '.join(sorted(unknown))}")
+    for environment in dict.fromkeys(environment for environment, _ in wanted):
+        build(environment)
+    lock = threading.Lock()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        passed = list(pool.map(lambda one: test(one[0], one[1], lock), wanted))
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What holds around a piece of a framework's code: the calls that the framework enforces itself, and the decision.
+
+A framework that runs tools itself enforces each call where its body runs, with its final arguments. The model call
+before it is marked, so that a hooked SDK underneath lets those calls pass. The mark ends inside every body: what a
+tool's own code asks of a model is its own affair and is decided as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """What holds for a piece of code.
+
+    `runs` names the tools that the agent around it executes; `deferred` those of them whose calls a model
+    is just asked for; `decided` is the call in whose body it runs: its tool and its arguments. `loop` is what
+    an adapter keeps of an agent's loop.
+    """
+
+    runs: frozenset[str] = frozenset()
+    deferred: frozenset[str] = frozenset()
+    decided: tuple[str, bytes] | None = None
+    loop: Any = None
+
+
+_scope: ContextVar[Scope | None] = ContextVar("aegis_scope", default=None)
+_NOWHERE = Scope()
+
+
+def current_scope() -> Scope:
+    """The scope of this thread or task."""
+    return _scope.get() or _NOWHERE
+
+
+@contextmanager
+def scoped(scope: Scope) -> Iterator[None]:
+    """Make a scope hold for the block."""
+    token = _scope.set(scope)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+def enter(scope: Scope) -> Scope:
+    """Make a scope hold from here on; gives the one before, to be entered again at the end."""
+    before = current_scope()
+    _scope.set(scope)
+    return before
+
+
+def running(names: Iterable[str]) -> Scope:
+    """The scope of an agent that executes these tools."""
+    return replace(current_scope(), runs=frozenset(names))
+
+
+def deferring(names: Iterable[str]) -> Scope:
+    """The scope of a model call whose answer goes to an agent that enforces the calls of these tools."""
+    return replace(current_scope(), deferred=frozenset(names))
+
+
+def looping(loop: Any) -> Scope:
+    """The scope of an agent's loop."""
+    return replace(current_scope(), loop=loop)
+
+
+def body_of(tool: str, arguments: bytes) -> Scope:
+    """The scope of the body of a decided call; nothing of the scopes around it holds in there."""
+    return Scope(decided=(tool, arguments))
+
+
+def items_in(scope: Scope, source: Iterable[T]) -> Generator[T, None, None]:
+    """The items of an iterable, each made in the scope; the consumer's code is not in it."""
+    iterator = iter(source)
+    try:
+        while True:
+            with scoped(scope):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+    finally:
+        close: Any = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+async def aitems_in(scope: Scope, source: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """The async twin of `items_in`."""
+    try:
+        while True:
+            with scoped(scope):
+                try:
+                    item = await anext(source)
+                except StopAsyncIteration:
+                    return
+            yield item
+    finally:
+        close: Any = getattr(source, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,115 @@
+"""Tools that a framework executes: enforced where the body runs, once, and the result observed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aegis.adapters._arguments import jsonable
+from aegis.adapters._enforce import Enforced, Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._once import Once
+from aegis.adapters._runner import Execution, Judged, RunnerGate, View
+from aegis.adapters._scope import body_of, current_scope, scoped
+from aegis.adapters.context import permit_context
+from aegis.core.canonical import canonical
+from aegis.core.strict_json import parse
+from aegis.errors import CallRefused
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """What became of a call.
+
+    `seen` is what the model may see: the refusal, or the view of the result, changed or not. `result` is
+    what the body gave; nothing of it may be used where the call was `refused` or the result `withheld`.
+    """
+
+    seen: Any
+    result: Any = None
+    refused: bool = False
+    changed: bool = False
+    withheld: bool = False
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the model sees something else than the body gave."""
+        return self.refused or self.changed
+
+    def output(self) -> Any:
+        """What the tool gives back; raises `CallRefused` where that is nothing."""
+        if self.refused or self.withheld:
+            raise CallRefused(self.seen)
+        return self.seen if self.changed else self.result
+
+
+class ToolGate:
+    """Runs the bodies of a framework's tools: decided with their final arguments, once, their results observed."""
+
+    def __init__(self, enforcer: Enforcer, memory: Memory) -> None:
+        self._gate = RunnerGate(enforcer, memory)
+        self._enforcer = enforcer
+        self._once = Once()
+
+    def call(self, execution: Execution, body: Callable[[dict[str, Any]], Any], view: View = jsonable) -> Ran:
+        """Run `body` with the arguments that may run, if any may. An exception of the body passes through."""
+        inner = _inner(execution)
+        if inner is not None:
+            result = body(inner)
+            return Ran(seen=view(result), result=result)
+        outcome = self._enforcer.run(self._gate.before(execution))
+        if isinstance(outcome, str):
+            return Ran(seen=outcome, refused=True)
+        enforced = outcome
+
+        def execute() -> Ran:
+            with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
+                result = body(enforced.arguments())
+            return _ran(result, self._enforcer.run(self._gate.judged(execution, enforced, result, view)))
+
+        ran: Ran = self._once.run(_key(execution, enforced), execute)
+        return ran
+
+    async def acall(
+        self, execution: Execution, body: Callable[[dict[str, Any]], Awaitable[Any]], view: View = jsonable
+    ) -> Ran:
+        """The async twin of `call`."""
+        inner = _inner(execution)
+        if inner is not None:
+            result = await body(inner)
+            return Ran(seen=view(result), result=result)
+        outcome = await self._enforcer.arun(self._gate.before(execution))
+        if isinstance(outcome, str):
+            return Ran(seen=outcome, refused=True)
+        enforced = outcome
+
+        async def execute() -> Ran:
+            with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
+                result = await body(enforced.arguments())
+            return _ran(result, await self._enforcer.arun(self._gate.judged(execution, enforced, result, view)))
+
+        ran: Ran = await self._once.arun(_key(execution, enforced), execute)
+        return ran
+
+
+def _inner(execution: Execution) -> dict[str, Any] | None:
+    """The arguments, where a body hands the very call that was decided on to the tool of another framework."""
+    decided = current_scope().decided
+    if decided is None or decided[0] != execution.tool:
+        return None
+    try:
+        body = canonical(jsonable(execution.arguments()))
+    except Exception:
+        return None  # decided like any other call, and refused there
+    arguments: dict[str, Any] = parse(body)
+    return arguments if body == decided[1] else None
+
+
+def _key(execution: Execution, enforced: Enforced) -> str:
+    """What an execution is known again by; nothing where the framework gives the call no id."""
+    return enforced.decision.decision_id if execution.call_id else ""
+
+
+def _ran(result: Any, judged: Judged) -> Ran:
+    return Ran(seen=judged.seen, result=result, changed=judged.changed, withheld=judged.withheld)

@@ -1,0 +1,59 @@
+"""Who sees a body begin: one that runs under no decision went round every seam, and is told of.
+
+The witness stands at the body, underneath the seam that decides. While canaries are fired it stands in for the body:
+nothing of a real tool runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._patch import Method
+from aegis.adapters._scope import current_scope
+
+_trap: ContextVar[list[str] | None] = ContextVar("aegis_trap", default=None)
+
+
+@contextmanager
+def trapping() -> Iterator[list[str]]:
+    """Let no body run for the block; gives the names of the tools whose bodies would have."""
+    caught: list[str] = []
+    token = _trap.set(caught)
+    try:
+        yield caught
+    finally:
+        _trap.reset(token)
+
+
+def witnessed(enforcer: Enforcer, name_of: Callable[..., str]) -> Callable[[Method], Method]:
+    """Stand at the body of a tool, whose name `name_of` takes from what the body is called with."""
+
+    def seen(args: tuple[Any, ...]) -> bool:
+        """Whether the body must not run."""
+        caught = _trap.get()
+        if caught is not None:
+            caught.append(name_of(*args))
+            return True
+        if current_scope().decided is None:
+            enforcer.uncovered(name_of(*args))
+        return False
+
+    def wrap(original: Method) -> Method:
+        if inspect.iscoroutinefunction(original):
+
+            async def abody(*args: Any, **kwargs: Any) -> Any:
+                return None if seen(args) else await original(*args, **kwargs)
+
+            return abody
+
+        def body(*args: Any, **kwargs: Any) -> Any:
+            return None if seen(args) else original(*args, **kwargs)
+
+        return body
+
+    return wrap

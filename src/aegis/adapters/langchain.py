@@ -1,0 +1,213 @@
+"""LangChain and LangGraph: every `BaseTool`, whoever runs it: agents, tool nodes, chains, sub-agents, or a direct call.
+
+Middleware and `ToolNode(wrap_tool_call=...)` see arguments before they are validated, in the agents that were given
+them. All of them end in `BaseTool.run` or `arun`, which validate and then run the body: the seam is there.
+"""
+
+from __future__ import annotations
+
+import json
+from contextvars import ContextVar
+from typing import Any, Final
+
+from aegis.adapters import langchain_models
+from aegis.adapters._arguments import jsonable, shown
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters._witness import witnessed
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "langchain-core"
+SUPPORTED: Final = ((1, 7), (2,))
+
+_Values = tuple[tuple[Any, ...], dict[str, Any]]
+# What the body of the tool that is about to run is given, or why it is given nothing.
+_prepared: ContextVar[tuple[Any, _Values | Exception] | None] = ContextVar("aegis_langchain_prepared", default=None)
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    hooks = _Hooks(ToolGate(enforcer, memory))
+
+    def tools(module: Any) -> None:
+        patches.replace(module.BaseTool, "run", hooks.run)
+        patches.replace(module.BaseTool, "arun", hooks.arun)
+        patches.replace(module.BaseTool, "_to_args_and_kwargs", _given)
+        witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
+        patches.family(module.BaseTool, {"_run": witness, "_arun": witness})
+
+    patches.when("langchain_core.tools.base", tools)
+    models = langchain_models.hook(patches)
+    return Seams(
+        seams=("BaseTool.run", "BaseTool.arun", *models),
+        uncovered=("a tool's function called past its tool (`tool.func`)",),
+    )
+
+
+def _given(original: Method) -> Method:
+    """What was decided is what the body gets: it is not validated a second time."""
+
+    def to_args_and_kwargs(tool: Any, tool_input: Any, tool_call_id: Any) -> Any:
+        prepared = _prepared.get()
+        if prepared is None or prepared[0] is not tool:
+            return original(tool, tool_input, tool_call_id)
+        _prepared.set(None)
+        if isinstance(prepared[1], Exception):
+            raise prepared[1]
+        return prepared[1]
+
+    return to_args_and_kwargs
+
+
+class _Hooks:
+    """The replacements, around one gate."""
+
+    def __init__(self, gate: ToolGate) -> None:
+        self._gate = gate
+
+    def run(self, original: Method) -> Method:
+        def run(tool: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+            call = _Call(tool, tool_input, kwargs)
+            if call.invalid is not None:
+                return call.prepared(call.invalid, lambda: original(tool, tool_input, *args, **kwargs))
+            ran = self._gate.call(
+                call.execution,
+                lambda given: call.prepared(
+                    call.values(given), lambda: original(tool, call.input(given), *args, **kwargs)
+                ),
+                _view,
+            )
+            return call.output(ran)
+
+        return run
+
+    def arun(self, original: Method) -> Method:
+        async def arun(tool: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+            call = _Call(tool, tool_input, kwargs)
+            if call.invalid is not None:
+                return await call.aprepared(call.invalid, original(tool, tool_input, *args, **kwargs))
+
+            async def body(given: dict[str, Any]) -> Any:
+                return await call.aprepared(call.values(given), original(tool, call.input(given), *args, **kwargs))
+
+            return call.output(await self._gate.acall(call.execution, body, _view))
+
+        return arun
+
+
+class _Call:
+    """One call of a tool: its final arguments, and its output in the framework's form."""
+
+    def __init__(self, tool: Any, tool_input: Any, options: dict[str, Any]) -> None:
+        self._tool = tool
+        self._input = tool_input
+        self._id = options.get("tool_call_id")
+        self.invalid: Exception | None = None
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+        try:
+            copied = dict(tool_input) if isinstance(tool_input, dict) else tool_input
+            self._args, self._kwargs = tool._to_args_and_kwargs(copied, self._id)
+            self._named = self._of_model()
+        except Exception as error:
+            # The framework tells the model what is wrong, in its own words.
+            self.invalid = error
+        self.execution = Execution(
+            tool=tool.name,
+            call_id=self._id or "",
+            answer_id=_answer_of(options.get("config")),
+            arguments=lambda: self._named,
+        )
+
+    def input(self, given: dict[str, Any]) -> Any:
+        """What callbacks are told: the arguments that run."""
+        return {**self._input, **given} if isinstance(self._input, dict) else self._input
+
+    def values(self, given: dict[str, Any]) -> _Values:
+        """What the body gets of the arguments that may run; injected ones stay. Raises for what does not fit."""
+        if self._args:
+            return tuple(given.values()), dict(self._kwargs)
+        form = jsonable(self._named)
+        injected = {name: value for name, value in self._kwargs.items() if name not in self._named}
+        if given == form and form == self._named:
+            return (), {**injected, **given}
+        if given == form:
+            return (), dict(self._kwargs)
+        args, kwargs = self._tool._to_args_and_kwargs({**injected, **given}, self._id)
+        if jsonable(self._tool._filter_injected_args(kwargs)) != given:
+            raise ValueError("the changed arguments do not fit the tool")
+        return args, kwargs
+
+    def prepared(self, values: _Values | Exception, call: Any) -> Any:
+        """The result of `call`, in which the tool gets `values`."""
+        token = _prepared.set((self._tool, values))
+        try:
+            return call()
+        finally:
+            _prepared.reset(token)
+
+    async def aprepared(self, values: _Values | Exception, call: Any) -> Any:
+        """The async twin of `prepared`."""
+        token = _prepared.set((self._tool, values))
+        try:
+            return await call
+        finally:
+            _prepared.reset(token)
+
+    def output(self, ran: Ran) -> Any:
+        """The tool's output as its caller gets it: a message where the call has an id."""
+        if not ran.replaced:
+            return ran.result
+        return _message(self._tool, self._id, ran) if self._id else ran.seen
+
+    def _of_model(self) -> dict[str, Any]:
+        """The final arguments by name, without those that the framework injects."""
+        if self._args:
+            names = list(self._tool.args)
+            return {(names[at] if at < len(names) else f"argument_{at}"): one for at, one in enumerate(self._args)}
+        named: dict[str, Any] = self._tool._filter_injected_args(self._kwargs)
+        return named
+
+
+def _answer_of(config: Any) -> str | None:
+    """The task of a graph in which a call runs: the same when it is run again, another for every answer."""
+    configurable = (config or {}).get("configurable") or {}
+    task: str | None = configurable.get("__pregel_task_id")
+    return task
+
+
+def _view(output: Any) -> Any:
+    """What of a tool's output the model is going to see."""
+    messages = _messages(output)
+    if messages is None:
+        return shown(output)
+    contents = [shown(message.content) for message in messages]
+    return contents[0] if len(contents) == 1 else contents
+
+
+def _messages(output: Any) -> list[Any] | None:
+    """The messages in an output, whether it is one, a list of them, or a command that holds some."""
+    from langchain_core.messages import BaseMessage
+
+    if isinstance(output, BaseMessage):
+        return [output]
+    if isinstance(output, list) and output and all(isinstance(one, BaseMessage) for one in output):
+        return output
+    update = getattr(output, "update", None)
+    if isinstance(update, dict) and isinstance(update.get("messages"), list):
+        return [one for one in update["messages"] if isinstance(one, BaseMessage)]
+    return None
+
+
+def _message(tool: Any, call_id: str, ran: Ran) -> Any:
+    """The message that stands in place of what the model may not see."""
+    from langchain_core.messages import ToolMessage
+
+    content = ran.seen if isinstance(ran.seen, (str, list)) else json.dumps(ran.seen)
+    if isinstance(ran.result, ToolMessage) and not ran.withheld:
+        return ran.result.model_copy(update={"content": content})
+    failed = ran.refused or ran.withheld
+    return ToolMessage(content, tool_call_id=call_id, name=tool.name, status="error" if failed else "success")

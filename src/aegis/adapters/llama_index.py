@@ -1,0 +1,166 @@
+"""LlamaIndex: every tool class, in agent workflows, function-calling models, query engines, or called directly."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from aegis.adapters._arguments import bound_arguments, check_types, fitted, shown
+from aegis.adapters._current import executing, take_call_id
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, running, scoped
+from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "llama-index-core"
+SUPPORTED: Final = ((0, 14, 25), (0, 15))
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    hooks = _Hooks(ToolGate(enforcer, memory))
+
+    def models(module: Any) -> None:
+        patches.replace(module.FunctionCallingLLM, "achat_with_tools", _aasking)
+        patches.replace(module.FunctionCallingLLM, "astream_chat_with_tools", _astreaming)
+
+    patches.when(
+        "llama_index.core.tools.types",
+        lambda module: patches.family(module.BaseTool, {"call": hooks.call, "acall": hooks.acall}),
+    )
+    patches.when("llama_index.core.llms.function_calling", models)
+    patches.when(
+        "llama_index.core.agent.workflow.base_agent",
+        lambda module: patches.replace(module.BaseWorkflowAgent, "call_tool", _identified),
+    )
+    patches.when(
+        "llama_index.core.agent.workflow.multi_agent_workflow",
+        lambda module: patches.replace(module.AgentWorkflow, "call_tool", _identified),
+    )
+
+    def function_agent(module: Any) -> None:
+        patches.replace(module.FunctionAgent, "_get_response", _agent_asking)
+        patches.replace(module.FunctionAgent, "_get_streaming_response", _agent_asking)
+
+    patches.when("llama_index.core.agent.workflow.function_agent", function_agent)
+    return Seams(
+        seams=("BaseTool.call", "BaseTool.acall", "FunctionAgent"),
+        uncovered=("a tool's function called past its tool (`tool.fn`)",),
+    )
+
+
+def _identified(original: Method) -> Method:
+    async def call_tool(agent: Any, ctx: Any, ev: Any) -> Any:
+        with executing(ev.tool_name, ev.tool_id):
+            return await original(agent, ctx, ev)
+
+    return call_tool
+
+
+def _agent_asking(original: Method) -> Method:
+    """A model is asked by an agent whose workflow runs the tools."""
+
+    async def ask(agent: Any, *args: Any, **kwargs: Any) -> Any:
+        tools = kwargs.get("tools") or args[-1]
+        with scoped(running(tool.metadata.get_name() for tool in tools)):
+            return await original(agent, *args, **kwargs)
+
+    return ask
+
+
+def _aasking(original: Method) -> Method:
+    async def ask(*args: Any, **kwargs: Any) -> Any:
+        with scoped(_deferred()):
+            return await original(*args, **kwargs)
+
+    return ask
+
+
+def _astreaming(original: Method) -> Method:
+    async def ask(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        scope = _deferred()
+        with scoped(scope):
+            return aitems_in(scope, await original(*args, **kwargs))
+
+    return ask
+
+
+def _deferred() -> Scope:
+    return deferring(current_scope().runs)
+
+
+class _Hooks:
+    """The replacements, around one gate."""
+
+    def __init__(self, gate: ToolGate) -> None:
+        self._gate = gate
+
+    def call(self, original: Method) -> Method:
+        def call(tool: Any, *args: Any, **kwargs: Any) -> Any:
+            one = _Call(tool, args, kwargs)
+            ran = self._gate.call(one.execution, lambda given: original(tool, **one.values(given)), _view)
+            return one.output(ran)
+
+        return call
+
+    def acall(self, original: Method) -> Method:
+        async def acall(tool: Any, *args: Any, **kwargs: Any) -> Any:
+            one = _Call(tool, args, kwargs)
+            ran = await self._gate.acall(one.execution, lambda given: original(tool, **one.values(given)), _view)
+            return one.output(ran)
+
+        return acall
+
+
+class _Call:
+    """One call of a tool with its final arguments."""
+
+    def __init__(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._tool = tool
+        self._given = kwargs
+        self._context = {getattr(tool, "ctx_param_name", None)} - {None}
+        self._named: dict[str, Any] = {}
+        name = tool.metadata.get_name()
+        self.execution = Execution(
+            tool=name, call_id=take_call_id(name), answer_id=None, arguments=lambda: self._final(args, kwargs)
+        )
+
+    def values(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What the body gets; the workflow's context is none of the model's."""
+        context = {name: value for name, value in self._given.items() if name in self._context}
+        return {**context, **fitted(self._named, given, lambda changed: changed)}
+
+    def output(self, ran: Ran) -> Any:
+        """The tool's output, which an agent tells its model."""
+        if not ran.replaced:
+            return ran.result
+        from llama_index.core.tools import ToolOutput
+
+        failed = ran.refused or ran.withheld
+        text = ran.seen if isinstance(ran.seen, str) else str(ran.seen)
+        name = self._tool.metadata.get_name()
+        return ToolOutput(content=text, tool_name=name, raw_input=self._named, raw_output=text, is_error=failed)
+
+    def _final(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name: defaulted where the tool is a function, by the schema's first name where it is not."""
+        function = getattr(self._tool, "real_fn", None)
+        if function is None:
+            names = list(self._tool.metadata.get_parameters_dict().get("properties", ()))
+            named = {**dict(zip(names, args, strict=False)), **kwargs}
+            if len(args) > len(names):
+                raise TypeError("more arguments than the tool has")
+        else:
+            fixed = {**getattr(self._tool, "_field_defaults", {}), **self._tool.partial_params, **kwargs}
+            named = bound_arguments(function, args, fixed)
+            check_types(function, {name: value for name, value in named.items() if name not in self._context})
+        self._named = {name: value for name, value in named.items() if name not in self._context}
+        return self._named
+
+
+def _view(output: Any) -> Any:
+    """What a model is told of an output."""
+    content = getattr(output, "content", None)
+    return shown(output) if content is None else str(content)

@@ -1,0 +1,221 @@
+"""The `mistralai` package: chat and agent completions, sync, async and streamed, and functions of a run context.
+
+Calls for code that is not the package's are decided in the answer. Conversations are covered where a run context
+executes the functions; one that hands a function call out is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+from aegis.adapters._arguments import bound_arguments, check_types, shown
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._http import with_async_stream, with_body, with_stream
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import current_scope, deferring, scoped
+from aegis.adapters._tools import ToolGate
+from aegis.adapters._turn import StreamedTurn
+from aegis.adapters.seams import Seams
+from aegis.dialects.openai_chat import OpenAIChat
+from aegis.errors import UnhookedFramework
+
+DISTRIBUTION: Final = "mistralai"
+SUPPORTED: Final = ((3, 7), (4,))
+
+_CHAT: Final = OpenAIChat()
+_COMPLETIONS: Final = ("/chat/completions", "/agents/completions")
+_CLIENTS: Final = ("mistralai.client", "mistralai.azure.client", "mistralai.gcp.client")
+_HANDED_OUT: Final = "function calls of a conversation that no run context executes"
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
+    transport = _Transport(enforcer, memory, bar=bar)
+    hooks = _Hooks(ToolGate(enforcer, memory))
+
+    def sdk(module: Any) -> None:
+        patches.replace(module.BaseSDK, "do_request", transport.send)
+        patches.replace(module.BaseSDK, "do_request_async", transport.asend)
+
+    def runs(module: Any) -> None:
+        patches.replace(module, "create_function_result", hooks.create_function_result)
+
+    def conversations(module: Any) -> None:
+        patches.replace(module.Conversations, "run_async", _running)
+        patches.replace(module.Conversations, "run_stream_async", _running)
+
+    for package in _CLIENTS:
+        patches.when(f"{package}.basesdk", sdk)
+    patches.when("mistralai.extra.run.context", runs)
+    patches.when("mistralai.client.conversations", conversations)
+    return Seams(
+        seams=("BaseSDK.do_request", "BaseSDK.do_request_async", "RunContext"),
+        barred=(_HANDED_OUT,) if bar else (),
+        uncovered=("results of batches",) + (() if bar else (_HANDED_OUT,)),
+    )
+
+
+def _running(original: Method) -> Method:
+    """The requests of a run, whose context executes the functions that it has."""
+
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        context = kwargs["run_ctx"]
+        with scoped(deferring(context._callable_tools)):
+            return await original(*args, **kwargs)
+
+    return run
+
+
+class _Transport:
+    """One request and its answer, for all clients of the package."""
+
+    def __init__(self, enforcer: Enforcer, memory: Memory, *, bar: bool) -> None:
+        self._enforcer = enforcer
+        self._memory = memory
+        self._bar = bar
+
+    def send(self, original: Method) -> Method:
+        def send(client: Any, hook_ctx: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            turn = self._turn(request)
+            if turn is not None:
+                body = json.loads(request.content)
+                request = _with_content(request, body, self._enforcer.run(turn.amended(body)))
+            response = original(client, hook_ctx, request, *args, **kwargs)
+            if turn is None:
+                return self._checked(request, response, stream=kwargs.get("stream", False))
+            if kwargs.get("stream"):
+                return with_stream(response, turn.chunks(response.iter_bytes()))
+            content = response.read()
+            settled = self._enforcer.run(turn.body(content))
+            return response if settled is content else with_body(response, settled)
+
+        return send
+
+    def asend(self, original: Method) -> Method:
+        async def send(client: Any, hook_ctx: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            turn = self._turn(request)
+            if turn is not None:
+                body = json.loads(request.content)
+                request = _with_content(request, body, await self._enforcer.arun(turn.amended(body)))
+            response = await original(client, hook_ctx, request, *args, **kwargs)
+            if turn is None:
+                return self._checked(request, response, stream=kwargs.get("stream", False))
+            if kwargs.get("stream"):
+                return with_async_stream(response, turn.achunks(response.aiter_bytes()))
+            content = await response.aread()
+            settled = await self._enforcer.arun(turn.body(content))
+            return response if settled is content else with_body(response, settled)
+
+        return send
+
+    def _turn(self, request: Any) -> StreamedTurn | None:
+        path = request.url.path.rstrip("/").partition("#")[0]
+        if not path.endswith(_COMPLETIONS):
+            return None
+        return StreamedTurn(self._enforcer, self._memory, _CHAT, deferred=current_scope().deferred)
+
+    def _checked(self, request: Any, response: Any, *, stream: bool) -> Any:
+        """The answer of another path; one of a conversation must hand out no call."""
+        if not self._bar or "/conversations" not in request.url.path:
+            return response
+        names = current_scope().deferred
+        if not stream:
+            _check_body(response.content, names)
+            return response
+        if names:
+            return response  # the run context executes what it has, and hands the rest out by name
+        if hasattr(response, "is_stream_consumed") and _is_async(response):
+            return with_async_stream(response, _acheck(response.aiter_bytes()))
+        return with_stream(response, _check(response.iter_bytes()))
+
+
+def _is_async(response: Any) -> bool:
+    return hasattr(response.stream, "__aiter__") and not hasattr(response.stream, "__iter__")
+
+
+def _check_body(content: bytes, names: frozenset[str]) -> None:
+    try:
+        outputs = json.loads(content).get("outputs") or ()
+    except (ValueError, AttributeError):
+        return  # the package reads no call from it either
+    for entry in outputs:
+        if isinstance(entry, dict) and entry.get("type") == "function.call" and entry.get("name") not in names:
+            raise _uncovered()
+
+
+def _check(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    tail = b""
+    for chunk in chunks:
+        tail = _seen(tail, chunk)
+        yield chunk
+
+
+async def _acheck(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    tail = b""
+    async for chunk in chunks:
+        tail = _seen(tail, chunk)
+        yield chunk
+
+
+def _seen(tail: bytes, chunk: bytes) -> bytes:
+    """The end of what was seen, in which a word may begin; raises where an event holds a call."""
+    seen = tail + chunk
+    if b"function.call" in seen:
+        raise _uncovered()
+    return seen[-len(b"function.call") :]
+
+
+def _uncovered() -> UnhookedFramework:
+    return UnhookedFramework(f"{_HANDED_OUT} are not covered; register the functions in a `RunContext`")
+
+
+def _with_content(request: Any, body: dict[str, Any], amended: dict[str, Any]) -> Any:
+    if amended is body:
+        return request
+    headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() != "content-length"]
+    content = json.dumps(amended).encode()
+    return type(request)(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
+
+
+class _Hooks:
+    """The replacement of what executes a function, around one gate."""
+
+    def __init__(self, gate: ToolGate) -> None:
+        self._gate = gate
+
+    def create_function_result(self, original: Method) -> Method:
+        async def create(function_call: Any, run_tool: Any, *args: Any, **kwargs: Any) -> Any:
+            execution = Execution(
+                tool=function_call.name,
+                call_id=function_call.tool_call_id,
+                answer_id=function_call.id,
+                arguments=lambda: _final(run_tool, function_call.arguments),
+            )
+
+            async def body(given: dict[str, Any]) -> Any:
+                return await original(function_call.model_copy(update={"arguments": given}), run_tool, *args, **kwargs)
+
+            ran = await self._gate.acall(execution, body, lambda entry: shown(entry.result))
+            if not ran.replaced:
+                return ran.result
+            from mistralai.client.models import FunctionResultEntry
+
+            seen = ran.seen if isinstance(ran.seen, str) else json.dumps(ran.seen)
+            return FunctionResultEntry(tool_call_id=function_call.tool_call_id, result=seen)
+
+        return create
+
+
+def _final(run_tool: Any, given: Any) -> dict[str, Any]:
+    """The arguments with which the function runs; a remote tool has no defaults here."""
+    arguments: dict[str, Any] = json.loads(given) if isinstance(given, str) else given
+    function = getattr(run_tool, "callable", None) or getattr(run_tool, "awaitable", None)
+    if function is None:
+        return arguments
+    named = bound_arguments(function, (), arguments)
+    check_types(function, named)
+    return named

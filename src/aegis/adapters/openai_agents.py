@@ -1,0 +1,115 @@
+"""OpenAI Agents SDK: every function tool, those of MCP servers and of agents as tools included, right before it runs.
+
+Guardrails of tools see arguments before they are validated and are given tool by tool; every invocation goes through
+one function below them. Other calls of the model (handoffs, shells, patches) are decided in its answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from aegis.adapters._arguments import jsonable, named_arguments, shown
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import Scope, aitems_in, deferring, scoped
+from aegis.adapters._tools import ToolGate
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "openai-agents"
+SUPPORTED: Final = ((0, 24), (0, 25))
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    gate = ToolGate(enforcer, memory)
+
+    def invocation(module: Any) -> None:
+        patches.replace(module, "_invoke_function_tool_with_metadata", lambda original: _invoking(gate, original))
+
+    patches.when("agents.tool", invocation)
+    # It took the function by name when it was loaded, if that was before.
+    patches.when("agents.run_internal.tool_execution", lambda module: _same(module, patches, gate))
+    patches.when(
+        "agents.models.interface",
+        lambda module: patches.family(module.Model, {"get_response": _asking, "stream_response": _streaming}),
+    )
+    return Seams(
+        seams=("function tool invocation", "Model.get_response", "Model.stream_response"),
+        uncovered=("tools that OpenAI hosts",),
+    )
+
+
+def _same(module: Any, patches: Patches, gate: ToolGate) -> None:
+    import agents.tool
+
+    name = "_invoke_function_tool_with_metadata"
+    if module.__dict__.get(name) is not agents.tool.__dict__.get(name):
+        patches.replace(module, name, lambda original: _invoking(gate, original))
+
+
+def _invoking(gate: ToolGate, original: Method) -> Method:
+    async def invoke(*, function_tool: Any, context: Any, arguments: str) -> Any:
+        execution = Execution(
+            tool=function_tool.name,
+            call_id=context.tool_call_id,
+            answer_id=None,
+            arguments=lambda: _final(function_tool, arguments),
+        )
+
+        async def body(given: dict[str, Any]) -> Any:
+            return await original(function_tool=function_tool, context=context, arguments=json.dumps(given))
+
+        ran = await gate.acall(execution, body, lambda result: shown(result.output))
+        if ran.replaced:
+            from agents.tool import _FunctionToolInvocationResult
+
+            return _FunctionToolInvocationResult(ran.seen)
+        return ran.result
+
+    return invoke
+
+
+def _final(tool: Any, arguments: str) -> dict[str, Any]:
+    """The arguments as the function gets them: validated and defaulted where the tool is made of one."""
+    given = json.loads(arguments) if arguments else {}
+    if not isinstance(given, dict):
+        raise TypeError("the arguments are no object")
+    try:
+        function = tool.__wrapped__
+    except AttributeError:
+        return given
+    from agents.function_schema import function_schema
+
+    schema = function_schema(function)
+    args, kwargs = schema.to_call_args(schema.params_pydantic_model(**given))
+    before = (None,) if schema.takes_context else ()
+    named = named_arguments(schema.signature.bind(*before, *args, **kwargs))
+    if schema.takes_context:
+        named.pop(next(iter(schema.signature.parameters)))
+    found: dict[str, Any] = jsonable(named)
+    return found
+
+
+def _asking(original: Method) -> Method:
+    async def ask(*args: Any, **kwargs: Any) -> Any:
+        with scoped(_deferred(args, kwargs)):
+            return await original(*args, **kwargs)
+
+    return ask
+
+
+def _streaming(original: Method) -> Method:
+    def ask(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        return aitems_in(_deferred(args, kwargs), original(*args, **kwargs))
+
+    return ask
+
+
+def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
+    """The function tools that a run gave to the model, which it executes itself."""
+    given = kwargs.get("tools", args[4] if len(args) > 4 else ())
+    return deferring(tool.name for tool in given if hasattr(tool, "on_invoke_tool"))

@@ -1,0 +1,167 @@
+"""Pydantic AI: every tool of every toolset, after validation and all hooks, right before it is executed."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from aegis.adapters._arguments import fitted, named_arguments, shown
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import Scope, current_scope, deferring, enter, looping, scoped
+from aegis.adapters._tools import ToolGate
+from aegis.adapters._witness import witnessed
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "pydantic-ai-slim"
+SUPPORTED: Final = ((2, 68), (3,))
+
+_LOOP: Final = "pydantic-ai"
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    gate = ToolGate(enforcer, memory)
+
+    def graph(module: Any) -> None:
+        patches.replace(module.ModelRequestNode, "run", _node)
+        patches.replace(module.ModelRequestNode, "stream", _node_stream)
+
+    patches.when(
+        "pydantic_ai.tool_manager",
+        lambda module: patches.replace(module.ToolManager, "_raw_execute", lambda original: _executing(gate, original)),
+    )
+    witness = witnessed(enforcer, lambda _toolset, name, *_: str(name))
+    patches.when(
+        "pydantic_ai.toolsets.function",
+        lambda module: patches.replace(module.FunctionToolset, "call_tool", witness),
+    )
+    patches.when("pydantic_ai._agent_graph", graph)
+    patches.when(
+        "pydantic_ai.models",
+        lambda module: patches.family(module.Model, {"request": _asking, "request_stream": _streaming}),
+    )
+    return Seams(
+        seams=("ToolManager", "Model.request", "Model.request_stream"),
+        uncovered=("tools that a provider hosts", "realtime sessions"),
+    )
+
+
+def _executing(gate: ToolGate, original: Method) -> Method:
+    async def execute(manager: Any, validated: Any, **options: Any) -> Any:
+        # The form of a final answer is no tool: nothing is executed.
+        if validated.tool.tool_def.kind == "output":
+            return await original(manager, validated, **options)
+        values = _named(validated)
+        execution = Execution(
+            tool=validated.call.tool_name,
+            call_id=validated.call.tool_call_id,
+            answer_id=None,
+            arguments=lambda: values,
+        )
+
+        async def body(given: dict[str, Any]) -> Any:
+            typed = fitted(values, given, lambda changed: _validated(validated, changed))
+            return await original(manager, _with(validated, typed), **options)
+
+        ran = await gate.acall(execution, body, _view)
+        return ran.seen if ran.replaced else ran.result
+
+    return execute
+
+
+def _named(validated: Any) -> dict[str, Any]:
+    """The validated arguments, with the defaults of the tool's function."""
+    values: dict[str, Any] = validated.validated_args
+    schema: Any = getattr(getattr(validated.tool, "call_func", None), "__self__", None)
+    function = getattr(schema, "function", None)
+    if function is None or getattr(schema, "var_positional_field", None):
+        return values
+    signature = inspect.signature(function)
+    skipped = next(iter(signature.parameters)) if schema.takes_ctx else None
+    bound = signature.bind_partial(**{name: one for name, one in values.items() if name in signature.parameters})
+    named = {**values, **named_arguments(bound)}
+    return {name: value for name, value in named.items() if name != skipped}
+
+
+def _validated(validated: Any, changed: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = validated.tool.args_validator.validate_python(changed)
+    return {**changed, **made}
+
+
+def _with(validated: Any, values: dict[str, Any]) -> Any:
+    from dataclasses import replace
+
+    return replace(validated, validated_args=values)
+
+
+def _view(result: Any) -> Any:
+    """What the model is told: of a return with metadata, the value."""
+    return shown(getattr(result, "return_value", result))
+
+
+def _node(original: Method) -> Method:
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        with scoped(looping(_LOOP)):
+            return await original(*args, **kwargs)
+
+    return run
+
+
+def _node_stream(original: Method) -> Method:
+    def stream(*args: Any, **kwargs: Any) -> Any:
+        # What a stream asks of its model, it asks while its events are read.
+        return _Entered(original(*args, **kwargs), looping(_LOOP), whole=True)
+
+    return stream
+
+
+def _asking(original: Method) -> Method:
+    async def ask(*args: Any, **kwargs: Any) -> Any:
+        with scoped(_deferred(args, kwargs)):
+            return await original(*args, **kwargs)
+
+    return ask
+
+
+def _streaming(original: Method) -> Method:
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        return _Entered(original(*args, **kwargs), _deferred(args, kwargs))
+
+    return ask
+
+
+def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
+    """The tools that an agent's own request offers: its graph executes them."""
+    scope = current_scope()
+    offered = [one for one in (*args, *kwargs.values()) if hasattr(one, "function_tools")]
+    if scope.loop != _LOOP or not offered:
+        return scope
+    return deferring(tool.name for tool in offered[0].function_tools)
+
+
+class _Entered:
+    """An async context manager that is entered in a scope; with `whole` its block is in the scope too."""
+
+    def __init__(self, inner: Any, scope: Scope, *, whole: bool = False) -> None:
+        self._inner = inner
+        self._scope = scope
+        self._whole = whole
+        self._before = scope
+
+    async def __aenter__(self) -> Any:
+        self._before = enter(self._scope)
+        try:
+            return await self._inner.__aenter__()
+        finally:
+            if not self._whole:
+                enter(self._before)
+
+    async def __aexit__(self, *error: Any) -> Any:
+        try:
+            return await self._inner.__aexit__(*error)
+        finally:
+            if self._whole:
+                enter(self._before)

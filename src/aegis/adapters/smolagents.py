@@ -1,0 +1,189 @@
+"""smolagents: tools of calling agents and of code agents, managed agents, and the code that an executor runs.
+
+A tool's call begins in `Tool.__call__`, after an agent has put its variables in. Code is decided as a call of
+`python_interpreter` before it runs, and the tools that it calls one by one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any, Final
+
+from aegis.adapters._arguments import bound_arguments, fitted, shown
+from aegis.adapters._current import executing, take_call_id
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import Scope, current_scope, deferring, items_in, running, scoped
+from aegis.adapters._tools import ToolGate
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "smolagents"
+SUPPORTED: Final = ((1, 26), (2,))
+
+CODE: Final = "python_interpreter"
+_SANITIZE: Final = "sanitize_inputs_outputs"
+
+# The calls of the turn that an agent executes: tool, arguments as they are handed on, id.
+_turn: ContextVar[list[tuple[str, Any, str]]] = ContextVar("aegis_smolagents_turn")
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    hooks = _Hooks(ToolGate(enforcer, memory))
+
+    def agents(module: Any) -> None:
+        patches.replace(module.ToolCallingAgent, "process_tool_calls", _identified)
+        patches.replace(module.ToolCallingAgent, "execute_tool_call", _executing)
+        patches.replace(module.ToolCallingAgent, "_step_stream", _stepping)
+        patches.replace(module.MultiStepAgent, "__call__", hooks.agent)
+
+    patches.when("smolagents.tools", lambda module: patches.family(module.BaseTool, {"__call__": hooks.tool}))
+    patches.when("smolagents.agents", agents)
+    patches.when(
+        "smolagents.models",
+        lambda module: patches.family(module.Model, {"generate": _asking, "generate_stream": _streaming}),
+    )
+    patches.when(
+        "smolagents.local_python_executor",
+        lambda module: patches.family(module.PythonExecutor, {"__call__": hooks.code}),
+    )
+    return Seams(
+        seams=("Tool.__call__", "MultiStepAgent.__call__", "PythonExecutor.__call__"),
+        uncovered=("single tools inside code that a remote executor runs", "a tool's `forward` called past its tool"),
+    )
+
+
+def _identified(original: Method) -> Method:
+    def process(agent: Any, message: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        calls = [(one.function.name, one.function.arguments, one.id) for one in message.tool_calls or ()]
+        token = _turn.set(calls)
+        try:
+            # Inside, every call is executed with a copy of this context.
+            yield from original(agent, message, *args, **kwargs)
+        finally:
+            _turn.reset(token)
+
+    return process
+
+
+def _executing(original: Method) -> Method:
+    def execute(agent: Any, tool_name: str, arguments: Any) -> Any:
+        with executing(tool_name, _id_of(tool_name, arguments)):
+            return original(agent, tool_name, arguments)
+
+    return execute
+
+
+def _id_of(tool: str, arguments: Any) -> str:
+    """The id of the call that is executed: by its very arguments, which an agent hands on as they are."""
+    named = [one for one in _turn.get([]) if one[0] == tool]
+    exact = [one for one in named if one[1] is arguments]
+    found = exact or (named if len(named) == 1 else [])
+    return found[0][2] if found else ""
+
+
+def _stepping(original: Method) -> Method:
+    def step(agent: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        return items_in(running({*agent.tools, *agent.managed_agents}), original(agent, *args, **kwargs))
+
+    return step
+
+
+def _asking(original: Method) -> Method:
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        with scoped(_deferred(kwargs)):
+            return original(*args, **kwargs)
+
+    return ask
+
+
+def _streaming(original: Method) -> Method:
+    def ask(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        return items_in(_deferred(kwargs), original(*args, **kwargs))
+
+    return ask
+
+
+def _deferred(options: dict[str, Any]) -> Scope:
+    names = {getattr(tool, "name", "") for tool in options.get("tools_to_call_from") or ()}
+    return deferring(current_scope().runs & names)
+
+
+class _Hooks:
+    """The replacements, around one gate."""
+
+    def __init__(self, gate: ToolGate) -> None:
+        self._gate = gate
+
+    def tool(self, original: Method) -> Method:
+        def call(tool: Any, *args: Any, **kwargs: Any) -> Any:
+            # The agent's own word for the end of its run: it does nothing.
+            if type(tool).__module__ == "smolagents.default_tools" and tool.name == "final_answer":
+                return original(tool, *args, **kwargs)
+            options = {name: kwargs.pop(name) for name in (_SANITIZE,) if name in kwargs}
+            values = _named(tool, args, kwargs)
+
+            def run(given: dict[str, Any]) -> Any:
+                return original(tool, **fitted(values, given, lambda changed: changed), **options)
+
+            return self._ran(tool.name, values, run, told=bool(options.get(_SANITIZE)))
+
+        return call
+
+    def agent(self, original: Method) -> Method:
+        def call(agent: Any, *args: Any, **kwargs: Any) -> Any:
+            values = bound_arguments(original, (agent, *args), kwargs)
+            values.pop("self", None)
+
+            def run(given: dict[str, Any]) -> Any:
+                return original(agent, **fitted(values, given, lambda changed: changed))
+
+            return self._ran(agent.name or type(agent).__name__, values, run, told=True)
+
+        return call
+
+    def code(self, original: Method) -> Method:
+        def execute(executor: Any, code_action: str) -> Any:
+            ran = self._gate.call(
+                Execution(tool=CODE, call_id="", answer_id=None, arguments=lambda: {"code": code_action}),
+                lambda given: original(executor, given["code"]),
+                lambda result: {"output": shown(result.output), "logs": result.logs},
+            )
+            output = ran.output()
+            if not ran.changed:
+                return output
+            return type(ran.result)(
+                output=output.get("output"),
+                logs=str(output.get("logs", "")),
+                is_final_answer=ran.result.is_final_answer,
+            )
+
+        return execute
+
+    def _ran(self, name: str, values: dict[str, Any], run: Callable[[dict[str, Any]], Any], *, told: bool) -> Any:
+        """The result; a refusal is told to an agent as the result, and raised into code that goes on with it."""
+        execution = Execution(tool=name, call_id=take_call_id(name), answer_id=None, arguments=lambda: values)
+        ran = self._gate.call(execution, run, lambda result: str(result).strip())
+        if told:
+            return ran.seen if ran.replaced else ran.result
+        return ran.output()
+
+
+def _named(tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name and defaulted, as `forward` takes them; raises `TypeError` for too many."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict) and set(args[0]) <= set(tool.inputs):
+        kwargs, args = args[0], ()  # the package takes one dictionary for all arguments
+    names = list(tool.inputs)
+    if len(args) > len(names):
+        raise TypeError("more arguments than the tool has")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(tool.forward).parameters.items()
+        if name in names and parameter.default is not parameter.empty
+    }
+    return {**defaults, **given}

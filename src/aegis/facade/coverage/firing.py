@@ -1,0 +1,127 @@
+"""Fires the canaries: hooked to a decider that refuses all, with a witness in place of every body."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import Any, Final
+
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Patches
+from aegis.adapters._witness import trapping
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.canonical import canonical
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.digest import call_digest
+from aegis.core.messages import message_for
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.errors import CallRefused
+from aegis.facade.coverage.canaries import CANARIES
+from aegis.facade.coverage.model import Canary, Covered, State
+
+_log: Final = logging.getLogger("aegis")
+
+
+class Refusing:
+    """A decider that refuses every call and counts what it was asked; it records nothing."""
+
+    outcome = Outcome.BLOCK
+    reason = Reason.POLICY_DENIED
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def decide(self, call: ToolCall) -> Decision:
+        self.asked += 1
+        digest = call_digest(server=call.server, tool=call.tool, arguments=canonical(call.arguments))
+        return Decision(
+            outcome=self.outcome,
+            verdict=Verdict.COMPLIANT if self.outcome is Outcome.ALLOW else Verdict.VIOLATION,
+            risk=Risk.LOW,
+            reason=self.reason,
+            message=message_for(self.outcome, self.reason),
+            decision_id=f"canary-{self.asked}",
+            call_id=call.call_id or "",
+            request_digest=digest,
+            call_digest=digest,
+            policy_digest="",
+            salt="",
+        )
+
+    async def adecide(self, call: ToolCall) -> Decision:
+        return self.decide(call)
+
+    def observe(self, result: ToolResult) -> ResultDecision:
+        return ResultDecision(
+            outcome=Outcome.ALLOW,
+            verdict=Verdict.COMPLIANT,
+            reason=Reason.NONE,
+            message=message_for(Outcome.ALLOW, Reason.NONE),
+        )
+
+    async def aobserve(self, result: ToolResult) -> ResultDecision:
+        return self.observe(result)
+
+    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+        return decision
+
+    async def await_decision(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Decision:
+        return decision
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+class Allowing(Refusing):
+    """A decider for tests of a host's own tools: it allows every call."""
+
+    outcome = Outcome.ALLOW
+    reason = Reason.NONE
+
+
+def coverage(modules: Sequence[str] = ()) -> list[Covered]:
+    """Fire a canary over every path of every tool that the modules register; no body runs.
+
+    Raises `ImportError` where a module cannot be imported, and `UnhookedFramework`.
+    """
+    found: list[Covered] = []
+    for name, canaries in CANARIES.items():
+        adapter = import_module(f"aegis.adapters.{name}")
+        if not _installed(adapter.DISTRIBUTION):
+            continue
+        decider, patches = Refusing(), Patches()
+        try:
+            adapter.hook(Enforcer(decider), Memory(), patches, bar=True)
+            for module in modules:
+                import_module(module)
+            found += [_fired(adapter.DISTRIBUTION, canary, decider) for canary in canaries()]
+        finally:
+            patches.undo()
+    return found
+
+
+def _fired(framework: str, canary: Canary, decider: Refusing) -> Covered:
+    before = decider.asked
+    with trapping() as caught:
+        try:
+            canary.fire()
+        except CallRefused:
+            _log.debug("a canary was refused, as it should be")
+        except Exception as error:
+            _log.info("a canary of `%s` ended with %s", canary.tool, type(error).__name__)
+    state: State = "UNCOVERED" if caught else "covered" if decider.asked > before else "not reached"
+    return Covered(framework=framework, tool=canary.tool, path=canary.path, state=state)
+
+
+def _installed(distribution: str) -> Any:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

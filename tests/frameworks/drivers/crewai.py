@@ -1,0 +1,105 @@
+"""CrewAI: crews over native calls and over text, agents alone, flows, tools of classes and of functions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
+os.environ.setdefault("OTEL_SDK_DISABLED", "true")
+
+from crewai import LLM, Agent, Crew, Process, Task
+from crewai.tools import BaseTool, tool
+from pydantic import BaseModel
+
+from frameworks.model import Framework, Way
+from support.worlds import World
+
+
+def llm(world: World, **options: Any) -> Any:
+    return LLM(model="gpt-4o", provider="openai", base_url=world.provider.url, api_key="k", max_retries=0, **options)
+
+
+def tools(world: World) -> list[Any]:
+    @tool("send_email")
+    def send_email(to: str, subject: str = "hello") -> str:
+        """Send a mail."""
+        return world.run("send_email", {"to": to, "subject": subject})
+
+    @tool("read_file")
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return world.run("read_file", {"path": path})
+
+    @tool("book")
+    def book(count: int, item: str = "tea") -> str:
+        """Book something."""
+        return world.run("book", {"count": count, "item": item})
+
+    return [send_email, read_file, book]
+
+
+class MailArguments(BaseModel):
+    to: str
+    subject: str = "hello"
+
+
+def classes(world: World) -> list[Any]:
+    class SendEmail(BaseTool):
+        name: str = "send_email"
+        description: str = "Send a mail."
+        args_schema: type[BaseModel] = MailArguments
+
+        def _run(self, to: str, subject: str) -> str:
+            return world.run("send_email", {"to": to, "subject": subject})
+
+    return [SendEmail(), *tools(world)[1:]]
+
+
+def agent_of(world: World, made: list[Any], **options: Any) -> Agent:
+    return Agent(role="r", goal="g", backstory="b", llm=llm(world, **options), tools=made, verbose=False, cache=False)
+
+
+def crew(world: World, made: list[Any], **options: Any) -> Crew:
+    agent = agent_of(world, made, **options)
+    task = Task(description="go", expected_output="text", agent=agent)
+    return Crew(agents=[agent], tasks=[task], process=Process.sequential, verbose=False)
+
+
+def kickoff(world: World) -> str:
+    return str(crew(world, tools(world)).kickoff().raw)
+
+
+def of_classes(world: World) -> str:
+    return str(crew(world, classes(world)).kickoff().raw)
+
+
+def kickoff_async(world: World) -> str:
+    return str(asyncio.run(crew(world, tools(world)).kickoff_async()).raw)
+
+
+def akickoff(world: World) -> str:
+    return str(asyncio.run(crew(world, tools(world)).akickoff()).raw)
+
+
+def stream(world: World) -> str:
+    return str(crew(world, tools(world), stream=True).kickoff().raw)
+
+
+def alone(world: World) -> str:
+    return str(agent_of(world, tools(world)).kickoff("go").raw)
+
+
+FRAMEWORK = Framework(
+    adapters=("openai", "crewai"),
+    ways=[
+        Way(name="crew", drive=kickoff),
+        Way(name="crew, tools of classes", drive=of_classes),
+        Way(name="crew in a thread", drive=kickoff_async),
+        Way(name="crew async", drive=akickoff),
+        Way(name="crew stream", drive=stream),
+        Way(name="agent alone", drive=alone),
+    ],
+)

@@ -1,0 +1,90 @@
+"""Google ADK: runners whole and streamed, async functions, agents as tools, transfers to sub-agents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from google.adk.agents import LlmAgent, RunConfig
+from google.adk.agents.run_config import StreamingMode
+from google.adk.runners import InMemoryRunner
+from google.adk.tools import AgentTool
+from google.genai import types
+
+from aegis.cli.demo.wire import Call, Turn
+from frameworks.model import EVERYTHING, Framework, Way
+from support.gemini import gemini
+from support.worlds import World
+
+
+def functions(world: World) -> list[Any]:
+    def send_email(to: str, subject: str = "hello") -> str:
+        """Send a mail."""
+        return world.run("send_email", {"to": to, "subject": subject})
+
+    async def read_file(path: str) -> str:
+        """Read a file."""
+        return world.run("read_file", {"path": path})
+
+    def book(count: int, item: str = "tea") -> str:
+        """Book something."""
+        return world.run("book", {"count": count, "item": item})
+
+    return [send_email, read_file, book]
+
+
+def agent_of(world: World, **options: Any) -> LlmAgent:
+    os.environ["GOOGLE_API_KEY"] = "k"
+    os.environ["GOOGLE_GEMINI_BASE_URL"] = world.provider.url
+    return LlmAgent(**{"name": "a", "model": "gemini-2.5-flash", "tools": functions(world), **options})
+
+
+async def run(agent: LlmAgent, **options: Any) -> str:
+    runner = InMemoryRunner(agent=agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="u")
+    text = ""
+    message = types.Content(role="user", parts=[types.Part(text="go")])
+    async for event in runner.run_async(user_id="u", session_id=session.id, new_message=message, **options):
+        if event.content and event.content.parts:
+            text = "".join(part.text or "" for part in event.content.parts) or text
+    return text
+
+
+def drive(make: Callable[[World], LlmAgent], **options: Any) -> Callable[[World], str]:
+    return lambda world: asyncio.run(run(make(world), **options))
+
+
+def as_tool(world: World) -> LlmAgent:
+    helper = agent_of(world, name="delegate", description="helps")
+    return agent_of(world, tools=[AgentTool(helper)])
+
+
+def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
+    first = Call(tool="delegate", arguments={"request": "go"}, id="call_delegate_012345")
+    return [Turn(calls=(first,)), *turns, Turn(text="done")]
+
+
+def transfer(world: World) -> LlmAgent:
+    helper = agent_of(world, name="helper", description="helps")
+    return agent_of(world, tools=[], sub_agents=[helper])
+
+
+def transferred(turns: Sequence[Turn]) -> Sequence[Turn]:
+    first = Call(tool="transfer_to_agent", arguments={"agent_name": "helper"}, id="call_transfer_012345")
+    return [Turn(calls=(first,)), *turns]
+
+
+ABLE = EVERYTHING - {"broken", "coerces"}
+STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
+FRAMEWORK = Framework(
+    adapters=("google_genai", "google_adk"),
+    provide=gemini,
+    ways=[
+        Way(name="runner", drive=drive(agent_of), can=ABLE),
+        Way(name="runner streamed", drive=drive(agent_of, run_config=STREAMED), can=ABLE),
+        Way(name="agent as tool", drive=drive(as_tool), wrap=delegated, can=ABLE),
+        Way(name="transfer to a sub-agent", drive=drive(transfer), wrap=transferred, can=ABLE),
+    ],
+)

@@ -1,0 +1,112 @@
+"""OpenAI Agents SDK: runs sync, async and streamed, agents as tools, handoffs, over responses and chat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import openai
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
+
+from aegis.cli.demo.wire import Call, Turn
+from frameworks.model import Framework, Way
+from support.worlds import World
+
+set_tracing_disabled(True)
+
+
+def client(world: World) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=world.provider.url, api_key="k", max_retries=0)
+
+
+def chat(world: World) -> Any:
+    return OpenAIChatCompletionsModel(model="m", openai_client=client(world))
+
+
+def responses(world: World) -> Any:
+    return OpenAIResponsesModel(model="m", openai_client=client(world))
+
+
+def tools(world: World) -> list[Any]:
+    @function_tool
+    def send_email(to: str, subject: str = "hello") -> str:
+        """Send a mail."""
+        return world.run("send_email", {"to": to, "subject": subject})
+
+    @function_tool
+    async def read_file(path: str) -> str:
+        """Read a file."""
+        return world.run("read_file", {"path": path})
+
+    @function_tool(strict_mode=False)
+    def book(count: int, item: str = "tea") -> str:
+        """Book something."""
+        return world.run("book", {"count": count, "item": item})
+
+    return [send_email, read_file, book]
+
+
+def agent_of(world: World, model: Any, **options: Any) -> Agent[Any]:
+    return Agent(name="a", model=model, model_settings=ModelSettings(), **{"tools": tools(world), **options})
+
+
+def sync(world: World) -> str:
+    return str(Runner.run_sync(agent_of(world, chat(world)), "go").final_output)
+
+
+def over_responses(world: World) -> str:
+    return str(asyncio.run(Runner.run(agent_of(world, responses(world)), "go")).final_output)
+
+
+def streamed(make: Any) -> Any:
+    def drive(world: World) -> str:
+        async def go() -> str:
+            result = Runner.run_streamed(agent_of(world, make(world)), "go")
+            async for _ in result.stream_events():
+                continue
+            return str(result.final_output)
+
+        return asyncio.run(go())
+
+    return drive
+
+
+def as_tool(world: World) -> str:
+    helper = agent_of(world, chat(world)).as_tool("delegate", "Ask the helper.")
+    return str(asyncio.run(Runner.run(agent_of(world, chat(world), tools=[helper]), "go")).final_output)
+
+
+def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
+    first = Call(tool="delegate", arguments={"input": "go"}, id="call_delegate_012345")
+    return [Turn(calls=(first,)), *turns, Turn(text="done")]
+
+
+def handoff(world: World) -> str:
+    helper = Agent(name="helper", model=chat(world), tools=tools(world))
+    return str(asyncio.run(Runner.run(agent_of(world, chat(world), tools=[], handoffs=[helper]), "go")).final_output)
+
+
+def handed(turns: Sequence[Turn]) -> Sequence[Turn]:
+    return [Turn(calls=(Call(tool="transfer_to_helper", arguments={}, id="call_transfer_012345"),)), *turns]
+
+
+FRAMEWORK = Framework(
+    adapters=("openai", "openai_agents"),
+    ways=[
+        Way(name="run sync", drive=sync),
+        Way(name="run over responses", drive=over_responses),
+        Way(name="run streamed", drive=streamed(chat)),
+        Way(name="run streamed over responses", drive=streamed(responses)),
+        Way(name="agent as tool", drive=as_tool, wrap=delegated),
+        Way(name="handoff", drive=handoff, wrap=handed),
+    ],
+)

@@ -1,0 +1,89 @@
+"""What a driver says about its framework: which adapters hook it, and every way in which it runs tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+from aegis.adapters._enforce import Enforcer, OnApproval
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Patches
+from aegis.cli.demo.provider import ScriptedProvider
+from aegis.cli.demo.wire import Call, Turn
+from aegis.core.decider import Decider
+from support.worlds import World
+
+MAIL = Call(tool="send_email", arguments={"to": "a@example.com"}, id="call_mail_0123456789")
+READ = Call(tool="read_file", arguments={"path": "notes.txt"}, id="call_read_0123456789")
+BOOK = Call(tool="book", arguments={"count": "3"}, id="call_book_0123456789")
+RESULTS = {"send_email": "sent", "read_file": "text", "book": "booked"}
+
+# What a way has: `ids` keeps the model's ids, `coerces` turns "3" into 3, `broken` spells arguments that are no JSON,
+# `manual` hands calls to code that is not the framework's.
+Ability = Literal["ids", "coerces", "broken", "defaults", "validates"]
+EVERYTHING: frozenset[Ability] = frozenset({"ids", "coerces", "broken", "defaults", "validates"})
+
+Drive = Callable[[World], str]
+Provide = Callable[[Sequence[Turn]], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One way to run an agent to its end; `wrap` puts the turns into a longer conversation."""
+
+    name: str
+    drive: Drive
+    wrap: Callable[[Sequence[Turn]], Sequence[Turn]] = lambda turns: turns
+    can: frozenset[Ability] = EVERYTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """A framework with its ways; `adapters` are hooked, those of the SDKs underneath included."""
+
+    adapters: tuple[str, ...]
+    ways: Sequence[Way]
+    provide: Provide = ScriptedProvider
+    # Rewinds to a call that has run and lets the framework run it again; gives the text of the second run.
+    again: Drive | None = None
+
+
+@dataclass
+class Agent(World):
+    """A world with one tool more, whose model asked for it with other types than it takes."""
+
+    results: dict[str, str] = field(default_factory=lambda: dict(RESULTS))
+
+    def result_of(self, call: Call) -> Any:
+        """What the model was given as the result of a call; raises `KeyError` where it was given none."""
+        for request in range(len(self.asked)):
+            found = self.results_sent(request)
+            if call.id in found:
+                return found[call.id]
+        raise KeyError(call.id)
+
+    def ran_tools(self) -> list[str]:
+        """The tools that ran, by name: calls of one turn may run in any order."""
+        return sorted(tool for tool, _ in self.ran)
+
+
+@contextmanager
+def agent(framework: Framework, way: Way, *turns: Turn) -> Iterator[Agent]:
+    """A world whose provider says `turns`, in the conversation of this way."""
+    with framework.provide(way.wrap(turns)) as provider:
+        yield getattr(provider, "world", Agent)(provider=provider)
+
+
+@contextmanager
+def hooked(framework: Framework, decider: Decider, *, on_approval: OnApproval = "wait") -> Iterator[None]:
+    """The framework and the SDKs under it, hooked to a decider for the block."""
+    enforcer, memory, patches = Enforcer(decider, on_approval=on_approval), Memory(), Patches()
+    try:
+        for name in framework.adapters:
+            import_module(f"aegis.adapters.{name}").hook(enforcer, memory, patches, bar=True)
+        yield
+    finally:
+        patches.undo()

@@ -1,0 +1,213 @@
+"""What every adapter must do, over every way of one framework, with its real package and a provider on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from aegis.cli.demo.wire import Call, Turn
+from aegis.client import Client
+from aegis.core.call import ToolCall
+from aegis.core.decision import Decision
+from aegis.errors import InvalidCall
+from frameworks.conftest import framework
+from frameworks.model import BOOK, MAIL, READ, Agent, Framework, Way, agent, hooked
+from support.decider import ScriptedDecider, allowed, blocked, changed, digest_of, held, sanitized, withheld
+from support.raw_server import Received, answer, serving
+from support.worlds import scripted
+
+BOTH = Turn(text="let me", calls=(MAIL, READ))
+DONE = Turn(text="done")
+TOOLS = ("send_email", "read_file", "book")
+
+
+@pytest.fixture
+def under_test() -> Iterator[Framework]:
+    yield framework()
+
+
+def asked_about(decider: ScriptedDecider) -> list[ToolCall]:
+    """The calls of the tools that the tests are about; ways with sub-agents call others too."""
+    return sorted((call for call in decider.decided if call.tool in TOOLS), key=lambda call: call.tool, reverse=True)
+
+
+def run(framework: Framework, way: Way, decider: Any, *turns: Turn, **options: Any) -> Agent:
+    """The world after a run that must come to its end."""
+    with hooked(framework, decider, **options), agent(framework, way, *turns, DONE) as world:
+        assert way.drive(world) == "done"
+    return world
+
+
+def test_allowed_calls_run_once_under_one_decision_about_their_final_arguments(under_test: Framework, way: Way) -> None:
+    decider = scripted()
+    world = run(under_test, way, decider, BOTH)
+    assert world.ran_tools() == ["read_file", "send_email"]
+    calls = asked_about(decider)
+    assert [call.tool for call in calls] == ["send_email", "read_file"]
+    for call in calls:
+        assert call.arguments.items() <= dict(world.ran)[call.tool].items()
+    if "defaults" in way.can:
+        assert {call.tool: call.arguments for call in calls} == dict(world.ran)
+        assert calls[0].arguments == {"to": "a@example.com", "subject": "hello"}
+    if "ids" in way.can:
+        assert [call.call_id for call in calls] == [MAIL.id, READ.id]
+    assert (world.result_of(MAIL), world.result_of(READ)) == ("sent", "text")
+    assert not any(name.startswith("x-aegis") for one in world.asked for name in one.headers)
+
+
+def test_a_blocked_call_never_runs_and_the_rest_of_the_turn_goes_on(under_test: Framework, way: Way) -> None:
+    world = run(under_test, way, scripted(send_email=blocked), BOTH)
+    assert world.ran_tools() == ["read_file"]
+    assert "`send_email` was not run" in world.result_of(MAIL)
+    assert "policy_denied" in world.result_of(MAIL)
+    assert world.result_of(READ) == "text"
+
+
+def test_the_run_goes_on_after_a_turn_of_which_nothing_is_left(under_test: Framework, way: Way) -> None:
+    world = run(under_test, way, scripted(send_email=blocked), Turn(calls=(MAIL,)))
+    assert world.ran == []
+    assert "`send_email` was not run" in world.result_of(MAIL)
+
+
+def test_sanitised_arguments_are_what_runs(under_test: Framework, way: Way) -> None:
+    rule = sanitized(to="safe@example.com", subject="checked")
+    decider = scripted(send_email=rule)
+    world = run(under_test, way, decider, BOTH)
+    assert dict(world.ran)["send_email"] == {"to": "safe@example.com", "subject": "checked"}
+    (call, _) = asked_about(decider)
+    assert rule(call).call_digest == digest_of(call, dict(world.ran)["send_email"])
+
+
+def test_a_held_call_waits_and_runs_once_after_its_approval(under_test: Framework, way: Way) -> None:
+    decider = ScriptedDecider(rules={"send_email": held}, resolve=allowed)
+    world = run(under_test, way, decider, BOTH)
+    assert world.ran_tools() == ["read_file", "send_email"]
+    assert [call.tool for call in decider.waited] == ["send_email"]
+
+
+def _other(call: ToolCall) -> Decision:
+    return allowed(ToolCall(tool=call.tool, arguments={"to": "evil@example.com"}, call_id=call.call_id))
+
+
+@pytest.mark.parametrize("resolve", [blocked, _other], ids=["denied", "approved with other arguments"])
+def test_a_held_call_that_is_not_approved_does_not_run(under_test: Framework, way: Way, resolve: Any) -> None:
+    world = run(under_test, way, ScriptedDecider(rules={"send_email": held}, resolve=resolve), BOTH)
+    assert world.ran_tools() == ["read_file"]
+
+
+def test_a_held_call_is_refused_at_once_where_the_host_does_not_wait(under_test: Framework, way: Way) -> None:
+    decider = ScriptedDecider(rules={"send_email": held}, resolve=allowed)
+    world = run(under_test, way, decider, BOTH, on_approval="block")
+    assert world.ran_tools() == ["read_file"]
+    assert decider.waited == []
+
+
+@pytest.mark.only("coerces")
+def test_the_gate_sees_coerced_values(under_test: Framework, way: Way) -> None:
+    decider = scripted()
+    world = run(under_test, way, decider, Turn(calls=(BOOK,)))
+    (call,) = asked_about(decider)
+    assert call.arguments == {"count": 3, "item": "tea"}
+    assert world.ran == [("book", {"count": 3, "item": "tea"})]
+
+
+@pytest.mark.only("validates")
+@pytest.mark.parametrize("arguments", [{}, {"to": ["a"], "subject": {}}], ids=["missing", "of another type"])
+def test_arguments_that_do_not_fit_are_refused_with_a_reason(under_test: Framework, way: Way, arguments: Any) -> None:
+    decider = scripted()
+    broken = Call(tool="send_email", arguments=arguments, id=MAIL.id)
+    world = run(under_test, way, decider, Turn(calls=(broken, READ)))
+    assert world.ran_tools() == ["read_file"]
+    assert world.result_of(MAIL)
+    assert "sent" not in str(world.result_of(MAIL)).split()
+
+
+@pytest.mark.only("broken")
+def test_arguments_that_are_no_json_do_not_run(under_test: Framework, way: Way) -> None:
+    broken = Call(tool="send_email", arguments='{"to": "a@exam', id=MAIL.id)
+    world = run(under_test, way, scripted(), Turn(calls=(broken, READ)))
+    assert world.ran_tools() == ["read_file"]
+
+
+def _raises(error: Exception) -> Callable[[ToolCall], Decision]:
+    def rule(call: ToolCall) -> Decision:
+        raise error
+
+    return rule
+
+
+FAULTS: dict[str, Callable[[ToolCall], Any]] = {
+    "an error of the decider": _raises(RuntimeError("gone")),
+    "misuse": _raises(InvalidCall("no right", status=403)),
+    "nothing": lambda call: None,
+    "a decision about another call": lambda call: allowed(ToolCall(tool="other", arguments={}, call_id=call.call_id)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_decider_that_fails_lets_nothing_run(under_test: Framework, way: Way, fault: str) -> None:
+    world = run(under_test, way, scripted(send_email=FAULTS[fault]), BOTH)
+    assert world.ran_tools() == ["read_file"]
+
+
+def test_without_a_gateway_nothing_runs(under_test: Framework, way: Way) -> None:
+    with hooked(under_test, Client("http://127.0.0.1:9", timeout=0.5)), agent(under_test, way, BOTH, DONE) as world:
+        way.drive(world)
+    assert world.ran == []
+
+
+GATEWAYS: dict[str, Callable[[Received], bytes | None]] = {
+    "limits": lambda _: answer(429, {"error": {"code": "rate_limited"}}, "retry-after: 60"),
+    "fails": lambda _: answer(500, b"oops"),
+    "babbles": lambda _: answer(200, b'{"decision": "allow"}'),
+    "hangs up": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("gateway", GATEWAYS)
+def test_a_gateway_that_does_not_decide_lets_nothing_run(under_test: Framework, gateway: str) -> None:
+    way = under_test.ways[0]
+    with serving(GATEWAYS[gateway]) as server, hooked(under_test, Client(server.url, api_key="k", timeout=0.5)):
+        with agent(under_test, way, BOTH, DONE) as world:
+            way.drive(world)
+        assert server.received
+    assert world.ran == []
+
+
+def test_results_are_observed_before_the_model_sees_them(under_test: Framework, way: Way) -> None:
+    decider = scripted()
+    decider.inspect = lambda value: (
+        changed("[masked]") if value == "text" else withheld(value) if value == "sent" else allow_all(value)
+    )
+    world = run(under_test, way, decider, BOTH)
+    assert world.result_of(READ) == "[masked]"
+    assert "withheld" in world.result_of(MAIL)
+    assert '"sent"' not in json.dumps([one.body for one in world.asked])
+    assert len({one.decision_id for one in decider.observed}) == len(decider.decided)
+
+
+def allow_all(value: Any) -> Any:
+    return ScriptedDecider().inspect(value)
+
+
+def test_without_hooks_calls_run_as_ever(under_test: Framework, way: Way) -> None:
+    decider = scripted(send_email=blocked)
+    with hooked(under_test, decider):
+        pass
+    with agent(under_test, way, BOTH, DONE) as world:
+        assert way.drive(world) == "done"
+    assert world.ran_tools() == ["read_file", "send_email"]
+    assert decider.decided == []
+
+
+def test_a_call_that_the_framework_runs_again_is_decided_and_executed_once(under_test: Framework) -> None:
+    if under_test.again is None:
+        return
+    decider = scripted()
+    with hooked(under_test, decider), agent(under_test, under_test.ways[0], BOTH, DONE) as world:
+        assert under_test.again(world) == "done"
+    assert world.ran_tools() == ["read_file", "send_email"]
+    assert [call.tool for call in asked_about(decider)] == ["send_email", "read_file"]
