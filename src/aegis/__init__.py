@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from aegis.client import Client
     from aegis.core.call import ToolCall, ToolResult
     from aegis.core.decision import Decision, ResultDecision
-    from aegis.errors import AegisError, ConfigError, InvalidCall, ToolCallBlocked
-    from aegis.facade import Gate, auto, protect, session, unhook
+    from aegis.delivery.signature import verify_webhook
+    from aegis.errors import AegisError, ConfigError, InvalidCall, PermitInvalid, ToolCallBlocked
+    from aegis.facade import Gate, PermitMiddleware, auto, protect, require_permit, session, unhook
+    from aegis.keys.offline_permits import OfflinePermits
 
 _HOMES = {
     "AegisError": "aegis.errors",
@@ -24,14 +26,19 @@ _HOMES = {
     "Decision": "aegis.core.decision",
     "Gate": "aegis.facade",
     "InvalidCall": "aegis.errors",
+    "OfflinePermits": "aegis.keys.offline_permits",
+    "PermitInvalid": "aegis.errors",
+    "PermitMiddleware": "aegis.facade",
     "ResultDecision": "aegis.core.decision",
     "ToolCall": "aegis.core.call",
     "ToolCallBlocked": "aegis.errors",
     "ToolResult": "aegis.core.call",
     "auto": "aegis.facade",
     "protect": "aegis.facade",
+    "require_permit": "aegis.facade",
     "session": "aegis.facade",
     "unhook": "aegis.facade",
+    "verify_webhook": "aegis.delivery.signature",
 }
 
 __all__ = [
@@ -41,6 +48,9 @@ __all__ = [
     "Decision",
     "Gate",
     "InvalidCall",
+    "OfflinePermits",
+    "PermitInvalid",
+    "PermitMiddleware",
     "ResultDecision",
     "ToolCall",
     "ToolCallBlocked",
@@ -48,8 +58,10 @@ __all__ = [
     "__version__",
     "auto",
     "protect",
+    "require_permit",
     "session",
     "unhook",
+    "verify_webhook",
 ]
 
 

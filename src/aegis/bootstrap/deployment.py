@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from aegis.bootstrap.state import open_state
 from aegis.core.ports import Store
 from aegis.core.principal import Principal
 from aegis.core.times import system_clock
+from aegis.delivery.worker import Deliveries
+from aegis.gate.events import Event
 from aegis.gate.gate import Gate
 from aegis.gate.parts import Parts
+from aegis.gate.previews import PreviewWorker
 from aegis.keys.keyring import Keyring
 from aegis.pipeline.config import Config
 from aegis.pipeline.reload import PolicyHolder
@@ -35,28 +39,43 @@ class Deployment:
     introductions: Introductions
     policy: PolicyHolder
     gate: Gate
+    deliveries: Deliveries
 
     def close(self) -> None:
         """Finish what is under way and release the store."""
         self.gate.close()
 
 
-def open_deployment(config: Path | None = None, home: Path | None = None, *, agent: str | None = None) -> Deployment:
+def open_deployment(
+    config: Path | None = None,
+    home: Path | None = None,
+    *,
+    agent: str | None = None,
+    protected: Sequence[Path] = (),
+) -> Deployment:
     """Open the deployment whose state is in `home` under the configuration `config`.
 
-    The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise.
+    The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise. Calls that name
+    the home, the configuration or one of the paths `protected` are blocked.
     Raises `ConfigError`, `KeyFileError` or `StoreError`.
     """
     state = open_state(config, home)
     try:
         policy = PolicyHolder(
-            state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home,)
+            state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home, *protected)
         )
         record_start(state.ledger, policy.current.digest)
     except BaseException:
         state.close()
         raise
     policy.on_change(recorder(state.ledger, state.listeners))
+
+    def close() -> None:
+        """Let what is under way end, then release the store."""
+        previews.close()
+        deliveries.close()
+        state.close()
+
     parts = Parts(
         store=state.store,
         ledger=state.ledger,
@@ -66,8 +85,19 @@ def open_deployment(config: Path | None = None, home: Path | None = None, *, age
         introduce=state.introductions.agent,
         introduce_keys=state.introductions.missions,
         listeners=state.listeners,
-        close=state.close,
+        private=(state.home, *(() if state.config_path is None else (state.config_path,))),
+        close=close,
     )
+    previews = PreviewWorker(parts)
+    state.listeners.append(previews)
+    deliveries = Deliveries(state.store, system_clock)
+
+    def told(event: Event) -> None:
+        """Messages are in the outbox once an approval is on record; somebody has to send them."""
+        if "approval_id" in event.members and policy.current.approval_rules.notifies:
+            deliveries.start()
+
+    state.listeners.append(told)
     name = agent or os.environ.get("AEGIS_AGENT") or "local"
     principal = Principal(id=f"local:{name}", roles=frozenset({"agent"}), agent=name)
     return Deployment(
@@ -81,4 +111,5 @@ def open_deployment(config: Path | None = None, home: Path | None = None, *, age
         introductions=state.introductions,
         policy=policy,
         gate=Gate(parts, principal),
+        deliveries=deliveries,
     )

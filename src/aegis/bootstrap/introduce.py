@@ -14,7 +14,7 @@ import orjson
 
 from aegis.audit.writer import Ledger, Unit
 from aegis.core.ports import Document, Store, Transaction
-from aegis.core.receipt import LOG_SIGNER, Draft
+from aegis.core.receipt import LOG_SIGNER, PREVIOUS_LOG_SIGNER, Draft
 from aegis.gate.ids import new_id
 from aegis.keys.keyring import Ed25519Signer, Keyring
 
@@ -53,21 +53,37 @@ class Introductions:
                     return
             self._ledger.append(endorse(signer, "add"))
 
-    def rotate(self, purpose: Literal["receipt", "permit"], agent: str = "") -> Ed25519Signer:
+    def rotate(self, purpose: Literal["log", "receipt", "permit"], agent: str = "") -> Ed25519Signer:
         """Replace a key by a new one, endorsed as its successor before it signs anything.
 
         The file changes while this process alone may write to the log, and the control epoch moves with
-        it: every other process reads its keys again before it appends.
+        it: every other process reads its keys again before it appends. A process that dies on the way
+        leaves the old key aside, and the next opening puts back what the log does not know.
         """
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
             signer = self._keyring.rotate(purpose, agent)
-            drafts = _endorsed(transaction, signer, "rotate")
+            drafts = _endorsed(
+                transaction, signer, "rotate", by=PREVIOUS_LOG_SIGNER if purpose == "log" else LOG_SIGNER
+            )
             transaction.bump_epoch()
             return drafts
 
-        self._ledger.append(Unit(apply=apply))
+        try:
+            self._ledger.append(Unit(apply=apply))
+        finally:
+            self.settle()
+        if purpose == "log":
+            return self._keyring.log_signer()
         return self._keyring.permit_signer() if purpose == "permit" else self._keyring.receipt_signer(agent)
+
+    def settle(self) -> None:
+        """End replacements of keys that were begun here, or by a process that died.
+
+        The store is held meanwhile: nobody replaces a key, and what is recorded is what counts.
+        """
+        with self._store.transaction() as transaction:
+            self._keyring.settle(lambda kid: transaction.document(COLLECTION, kid) is not None)
 
 
 def endorse(signer: Ed25519Signer, action: Action) -> Unit:
@@ -75,7 +91,9 @@ def endorse(signer: Ed25519Signer, action: Action) -> Unit:
     return Unit(apply=lambda transaction: _endorsed(transaction, signer, action))
 
 
-def _endorsed(transaction: Transaction, signer: Ed25519Signer, action: Action) -> Sequence[Draft]:
+def _endorsed(
+    transaction: Transaction, signer: Ed25519Signer, action: Action, *, by: str = LOG_SIGNER
+) -> Sequence[Draft]:
     if transaction.document(COLLECTION, signer.kid) is not None:
         return ()
     described: dict[str, Any] = dict(signer.describe())
@@ -89,4 +107,4 @@ def _endorsed(transaction: Transaction, signer: Ed25519Signer, action: Action) -
         "action": action,
         "key": described,
     }
-    return (Draft(members=members, signer=LOG_SIGNER),)
+    return (Draft(members=members, signer=by),)

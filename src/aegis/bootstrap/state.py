@@ -19,11 +19,13 @@ from aegis.errors import StoreConflict
 from aegis.gate.events import Event, Listener, notify
 from aegis.gate.ids import new_id
 from aegis.keys.keyring import Keyring
-from aegis.pipeline.config import Config, load_config
+from aegis.pipeline.config import Config, load_config, parse_config
+from aegis.pipeline.reload import read_trusted
 from aegis.stores import open_store
 
 CONFIG_NAME: Final = "aegis.yaml"
 _META: Final = "meta"
+_DEMONSTRATION: Final = "demonstration"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ def open_state(config: Path | None = None, home: Path | None = None) -> State:
     """
     place = home_dir(home)
     path = config_file(config, place)
-    settings = load_config(path)
+    settings = load_config() if path is None else parse_config(read_trusted(path), file=str(path))
     keyring = Keyring(place / "keys")
     store = open_store(settings.settings.store, home=place, durability=settings.settings.durability)
     listeners: list[Listener] = []
@@ -70,6 +72,8 @@ def open_state(config: Path | None = None, home: Path | None = None) -> State:
         on_epoch=keyring.forget,
     )
     introductions = Introductions(store=store, ledger=ledger, keyring=keyring)
+    if keyring.is_replacing:
+        introductions.settle()
     for signer in (keyring.log_signer(), keyring.receipt_signer(), keyring.permit_signer()):
         introductions.key(signer)
     return State(
@@ -110,3 +114,15 @@ def log_name(store: Store) -> str:
     except StoreConflict:  # another process opened it first: its name is the one
         pass
     return log_name(store)
+
+
+def mark_demonstration(store: Store) -> None:
+    """Note in a new store that everything in it was made by the demonstration; there is no way back."""
+    with store.transaction() as transaction:
+        transaction.put_document(Document(collection=_META, key=_DEMONSTRATION, version=1, body=b""))
+
+
+def is_demonstration(store: Store) -> bool:
+    """Whether everything in the store was made by the demonstration."""
+    with store.reader() as reader:
+        return reader.document(_META, _DEMONSTRATION) is not None

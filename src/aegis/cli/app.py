@@ -8,10 +8,25 @@ from typing import Annotated, Any
 import typer
 
 from aegis._version import __version__
-from aegis.cli.commands import agents, approvals, config, keys, log, missions, rules
+from aegis.cli.commands import (
+    agents,
+    approvals,
+    bench,
+    config,
+    hook,
+    judge,
+    keys,
+    log,
+    mcp,
+    missions,
+    rules,
+    tools,
+    users,
+)
 from aegis.cli.commands.decide import decide
 from aegis.cli.commands.demo import demo
 from aegis.cli.commands.doctor import doctor
+from aegis.cli.commands.explain import explain
 from aegis.cli.commands.init import init
 from aegis.cli.commands.serve import serve
 
@@ -26,9 +41,9 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (demo, init, serve, decide, doctor):
+    for command in (demo, init, serve, decide, explain, doctor):
         app.command()(command)
-    for group in (approvals, agents, keys, log, config, rules, missions):
+    for group in (approvals, agents, keys, users, log, config, rules, missions, tools, judge, hook, mcp, bench):
         app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
     return typer.main.get_command(app)
 

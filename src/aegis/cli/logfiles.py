@@ -11,11 +11,13 @@ BLOCK_BYTES: Final = 1_048_576
 MAX_SMALL: Final = 67_108_864  # a checkpoint or keys.json beyond this is none
 
 
-def write_file(folder: Path, name: str, blocks: Iterable[bytes]) -> None:
+def write_file(folder: Path, name: str, blocks: Iterable[bytes], *, mode: int = 0o666) -> None:
     """Write `blocks` durably as `name`; nobody ever sees half of it."""
     fresh = folder / f".{name}.new"
     try:
-        with fresh.open("wb") as file:
+        fresh.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
             for block in blocks:
                 file.write(block)
             file.flush()

@@ -40,7 +40,7 @@ class AsyncTransport:
                     answer = await self._exchange(pool, pool.pop(), data, may_be_stale=True)
                     if answer is not None:
                         return answer
-                fresh = await self._exchange(pool, await self._connect(), data, may_be_stale=False)
+                fresh = await self._exchange(pool, await self.connect(), data, may_be_stale=False)
         except (OSError, WireError, ValueError) as error:
             raise TransportError("the gateway gave no answer") from error
         if fresh is None:
@@ -64,7 +64,8 @@ class AsyncTransport:
             self._pid, self._pools = pid, WeakKeyDictionary()
         return self._pools.setdefault(asyncio.get_running_loop(), deque(maxlen=MAX_IDLE))
 
-    async def _connect(self) -> _Connection:
+    async def connect(self) -> _Connection:
+        """A connection to the gateway, checked as far as its address allows; raises `OSError`."""
         endpoint = self._endpoint
         if endpoint.uds is None:
             if self._tls is None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import secrets
-from typing import Final
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from aegis.client import wire
+from aegis.client import permits, sessions, wire
 from aegis.client.async_transport import AsyncTransport
 from aegis.client.endpoint import endpoint
 from aegis.client.hold import Hold
 from aegis.client.http1 import Answer, check_header_value
+from aegis.client.streaming import Provenance, astream, stream
+from aegis.client.streams import StreamTalk
 from aegis.client.sync_transport import SyncTransport, TransportError
 from aegis.client.wire import Asked
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, ResultDecision
+from aegis.core.decision import Decision, OpenedSession, ResultDecision
 from aegis.core.outcome import Outcome, Reason
-from aegis.errors import InvalidCall
+from aegis.errors import GatewayUnavailable, InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.missions.holder import Holder, Provers
 
 DEFAULT_TIMEOUT: Final = 30.0
+Framing = Literal["plain", "sse", "lines"]
 
 _MAY_RUN: Final = frozenset({Outcome.ALLOW, Outcome.SANITIZE, Outcome.BLOCK})
 _HELD: Final = frozenset({Outcome.REQUIRE_APPROVAL})
@@ -39,6 +47,7 @@ class Client:
         timeout: seconds that one exchange may take as a whole.
         gateway_uid: the user that must hold the Unix socket; by default the user of this process.
         ca: file of the certificates that may sign the gateway's; by default those of the system.
+        home: where this agent's holder key lives; by default `AEGIS_HOME` or `~/.aegis`.
     """
 
     def __init__(
@@ -51,6 +60,7 @@ class Client:
         timeout: float = DEFAULT_TIMEOUT,
         gateway_uid: int | None = None,
         ca: str | None = None,
+        home: str | Path | None = None,
     ):
         if not 0 < timeout < float("inf"):
             raise InvalidCall("`timeout` must be a positive number of seconds")
@@ -64,6 +74,8 @@ class Client:
         self._endpoint = endpoint(url, uds=uds, uid=gateway_uid, ca=ca)
         self._sync = SyncTransport(self._endpoint)
         self._async = AsyncTransport(self._endpoint)
+        self._home = None if home is None else Path(home)
+        self._provers: Provers | None = None  # made with the first session: what proves is loaded with it
 
     @property
     def authenticated(self) -> bool:
@@ -143,14 +155,138 @@ class Client:
                 hold.unanswered()
         return hold.decision
 
+    def open_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        mounts: Sequence[str] = (),
+    ) -> OpenedSession:
+        """Open `session` with the task that the host trusts, and under a mission where one is named.
+
+        Where the mission names a holder key, possession is proved here, and from then on with every call
+        of the session; `tools` are what the host offers the agent. The same words again find the same
+        session. Raises `InvalidCall` where it is refused and `GatewayUnavailable` where nobody can say.
+        """
+        steps = self._opening(session, task, mission, tools, mounts)
+        try:
+            post = next(steps)
+            while True:
+                try:
+                    answer = self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
+                except TransportError as error:
+                    raise GatewayUnavailable("the gateway did not answer about the session") from error
+                post = steps.send(answer)
+        except StopIteration as stop:
+            opened: OpenedSession = stop.value
+            return opened
+
+    async def aopen_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        mounts: Sequence[str] = (),
+    ) -> OpenedSession:
+        """The async twin of `open_session`."""
+        steps = self._opening(session, task, mission, tools, mounts)
+        try:
+            post = next(steps)
+            while True:
+                try:
+                    answer = await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
+                except TransportError as error:
+                    raise GatewayUnavailable("the gateway did not answer about the session") from error
+                post = steps.send(answer)
+        except StopIteration as stop:
+            opened: OpenedSession = stop.value
+            return opened
+
+    def evaluate_streaming(
+        self,
+        decision_id: str,
+        chunks: Iterable[bytes | str],
+        *,
+        framing: Framing = "plain",
+        provenance: Provenance | None = None,
+    ) -> Iterator[bytes]:
+        """What of a streamed result may be used, while it arrives; raises `StreamCut` where it may not.
+
+        `framing` says what the chunks hold: plain bytes, server-sent events (`sse`) or lines of JSON (`lines`);
+        `provenance` gives the tool's signature over the whole, and is asked once the last chunk came.
+        """
+        return stream(self._sync, self._talk(decision_id, framing), chunks, self._timeout, provenance)
+
+    def aevaluate_streaming(
+        self,
+        decision_id: str,
+        chunks: AsyncIterable[bytes | str],
+        *,
+        framing: Framing = "plain",
+        provenance: Provenance | None = None,
+    ) -> AsyncIterator[bytes]:
+        """The async twin of `evaluate_streaming`; what is held back is given in time though no chunk comes."""
+        return astream(self._async, self._talk(decision_id, framing), chunks, self._timeout, provenance)
+
+    def redeem(self, permit: str, *, tool: str, arguments: dict[str, Any], server: str | None = None) -> str:
+        """Use up a permit for exactly this call, at the gateway; raises `PermitInvalid` for anything but its yes."""
+        body = permits.body_of(permit, tool=tool, arguments=arguments, server=server)
+        try:
+            answer = self._sync.request("POST", permits.TARGET, self._headers, body, self._timeout)
+        except TransportError as error:
+            raise permits.unavailable() from error
+        return permits.read_answer(answer)
+
+    async def aredeem(self, permit: str, *, tool: str, arguments: dict[str, Any], server: str | None = None) -> str:
+        """The async twin of `redeem`."""
+        body = permits.body_of(permit, tool=tool, arguments=arguments, server=server)
+        try:
+            answer = await self._async.request("POST", permits.TARGET, self._headers, body, self._timeout)
+        except TransportError as error:
+            raise permits.unavailable() from error
+        return permits.read_answer(answer)
+
     def close(self) -> None:
         """Close the idle connections; the client opens new ones if it is used again."""
         self._sync.close()
         self._async.close()
 
     def _ask(self, call: ToolCall) -> Asked:
+        if self._provers is not None:
+            call = self._provers.prove(call)
         # The id exists before anything is sent: it is what makes a repetition harmless.
         return wire.ask(call, call.call_id or secrets.token_hex(16), self._agent)
+
+    def _talk(self, decision_id: str, framing: Framing) -> StreamTalk:
+        return StreamTalk(decision_id, framing, host=self._endpoint.host_header, headers=self._headers)
+
+    def _opening(
+        self, session: str, task: str, mission: str | None, tools: Sequence[Any] | None, mounts: Sequence[str]
+    ) -> sessions.Steps:
+        if self._provers is None:
+            from aegis.missions.holder import Provers
+
+            self._provers = Provers()
+        return sessions.opening(
+            session,
+            task=task,
+            mission=mission,
+            tools=tools,
+            mounts=mounts,
+            holder=self._holder,
+            provers=self._provers,
+        )
+
+    def _holder(self) -> Holder:
+        from aegis.missions.holder import Holder, holder_folder
+
+        if self._agent is None:
+            raise InvalidCall("the mission names a holder key, which is kept by the agent's name: say `agent`")
+        return Holder(holder_folder(self._home), self._agent)
 
 
 def _decided(asked: Asked, answer: Answer) -> Decision:

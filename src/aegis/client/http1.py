@@ -22,13 +22,18 @@ class WireError(Exception):
 
 def request_bytes(method: str, target: str, host: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """One request, ready to send; names and values were checked by `check_header_value` before."""
+    framed = dict(headers)
+    if body is not None:
+        framed.setdefault("content-type", "application/json")
+        framed["content-length"] = str(len(body))
+    return request_head(method, target, host, framed) + (body or b"")
+
+
+def request_head(method: str, target: str, host: str, headers: Mapping[str, str]) -> bytes:
+    """The head of one request."""
     lines = [f"{method} {target} HTTP/1.1", f"host: {host}", "accept: application/json"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    if body is not None:
-        if "content-type" not in headers:
-            lines.append("content-type: application/json")
-        lines.append(f"content-length: {len(body)}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def check_header_value(value: str) -> None:

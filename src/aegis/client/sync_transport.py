@@ -60,6 +60,13 @@ class SyncTransport:
             raise TransportError("the gateway gave no answer")
         return fresh
 
+    def connect(self, timeout: float) -> socket.socket:
+        """A connection that is the caller's alone, and is closed by it; raises `TransportError`."""
+        try:
+            return self._connect(time.monotonic() + timeout)
+        except OSError as error:
+            raise TransportError("the gateway cannot be reached") from error
+
     def close(self) -> None:
         """Close the idle connections; one that is in use closes itself afterwards."""
         while (idle := self._take()) is not None:

@@ -66,12 +66,15 @@ def ask(call: ToolCall, call_id: str, agent: str | None) -> Asked:
 
 def result_body(result: ToolResult) -> bytes:
     """The request that scans a result; raises `InvalidCall` for what is not JSON."""
-    return b'{"decision_id":' + canonical(result.decision_id) + b',"result":' + canonical(result.result) + b"}"
+    body = b'{"decision_id":' + canonical(result.decision_id) + b',"result":' + canonical(result.result)
+    if result.provenance is not None:
+        body += b',"provenance":' + canonical(result.provenance)
+    return body + b"}"
 
 
 def read_decision(body: bytes | bytearray, asked: Asked, allowed: frozenset[Outcome]) -> Decision:
     """The decision in `body`, of one of the outcomes `allowed`; raises `BadAnswer`."""
-    wire = _object(body)
+    wire = read_object(body)
     try:
         decision = _decision(wire)
     except (KeyError, TypeError, ValueError) as error:
@@ -133,7 +136,7 @@ def _decision(wire: dict[str, Any]) -> Decision:
 
 def read_result(body: bytes | bytearray) -> ResultDecision:
     """The answer about a result; raises `BadAnswer`."""
-    wire = _object(body)
+    wire = read_object(body)
     try:
         decision = ResultDecision(
             outcome=outcome_of(_text(wire, "decision")),
@@ -156,7 +159,7 @@ def read_result(body: bytes | bytearray) -> ResultDecision:
 
 def read_approval_state(body: bytes | bytearray, approval_id: str) -> str:
     """The state of the approval with this id; raises `BadAnswer`."""
-    wire = _object(body)
+    wire = read_object(body)
     try:
         if _text(wire, "id") != approval_id:
             raise BadAnswer("the answer is about another approval")
@@ -165,10 +168,21 @@ def read_approval_state(body: bytes | bytearray, approval_id: str) -> str:
         raise BadAnswer("a member of the approval is missing or malformed") from error
 
 
+def read_redeemed(body: bytes | bytearray) -> str:
+    """The identifier of a permit that was redeemed; raises `BadAnswer`."""
+    wire = read_object(body)
+    try:
+        if wire["valid"] is not True:
+            raise BadAnswer("the permit is not valid")
+        return _text(wire, "permit_id")
+    except (KeyError, TypeError) as error:
+        raise BadAnswer("a member of the answer is missing or malformed") from error
+
+
 def read_error(body: bytes | bytearray, status: int) -> InvalidCall:
     """The misuse that a 4xx answer reports; never fails, whatever the body is."""
     try:
-        error = _object(body)["error"]
+        error = read_object(body)["error"]
         code, message, hint = _text(error, "code"), _text(error, "message"), error.get("hint", "")
     except (BadAnswer, KeyError, TypeError):
         return InvalidCall(f"the gateway refused the request with status {status}", code="refused", status=status)
@@ -215,7 +229,8 @@ def withheld(reason: Reason) -> ResultDecision:
     )
 
 
-def _object(body: bytes | bytearray) -> dict[str, Any]:
+def read_object(body: bytes | bytearray) -> dict[str, Any]:
+    """The JSON object in `body`; raises `BadAnswer`."""
     try:
         wire = parse(bytes(body))
     except InvalidCall as error:

@@ -15,26 +15,34 @@ from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
-from aegis.gate.sessions import session_key
+from aegis.gate.sessions import key_of_session
 from aegis.missions import ledgers, sessions
 from aegis.missions.attestation import View, sign_attestation, sign_projection
 
 
-def attest_session(parts: Parts, missions: Missions, principal: Principal, session: str, *, agent: str) -> str:
-    """The signed summary of a session of `principal`: its mission, verdicts, budget use, and the end of the log.
+def attest_session(
+    parts: Parts, missions: Missions, principal: Principal, session: str, *, whose: str | None = None
+) -> str:
+    """The signed summary of a session: its mission, verdicts, budget use, and the end of the log.
 
-    Raises `InvalidCall` where the log holds nothing of it.
+    It is `principal`'s own, or that of the principal `whose` for auditors. Raises `InvalidCall` where the
+    log holds nothing of it.
     """
+    owner = principal.id if whose is None else whose
+    if owner != principal.id and "auditor" not in principal.roles:
+        raise InvalidCall("the sessions of others are for auditors", code="forbidden", status=403)
+    agent = ""
     counts: Counter[str] = Counter()
     verdicts: Counter[str] = Counter()
     chain = hashlib.sha256()
     first = last = -1
     with parts.store.reader() as reader:
-        for entry in _of_session(reader, principal.id, session):
+        for entry in _of_session(reader, owner, session):
             body = orjson.loads(entry.body)
             counts[f"{entry.kind}.{body['decision']}" if "decision" in body else entry.kind] += 1
             if "verdict" in body:
                 verdicts[body["verdict"]] += 1
+            agent = agent or entry.agent
             chain.update(entry.leaf_hash)
             first, last = entry.index, max(last, entry.index)
         if first < 0:
@@ -42,7 +50,7 @@ def attest_session(parts: Parts, missions: Missions, principal: Principal, sessi
         head = reader.head()
         summary: dict[str, Any] = {
             "session": session,
-            "principal": principal.id,
+            "principal": owner,
             "agent": agent,
             "iat": parts.clock() // MICROS,
             "size": head.size,
@@ -53,11 +61,11 @@ def attest_session(parts: Parts, missions: Missions, principal: Principal, sessi
             "verdicts": dict(sorted(verdicts.items())),
             "leaves": "sha-256:" + chain.hexdigest(),
         }
-        found = sessions.find(reader, session_key(principal, session))
+        found = sessions.find(reader, key_of_session(owner, session))
         if found is not None:
             policy = parts.policy.current
             lineage = missions.lineage(reader, found[0].mission_id, head.epoch, policy)
-            own = ledgers.ledgers_of(lineage.ceilings, agent=agent, principal=principal.id, session=session)
+            own = ledgers.ledgers_of(lineage.ceilings, agent=agent, principal=owner, session=session)
             summary["mission_id"], summary["lineage"] = found[0].mission_id, lineage.ids
             summary["recourse"] = list(found[0].recourse)
             summary["budget"] = [

@@ -2,8 +2,8 @@
 
 A thread commits by itself, together with whoever waits beside it. An event loop collects what its
 handlers bring in one tick, so that a tick costs one durable commit. It commits by itself as long as
-commits are quick; after a slow one it hands them to a writer thread and goes on serving, until they
-are quick again.
+commits are quick; after a slow one, or where another writer holds the store, it hands them to a writer
+thread and goes on serving, until they are quick again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Final, TypeVar
 
 from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
-from aegis.errors import StoreUnavailable
+from aegis.errors import StoreBusy, StoreUnavailable
+from aegis.gate.slow import Slow
 
 R = TypeVar("R")
-Steps = Generator[Unit, tuple[Recorded, ...], R]
+Steps = Generator[Unit | Slow, tuple[Recorded, ...], R]
 LOOKS: Final = 3  # turns of an event loop in which a group may grow before it is committed
 SLOW_S: Final = 0.02  # a commit that takes longer is not waited for on the loop the next time
 COMMIT_WAIT_S: Final = 10.0  # how long a caller waits for a commit before the store counts as gone
@@ -42,7 +43,7 @@ class Commits:
             unit = next(steps)
             while True:
                 try:
-                    recorded = self._ledger.append(unit)
+                    recorded = unit.wait() if isinstance(unit, Slow) else self._ledger.append(unit)
                 except Exception as error:
                     unit = steps.throw(error)
                 else:
@@ -58,7 +59,7 @@ class Commits:
             unit = next(steps)
             while True:
                 try:
-                    recorded = await writer.submit(unit)
+                    recorded = await (unit.arrive() if isinstance(unit, Slow) else writer.submit(unit))
                 except Exception as error:
                     unit = steps.throw(error)
                 else:
@@ -137,12 +138,18 @@ class _LoopWriter:
             asyncio.get_running_loop().call_soon(self._flush, len(self._tick), looks - 1)
             return
         batch, self._tick = self._tick, []
-        if self._slow:
-            self._hand_over(batch)
-            return
-        for start in range(0, len(batch), MAX_GROUP):
-            group = batch[start : start + MAX_GROUP]
-            _settle(group, self._commit(group))
+        while batch:
+            group = batch[:MAX_GROUP]
+            try:
+                answers = None if self._slow else self._commit(group, wait_s=SLOW_S)
+            except StoreBusy:  # the loop does not wait for other writers
+                answers = None
+            if answers is None:
+                self._slow = True
+                self._hand_over(batch)
+                return
+            _settle(group, answers)
+            batch = batch[MAX_GROUP:]
 
     def _hand_over(self, batch: list[_Waiter]) -> None:
         if self._thread is None or not self._thread.is_alive():  # first use, or this is a forked child
@@ -171,11 +178,14 @@ class _LoopWriter:
             if last:
                 return
 
-    def _commit(self, group: list[_Waiter]) -> list[Answer | Exception]:
+    def _commit(self, group: list[_Waiter], *, wait_s: float | None = None) -> list[Answer | Exception]:
+        """The answers to a group; with `wait_s`, `StoreBusy` where others hold the store for longer."""
         started = time.monotonic()
         try:
-            return list(self._ledger.commit([unit for unit, _ in group]))
+            return list(self._ledger.commit([unit for unit, _ in group], wait_s=wait_s))
         except Exception as error:
+            if wait_s is not None and isinstance(error, StoreBusy):
+                raise
             return [error] * len(group)
         finally:
             self._slow = time.monotonic() - started > SLOW_S

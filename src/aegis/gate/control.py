@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from aegis.audit.writer import Unit
+from aegis.core.call import check_name
 from aegis.core.outcome import Reason
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.receipt import Draft
@@ -62,7 +63,11 @@ class Control:
 
 
 def set_agent(agent: str, *, state: str, reason: str, principal: str) -> Unit:
-    """The unit that stops (`revoked`) or restores (`active`) an agent, with its receipt."""
+    """The unit that stops (`revoked`) or restores (`active`) an agent, with its receipt.
+
+    Raises `InvalidCall` for a name that no agent can have: whoever meant an agent stopped nobody.
+    """
+    check_name("agent", agent)
     if len(reason) > MAX_REASON_CHARS:
         raise InvalidCall(f"`reason` must have at most {MAX_REASON_CHARS} characters")
     body: dict[str, Any] = {"agent": agent, "state": state, "reason": reason, "by": principal}

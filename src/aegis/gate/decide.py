@@ -3,7 +3,8 @@
     (1) the caller's right and the shape of the call
     (2) a repeat of a known call answers with that call's current state
     (3) control state: a stopped agent is refused
-    (4) the policy evaluates; an outcome of `require_approval` opens an approval
+    (4) the policy evaluates, and judges look at what it leaves open; an outcome of `require_approval` opens an
+        approval, unless a grant answers it
     (5) the decision is recorded under the control epoch and the call's idempotency key
     (6) only then it is released
 
@@ -19,6 +20,9 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import Final
 
+from msgspec import structs
+
+from aegis.approvals.counts import TooManyPending
 from aegis.approvals.model import Approval
 from aegis.approvals.queue import opened
 from aegis.audit.writer import CallKey, Unit
@@ -33,32 +37,40 @@ from aegis.core.pending import readable
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.core.strict_json import parse
-from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, MissionInvalid, StoreConflict, StoreUnavailable
+from aegis.gate.announcing import composer, told
+from aegis.gate.asking import ask
 from aegis.gate.control import Control, ControlState
 from aegis.gate.events import Event, notify
-from aegis.gate.held import resume
+from aegis.gate.granted import Granted, find_grant
+from aegis.gate.held import Resuming
 from aegis.gate.ids import new_id
-from aegis.gate.missions import Attended, Missions
+from aegis.gate.judging import Judging
+from aegis.gate.missions import Attended, Missions, stopped_by_mission
 from aegis.gate.parts import Parts
+from aegis.gate.permits import permit_again, permit_of, wants_permit
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
+from aegis.gate.slow import Slow
+from aegis.gate.standing import Standing
 from aegis.pipeline.model import Evaluation, Incoming
 from aegis.pipeline.run import Policy
 
 ATTEMPTS: Final = 4  # how often a call is decided anew because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
 
-Steps = Generator[Unit, tuple[Recorded, ...], Decision]
+Steps = Generator[Unit | Slow, tuple[Recorded, ...], Decision]
 
 
 class Decisions:
     """Decides calls over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, missions: Missions):
+    def __init__(self, parts: Parts, control: Control, missions: Missions, judging: Judging):
         self._parts = parts
+        self._judging = judging
         self._control = control
         self._missions = missions
+        self.standing = Standing(parts.store)
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def steps(self, principal: Principal, call: ToolCall) -> Steps:
@@ -68,6 +80,7 @@ class Decisions:
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
         look = not subject.generated and key in self._seen
+        room = True
         state = self._control.latest()
         for _ in range(ATTEMPTS):
             # (2)
@@ -79,8 +92,9 @@ class Decisions:
                     answer = yield from self._repeat(subject, state, known)
                     if answer is not None:
                         return answer
-                return (yield from self._decide(subject, state, known))
-            except StoreConflict:  # something moved under this call: look again and decide anew
+                return (yield from self._decide(subject, state, known, room=room))
+            except StoreConflict as conflict:  # something moved under this call: look again and decide anew
+                room = room and not isinstance(conflict, TooManyPending)
                 look = not subject.generated
                 state = self._control.current()
             finally:
@@ -89,53 +103,79 @@ class Decisions:
 
     def _repeat(
         self, subject: Subject, state: ControlState, known: Known
-    ) -> Generator[Unit, tuple[Recorded, ...], Decision | None]:
+    ) -> Generator[Unit | Slow, tuple[Recorded, ...], Decision | None]:
         """The state of a known call, or `None` where it has to be decided anew."""
         if known.decision is None or known.decision.request_digest != subject.request_digest:
             return (yield from self._conflict(subject, state, known))
         if known.decision.outcome is Outcome.REQUIRE_APPROVAL:
             policy = self._parts.policy.current
-            attended, evaluation = self._judge(policy, subject, state, known, charge=False)
-            return (yield from resume(self._parts, subject, state, known, evaluation, policy.digest, attended))
+            resuming = Resuming(
+                parts=self._parts,
+                subject=subject,
+                state=state,
+                known=known,
+                policy=policy,
+                judge=lambda one: self.judge(policy, one, state, known, charge=False),
+                standing=self.standing,
+                judging=self._judging,
+            )
+            return (yield from resuming.steps())
         if subject.session and known.decision.allowed:
             # A mission can run out without a change of control state.
-            _, evaluation = self._judge(self._parts.policy.current, subject, state, known, charge=False)
+            _, evaluation = self.judge(self._parts.policy.current, subject, state, known, charge=False)
             if evaluation.combined.outcome is Outcome.BLOCK:
                 return None
         if known.epoch != state.epoch or known.decision.policy_digest != self._parts.policy.current.digest:
             return None
-        return known.decision
+        if known.decision.allowed and self._parts.policy.current.judges:
+            moved = yield from self._judging.moved(subject, known)
+            if moved:
+                return None
+        if known.permit_id is None:  # a permit that is asked for only now belongs to a decision of its own
+            return None if subject.call.want_permit and known.decision.allowed else known.decision
+        return replace(known.decision, permit=permit_again(self._parts, subject, known))
 
-    def _decide(self, subject: Subject, state: ControlState, known: Known | None) -> Steps:
+    def _decide(self, subject: Subject, state: ControlState, known: Known | None, *, room: bool) -> Steps:
         started = perf_counter_ns()
         parts = self._parts
         policy = parts.policy.current
-        attended, evaluation = self._judge(policy, subject, state, known, charge=True)  # (3), (4)
+        attended, evaluation = self.judge(policy, subject, state, known, charge=True)  # (3), (4)
+        if policy.judges:
+            evaluation = yield from self._judging.steps(policy, subject, evaluation)
         parts.introduce(subject.agent)
+        if evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL and not room:
+            evaluation = structs.replace(evaluation, combined=refuse("approvals", Reason.RATE_LIMITED).combined)
+        decision_id = new_id()
         approval: Approval | None = None
-        reference: ApprovalRef | None = None
+        granted: Granted | None = None
         if evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
-            now = parts.clock()
-            timeout = evaluation.approval_timeout * MICROS
-            reference = ApprovalRef(id=new_id(), expires_at="")
-            approval = _approval(subject, reference.id, policy.digest, now=now, expires_at=now + timeout)
-            reference = replace(reference, expires_at=approval.expires)
+            approval = ask(parts, subject, evaluation, policy, attended, approval_id=new_id(), decision_id=decision_id)
+            granted = find_grant(parts, self.standing, approval, policy, state.epoch)
+        settings = policy.settings if attended is None else attended.settings(policy.settings)
+        runs = evaluation.combined.outcome <= Outcome.SANITIZE
+        permit_id = new_id() if runs and wants_permit(subject.call, evaluation) else None
         made = make(
             subject,
             evaluation,
+            decision_id=decision_id,
             policy_digest=policy.digest,
-            settings=policy.settings if attended is None else attended.settings(policy.settings),
+            settings=settings,
             epoch=state.epoch,
             parent=None if known is None else known.receipt_id,
-            approval=reference,
+            approval=None if approval is None else ApprovalRef(id=approval.id, expires_at=approval.expires),
+            permit_id=permit_id,
             mission=None if attended is None else attended.members(evaluation),
         )
         apply = None
         if approval is not None:
-            bound = replace(approval, call_digest=made.call_digest, decision_id=made.decision_id)
-            apply = opened(bound)
+            limit = policy.approval_rules.max_pending
+            apply = opened(approval, limit) if granted is None else granted.apply
+            notify_whom = () if granted is not None or evaluation.approval is None else evaluation.approval.notify
+            if notify_whom:
+                compose = composer(policy, approval, notify_whom, evaluation.arguments, approval.created_at)
+                apply = told(apply, compose, opens=True)
         if attended is not None:
-            apply = attended.with_writes(apply, evaluation, runs=evaluation.combined.outcome <= Outcome.SANITIZE)
+            apply = attended.with_writes(apply, evaluation, runs=runs or granted is not None)
         unit = Unit(
             drafts=(made.draft,),
             apply=apply,
@@ -149,9 +189,18 @@ class Decisions:
                 known=None if known is None else known.index,
             ),
         )
-        return self._release(made, (yield unit), started)
+        recorded = yield unit
+        decision = self._release(made, recorded, started)
+        if approval is not None and granted is not None:
+            return granted.released(parts, decision, approval, evaluation, recorded[-1], mode=settings["mode"])
+        if permit_id is not None:
+            permit = permit_of(
+                parts, subject, decision, permit_id, mode=settings["mode"], irreversible=evaluation.irreversible
+            )
+            return replace(decision, permit=permit)
+        return decision
 
-    def _judge(
+    def judge(
         self, policy: Policy, subject: Subject, state: ControlState, known: Known | None, *, charge: bool
     ) -> tuple[Attended | None, Evaluation]:
         """What the policy makes of the call, under its mission where its session has one."""
@@ -161,11 +210,22 @@ class Decisions:
         if not principal.may_call(call.server, call.tool):
             return None, refuse("credential", Reason.POLICY_DENIED)
         taken = known is not None and known.decision is not None and known.decision.allowed
+        if known is None and charge:
+            recalled = self._missions.recall(subject, state, policy)
+            if recalled is not None:
+                evaluation = self._evaluate(policy, subject, recalled, charge=True)
+                if not stopped_by_mission(evaluation):
+                    return recalled, evaluation
+                charge = False  # it was counted just now, and is judged again on what the store says
         try:
             attended = self._missions.attend(subject, state, policy, repeats=known is not None, taken=taken)
         except MissionInvalid:
             return None, refuse("mission", Reason.MISSION_INVALID)
-        return attended, policy.evaluate(
+        return attended, self._evaluate(policy, subject, attended, charge=charge)
+
+    def _evaluate(self, policy: Policy, subject: Subject, attended: Attended | None, *, charge: bool) -> Evaluation:
+        call, principal = subject.call, subject.principal
+        return policy.evaluate(
             Incoming(
                 tool=call.tool,
                 server=call.server,
@@ -189,6 +249,7 @@ class Decisions:
         made = make(
             subject,
             refuse("idempotency", Reason.CONFLICT),
+            decision_id=new_id(),
             policy_digest=policy.digest,
             settings=policy.settings,
             epoch=state.epoch,
@@ -279,23 +340,4 @@ def unavailable(call: ToolCall, reason: Reason = Reason.UNAVAILABLE, policy_dige
         call_digest=digest,
         policy_digest=policy_digest,
         salt=os.urandom(32).hex(),
-    )
-
-
-def _approval(subject: Subject, approval_id: str, policy_digest: str, *, now: int, expires_at: int) -> Approval:
-    return Approval(
-        id=approval_id,
-        state="pending",
-        tool=subject.call.tool,
-        server=subject.call.server,
-        agent=subject.agent,
-        principal=subject.principal.id,
-        session=subject.session,
-        call_id=subject.call_id,
-        request_digest=subject.request_digest,
-        call_digest=subject.request_digest,
-        policy_digest=policy_digest,
-        created_at=now,
-        expires_at=expires_at,
-        decision_id="",
     )

@@ -31,3 +31,9 @@ def erase_payload(receipt_id: str, *, principal: str) -> Unit:
         return (Draft(members=members),)
 
     return Unit(apply=apply)
+
+
+def revealing_all(principal: str) -> Unit:
+    """The unit that puts on record that every payload is about to be written out unmasked."""
+    members = {"kind": "access", "receipt_id": new_id(), "principal": principal, "action": "export"}
+    return Unit(drafts=(Draft(members=members),))

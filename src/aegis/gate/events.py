@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aegis.core.decision import Decision
 from aegis.core.receipt import Recorded
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One recorded receipt: its members without position and signature, and where it ended up.
 
     `decision` is present for kind `decision`; `seconds` is how long deciding took.

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from aegis.approvals.model import Approval
+from aegis.approvals.preview.dryrun import DryRun
+from aegis.approvals.queue import find
 from aegis.audit.writer import Unit
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, ResultDecision
+from aegis.core.decision import Decision, OpenedSession, ResultDecision
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.errors import KeyFileError, StoreError
+from aegis.gate.alarms import uncovered
+from aegis.gate.answering import Answer, Answering
 from aegis.gate.attesting import attest_session, project
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control
 from aegis.gate.decide import Decisions, unavailable
 from aegis.gate.issuing import Issuing
+from aegis.gate.judging import Judging
 from aegis.gate.missions import Missions
 from aegis.gate.observe import Results, withheld
+from aegis.gate.open_session import open_steps
 from aegis.gate.parts import Parts
+from aegis.gate.redeeming import Redeeming
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
 from aegis.missions.attestation import View
 
 _REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
-POLL_S: Final = 0.25  # how often a waiting caller looks at its approval
+POLL_S: Final = 0.05  # how often a waiting caller looks at its approval
 
 
 class Gate:
@@ -45,9 +53,12 @@ class Gate:
         self.control = Control(parts.store)
         self.missions = Missions(parts)
         self.issuing = Issuing(parts, self.missions)
-        self._decisions = Decisions(parts, self.control, self.missions)
-        self.results = Results(parts, self.missions)
         self._commits = Commits(parts.ledger)
+        self._judging = Judging(parts, self._commits, self.adecide, self.aobserve)
+        self._decisions = Decisions(parts, self.control, self.missions, self._judging)
+        self._answering = Answering(parts, self.control, self._decisions)
+        self._redeeming = Redeeming(parts, self.control)
+        self.results = Results(parts, self.missions)
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
         """The decision on `call`, recorded. Raises `InvalidCall` for a call that can never be decided."""
@@ -72,17 +83,124 @@ class Gate:
         except _REFUSING:
             return withheld()
 
-    async def aobserve(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
-        """`observe` for event loops."""
+    async def aobserve(
+        self, result: ToolResult, *, principal: Principal | None = None, further: bool = False
+    ) -> ResultDecision:
+        """`observe` for event loops; `further` judges another text for the same call instead of refusing it."""
         try:
-            return await self._commits.arun(self.results.steps(principal or self.principal, result))
+            steps = self.results.steps(principal or self.principal, result, further=further)
+            return await self._commits.arun(steps)
         except _REFUSING:
             return withheld()
 
-    def attest_session(self, session: str, *, principal: Principal | None = None) -> str:
-        """The signed summary of a session; raises `InvalidCall` where the log holds nothing of it."""
+    def open_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        proof: str | None = None,
+        owner: str = "",
+        mounts: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> OpenedSession:
+        """Open `session` with the task that the host trusts, and under a mission where one is named.
+
+        `tools` are what the host offers the agent; `proof` answers a challenge where the mission names
+        a holder key; `owner` is the person for whom it runs; `mounts` are the folders of this machine that the
+        agent works in, which previews and judges look at. The same words again find the same session.
+        Raises `InvalidCall` where it is not opened, and `StoreError` where nothing can be recorded.
+        """
         whose = principal or self.principal
-        return attest_session(self.parts, self.missions, whose, session, agent=whose.agent or whose.id)
+        return self._commits.run(
+            open_steps(
+                self.parts,
+                self.issuing,
+                whose,
+                session,
+                task=task,
+                mission=mission,
+                proof=proof,
+                tools=tools,
+                owner=owner,
+                mounts=mounts,
+            )
+        )
+
+    async def aopen_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        proof: str | None = None,
+        owner: str = "",
+        mounts: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> OpenedSession:
+        """`open_session` for event loops."""
+        whose = principal or self.principal
+        return await self._commits.arun(
+            open_steps(
+                self.parts,
+                self.issuing,
+                whose,
+                session,
+                task=task,
+                mission=mission,
+                proof=proof,
+                tools=tools,
+                owner=owner,
+                mounts=mounts,
+            )
+        )
+
+    def answer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
+        """Count a person's answer to a held call; raises `InvalidCall` where it does not count."""
+        return self._commits.run(self._answering.steps(principal, approval_id, answer))
+
+    async def aanswer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
+        """`answer` for event loops."""
+        return await self._commits.arun(self._answering.steps(principal, approval_id, answer))
+
+    def redeem(
+        self,
+        permit: str,
+        *,
+        tool: str,
+        arguments: dict[str, Any],
+        server: str | None = None,
+        principal: Principal | None = None,
+    ) -> str:
+        """Use up a permit for exactly this call and return its identifier; raises `PermitInvalid`."""
+        steps = self._redeeming.steps(
+            principal or self.principal, permit, tool=tool, arguments=arguments, server=server
+        )
+        return self._commits.run(steps).jti
+
+    async def aredeem(
+        self,
+        permit: str,
+        *,
+        tool: str,
+        arguments: dict[str, Any],
+        server: str | None = None,
+        principal: Principal | None = None,
+    ) -> str:
+        """`redeem` for event loops."""
+        steps = self._redeeming.steps(
+            principal or self.principal, permit, tool=tool, arguments=arguments, server=server
+        )
+        return (await self._commits.arun(steps)).jti
+
+    def attest_session(self, session: str, *, principal: Principal | None = None, whose: str | None = None) -> str:
+        """The signed summary of a session; auditors name the principal `whose` it is.
+
+        Raises `InvalidCall` where the log holds nothing of it.
+        """
+        return attest_session(self.parts, self.missions, principal or self.principal, session, whose=whose)
 
     def project(self, receipt_id: str, view: View = "public", *, principal: Principal | None = None) -> str:
         """One receipt as a signed projection: `public`, or `audit` for auditors."""
@@ -95,16 +213,29 @@ class Gate:
         return ResultStream(self, principal or self.principal, decision_id, framing=framing)
 
     def evaluate_streaming(
-        self, decision_id: str, chunks: Iterable[bytes | str], *, framing: Framing = "plain"
+        self,
+        decision_id: str,
+        chunks: Iterable[bytes | str],
+        *,
+        framing: Framing = "plain",
+        provenance: Callable[[], str | None] | None = None,
     ) -> Iterator[bytes]:
-        """What of a streamed result may be used, while it arrives; raises `StreamCut` where a condition fails."""
-        return evaluate_streaming(self.stream(decision_id, framing=framing), chunks)
+        """What of a streamed result may be used, while it arrives; raises `StreamCut` where a condition fails.
+
+        `provenance` gives the tool's signature over the whole, and is asked once the last chunk came.
+        """
+        return evaluate_streaming(self.stream(decision_id, framing=framing), chunks, provenance)
 
     def aevaluate_streaming(
-        self, decision_id: str, chunks: AsyncIterable[bytes | str], *, framing: Framing = "plain"
+        self,
+        decision_id: str,
+        chunks: AsyncIterable[bytes | str],
+        *,
+        framing: Framing = "plain",
+        provenance: Callable[[], str | None] | None = None,
     ) -> AsyncIterator[bytes]:
         """`evaluate_streaming` for event loops."""
-        return aevaluate_streaming(self.stream(decision_id, framing=framing), chunks)
+        return aevaluate_streaming(self.stream(decision_id, framing=framing), chunks, provenance)
 
     def record_stream(
         self, principal: Principal, decision_id: str, report: Report, data: bytes, provenance: str | None
@@ -124,14 +255,17 @@ class Gate:
         except _REFUSING:
             return withheld()
 
-    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+    def wait(
+        self, call: ToolCall, decision: Decision, timeout: float | None = None, *, principal: Principal | None = None
+    ) -> Decision:
         """The decision that a held call comes to; on time-out the held decision itself, never an allow."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while decision.outcome is Outcome.REQUIRE_APPROVAL:
-            if deadline is not None and time.monotonic() >= deadline:
-                return decision
-            time.sleep(POLL_S)
-            decision = self.decide(_again(call, decision))
+            while self._waits(decision):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return decision
+                time.sleep(POLL_S)
+            decision = self.decide(_again(call, decision), principal=principal)
         return decision
 
     async def await_decision(
@@ -139,15 +273,34 @@ class Gate:
         call: ToolCall,
         decision: Decision,
         timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        principal: Principal | None = None,
     ) -> Decision:
         """`wait` for event loops."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while decision.outcome is Outcome.REQUIRE_APPROVAL:
-            if deadline is not None and time.monotonic() >= deadline:
-                return decision
-            await asyncio.sleep(POLL_S)
-            decision = await self.adecide(_again(call, decision))
+            while await asyncio.to_thread(self._waits, decision):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return decision
+                await asyncio.sleep(POLL_S)
+            decision = await self.adecide(_again(call, decision), principal=principal)
         return decision
+
+    def _waits(self, decision: Decision) -> bool:
+        """Whether the approval of a held call is still pending; where that cannot be known, the gate says what is."""
+        if decision.approval is None:
+            return False
+        try:
+            with self.parts.store.reader() as reader:
+                approval = find(reader, decision.approval.id)
+        except StoreError:
+            return False
+        return approval is not None and approval.state_at(self.parts.clock()) == "pending"
+
+    def alarm(self, tool: str, session: str | None = None) -> tuple[Recorded, ...]:
+        """Record that the body of a tool ran without a decision; raises `StoreError`."""
+        unit = uncovered(tool, session=session, principal=self.principal)
+        return self._commits.append_sync(unit)
 
     def record(self, unit: Unit) -> tuple[Recorded, ...]:
         """Record a control unit (an agent stopped, a configuration changed); raises `StoreError`."""
@@ -157,6 +310,13 @@ class Gate:
         """`record` for event loops."""
         return await self._commits.append(unit)
 
+    def dry_run(self, selector: str, tell: DryRun) -> None:
+        """Ask `tell` what a held call of these tools would do; it is given the arguments, and must do nothing.
+
+        It is asked about tools whose entry says `dryrun_supported: true`.
+        """
+        self.parts.dry_runs.register(selector, tell)
+
     @property
     def depth(self) -> int:
         """How many units wait for the log."""
@@ -164,6 +324,7 @@ class Gate:
 
     def close(self) -> None:
         """Finish what is under way and release the store."""
+        self._judging.close()
         self._commits.close()
         self.parts.close()
 

@@ -1,81 +1,208 @@
 """What a held call comes to when it is made again: the same call, one answer for each state.
 
 pending     the same 202 while its time runs; after it, expired
-approved    evaluated again under the policy in force: a block cancels, a changed policy that
-            still asks opens a new approval, otherwise it is redeemed, once, with a permit
+approved    evaluated again under the policy in force: a block cancels, and where anything that was agreed to
+            has changed (the policy, what would run, the files it names, who agreed) and the policy still
+            asks, a new approval is opened; otherwise it is redeemed, once, with a permit
 denied, expired, cancelled, redeemed: refused
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
+from aegis.approvals.machine import REASON_OF, is_late
 from aegis.approvals.model import Approval, State
-from aegis.approvals.permits import mint
-from aegis.approvals.queue import REASON_OF, REDEEMABLE_MICROS, find, transition
+from aegis.approvals.queue import find, transition
 from aegis.audit.writer import Unit
+from aegis.core.canonical import canonical
 from aegis.core.decision import Decision, ReceiptRef
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Transaction
 from aegis.core.receipt import Draft, Recorded
 from aegis.errors import StoreCorrupt
+from aegis.gate.announcing import announced
+from aegis.gate.asking import bound_files, digest_of
 from aegis.gate.control import ControlState
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
+from aegis.gate.judging import Judging
 from aegis.gate.missions import Attended
 from aegis.gate.parts import Parts
+from aegis.gate.permits import mint
 from aegis.gate.record import Subject
-from aegis.gate.repeat import Known
+from aegis.gate.repeat import Known, load_payload
+from aegis.gate.slow import Slow
+from aegis.gate.standing import Standing
 from aegis.pipeline.model import Evaluation
+from aegis.pipeline.run import Policy
 
-Resumed = Generator[Unit, tuple[Recorded, ...], Decision | None]
+Resumed = Generator[Unit | Slow, tuple[Recorded, ...], Decision | None]
+Judge = Callable[[Subject], tuple[Attended | None, Evaluation]]
 
 
-def resume(
-    parts: Parts,
-    subject: Subject,
-    state: ControlState,
-    known: Known,
-    evaluation: Evaluation,
-    policy_digest: str,
-    attended: Attended | None = None,
-) -> Resumed:
-    """The answer to a held call that is made again, or `None` where it has to be decided anew."""
-    held = known.decision
-    if held is None or held.approval is None:
-        raise StoreCorrupt("a held call has no approval")
-    with parts.store.reader() as reader:
-        approval = find(reader, held.approval.id)
-    if approval is None:
-        raise StoreCorrupt("a held call has no approval")
-    now = parts.clock()
-    if approval.state == "pending":
+@dataclass(frozen=True, kw_only=True)
+class Resuming:
+    """One held call that is made again, and everything that its answer depends on."""
+
+    parts: Parts
+    subject: Subject
+    state: ControlState
+    known: Known
+    policy: Policy
+    judge: Judge
+    standing: Standing
+    judging: Judging
+
+    def steps(self) -> Resumed:
+        """The answer, or `None` where the call has to be decided anew."""
+        held = self.known.decision
+        if held is None or held.approval is None:
+            raise StoreCorrupt("a held call has no approval")
+        with self.parts.store.reader() as reader:
+            approval = find(reader, held.approval.id)
+        if approval is None:
+            raise StoreCorrupt("a held call has no approval")
+        now = self.parts.clock()
+        if approval.state == "pending":
+            return (yield from self._pending(approval, held, now))
+        if approval.state == "approved":
+            return (yield from self._approved(approval, held, now))
+        if approval.state == "redeemed":
+            used = refused(held, "cancelled")
+            return replace(used, reason=Reason.CONFLICT, message="this approval was already used")
+        return refused(held, approval.state)
+
+    def _pending(self, approval: Approval, held: Decision, now: int) -> Resumed:
+        _, evaluation = self.judge(self.subject)
         if evaluation.combined.outcome is Outcome.BLOCK:
-            yield from _move(parts, approval, "cancelled", now)
+            yield from self._move(approval, "cancelled")
             return None
-        if now < approval.expires_at:
+        if approval.state_at(now) == "pending":
             return held
-        yield from _move(parts, approval, "expired", now)
+        yield from self._move(approval, "expired")
         return refused(held, "expired")
-    if approval.state == "approved":
-        if now >= (approval.resolved_at or 0) + REDEEMABLE_MICROS:
-            yield from _move(parts, approval, "expired", now)
+
+    def _approved(self, approval: Approval, held: Decision, now: int) -> Resumed:
+        if is_late(approval, now):
+            yield from self._move(approval, "expired")
             return refused(held, "expired")
-        asks_again = policy_digest != approval.policy_digest and evaluation.combined.outcome > Outcome.SANITIZE
-        if evaluation.combined.outcome is Outcome.BLOCK or asks_again:
-            yield from _move(parts, approval, "cancelled", now)
+        subject, arguments = self.subject, self.known.patched
+        if approval.narrowed_by is not None:
+            arguments = self._narrowed(approval.narrowed_by)
+            if arguments is None:  # they were erased: nobody can say any more what was agreed to
+                yield from self._move(approval, "cancelled")
+                return None
+            subject = structs.replace(subject, canonical=canonical(arguments))
+        attended, evaluation = self.judge(subject)
+        if self.policy.judges:
+            evaluation = yield from self.judging.again(self.policy, subject, evaluation, self.known)
+        if evaluation.combined.outcome is Outcome.BLOCK or self._changed(approval, subject, evaluation):
+            yield from self._move(approval, "cancelled")
             return None
-        return (yield from _redeem(parts, subject, state, approval, known, held, now, evaluation, attended))
-    if approval.state == "redeemed":
-        return replace(
-            refused(held, "cancelled"),
-            reason=Reason.CONFLICT,
-            message="this approval was already used",
+        return (yield from self._redeem(approval, held, arguments, attended, evaluation))
+
+    def _changed(self, approval: Approval, subject: Subject, evaluation: Evaluation) -> bool:
+        """Whether something is not as it was when people agreed."""
+        policy = self.policy
+        asks = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL
+        return (
+            (asks and policy.digest != approval.policy_digest)
+            or digest_of(subject, evaluation) != approval.call_digest
+            or bound_files(evaluation, policy) != approval.identities
+            or not self.standing.of_all(approval, policy, self.state.epoch)
         )
-    return refused(held, approval.state)
+
+    def _narrowed(self, receipt_id: str) -> dict[str, Any] | None:
+        with self.parts.store.reader() as reader:
+            entry = reader.entry_by_id(receipt_id)
+            payload = None if entry is None else load_payload(self.parts, reader, entry.index)[0]
+        return None if payload is None else payload["arguments"]
+
+    def _redeem(
+        self,
+        approval: Approval,
+        held: Decision,
+        arguments: dict[str, Any] | None,
+        attended: Attended | None,
+        evaluation: Evaluation,
+    ) -> Generator[Unit, tuple[Recorded, ...], Decision]:
+        permit_id = new_id()
+        unit = transition(
+            approval,
+            "redeemed",
+            permit_id=permit_id,
+            receipt_id=new_id(),
+            principal=self.subject.principal.id,
+            epoch=self.state.epoch,
+        )
+        if attended is not None:
+            unit = under_mission(unit, attended, evaluation)
+        recorded = (yield unit)[0]
+        notify(
+            self.parts.listeners,
+            Event(kind="redemption", members={"approval_id": approval.id, "tool": approval.tool}, recorded=recorded),
+        )
+        settings = self.policy.settings if attended is None else attended.settings(self.policy.settings)
+        return released(
+            self.parts,
+            replace(held, call_digest=approval.call_digest),
+            approval,
+            arguments,
+            recorded,
+            permit_id,
+            mode=settings["mode"],
+        )
+
+    def _move(self, approval: Approval, to: State) -> Generator[Unit, tuple[Recorded, ...], None]:
+        unit = transition(approval, to, receipt_id=new_id(), principal="gate")
+        recorded = yield announced(self.policy, approval, unit, self.parts.clock())
+        members = {"approval_id": approval.id, "tool": approval.tool, "action": to}
+        notify(self.parts.listeners, Event(kind="approval", members=members, recorded=recorded[0]))
+
+
+def released(
+    parts: Parts,
+    held: Decision,
+    approval: Approval,
+    arguments: dict[str, Any] | None,
+    recorded: Recorded,
+    permit_id: str,
+    *,
+    mode: str,
+) -> Decision:
+    """The held decision as one that may run, now that its approval was redeemed by `recorded`."""
+    outcome = Outcome.ALLOW if arguments is None else Outcome.SANITIZE
+    permit = mint(
+        parts,
+        permit_id=permit_id,
+        agent=approval.agent,
+        session=approval.session,
+        server=approval.server,
+        tool=approval.tool,
+        call_id=approval.call_id,
+        call_digest=approval.call_digest,
+        decision_id=approval.decision_id,
+        receipt=recorded.index,
+        mode=mode,
+        online=True,
+        approval_id=approval.id,
+    )
+    return replace(
+        held,
+        outcome=outcome,
+        reason=Reason.NONE,
+        message=message_for(outcome, Reason.NONE),
+        approval=None,
+        arguments=arguments,
+        permit=permit,
+        receipt=ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex()),
+    )
 
 
 def refused(held: Decision, state: State) -> Decision:
@@ -91,67 +218,17 @@ def refused(held: Decision, state: State) -> Decision:
     )
 
 
-def _redeem(
-    parts: Parts,
-    subject: Subject,
-    state: ControlState,
-    approval: Approval,
-    known: Known,
-    held: Decision,
-    now: int,
-    evaluation: Evaluation,
-    attended: Attended | None,
-) -> Generator[Unit, tuple[Recorded, ...], Decision]:
-    permit_id = new_id()
-    unit = transition(
-        approval,
-        "redeemed",
-        permit_id=permit_id,
-        receipt_id=new_id(),
-        principal=subject.principal.id,
-        now=now,
-        epoch=state.epoch,
-    )
-    if attended is not None:
-        unit = _under_mission(unit, attended, evaluation)
-    recorded = (yield unit)[0]
-    outcome = Outcome.ALLOW if known.patched is None else Outcome.SANITIZE
-    claims: dict[str, Any] = {
-        "sub": subject.agent,
-        "tool": approval.tool,
-        "server": approval.server,
-        "call_id": approval.call_id,
-        "call_digest": held.call_digest,
-        "session": approval.session,
-        "approval_id": approval.id,
-        "receipt": recorded.index,
-    }
-    notify(
-        parts.listeners,
-        Event(kind="redemption", members={"approval_id": approval.id, "tool": approval.tool}, recorded=recorded),
-    )
-    return replace(
-        held,
-        outcome=outcome,
-        reason=Reason.NONE,
-        message=message_for(outcome, Reason.NONE),
-        approval=None,
-        arguments=known.patched,
-        permit=mint(parts.keys.permit_signer(), now=now, permit_id=permit_id, claims=claims),
-        receipt=ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex()),
-    )
-
-
-def _under_mission(unit: Unit, attended: Attended, evaluation: Evaluation) -> Unit:
+def under_mission(unit: Unit, attended: Attended, evaluation: Evaluation) -> Unit:
     """The redemption with what it takes from budgets: a held call takes nothing until it is released."""
     apply = attended.with_writes(unit.apply, evaluation, runs=True)
     members = attended.members(evaluation)
 
     def marked(transaction: Transaction) -> Sequence[Draft]:
-        return [replace(draft, members={**draft.members, **members}) for draft in apply(transaction)]
+        return [
+            structs.replace(draft, members={**draft.members, **members})
+            if draft.members["kind"] == "redemption"
+            else draft
+            for draft in apply(transaction)
+        ]
 
-    return replace(unit, apply=marked)
-
-
-def _move(parts: Parts, approval: Approval, to: State, now: int) -> Generator[Unit, tuple[Recorded, ...], None]:
-    yield transition(approval, to, receipt_id=new_id(), principal="gate", now=now)
+    return structs.replace(unit, apply=marked)

@@ -149,8 +149,11 @@ class Issuing:
         *,
         proof: str | None = None,
         tools: Sequence[Any] | None = None,
-    ) -> Unit:
-        """The unit that opens `session` under a mission; `tools` are what the host offers the agent.
+        owner: str = "",
+    ) -> tuple[Unit, Declaration]:
+        """The unit that opens `session` under a mission, and that mission; `tools` are what the host offers the agent.
+
+        `owner` is the person for whom the session runs.
 
         Raises `MissionInvalid` where the mission does not stand, is another agent's, or is not proved.
         """
@@ -183,7 +186,7 @@ class Issuing:
                     status=403,
                 )
             nonce = check_session_proof(proof, acting, audience=policy.missions.audience, session=session)
-        return self._opening(
+        unit = self._opening(
             principal,
             session,
             task,
@@ -196,7 +199,14 @@ class Issuing:
             ),
             nonce=nonce,
             members={"mission_id": mission_id, "lineage": lineage.ids},
+            owner=owner,
         )
+        return unit, acting
+
+    def acting(self, reader: Reader, mission_id: str) -> Declaration:
+        """The verified mission of that id; raises `MissionInvalid` where there is none."""
+        policy = self._parts.policy.current
+        return self._missions.lineage(reader, mission_id, reader.head().epoch, policy).declarations[-1]
 
     @staticmethod
     def _opening(
@@ -207,8 +217,9 @@ class Issuing:
         *,
         nonce: str | None,
         members: Mapping[str, Any],
+        owner: str,
     ) -> Unit:
-        unit = opening(principal, session, task)
+        unit = opening(principal, session, task, owner)
         key = session_key(principal, session)
         first = unit.apply
 

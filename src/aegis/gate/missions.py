@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -28,18 +29,20 @@ from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.errors import MissionInvalid, StoreConflict
 from aegis.gate.control import ControlState
+from aegis.gate.mission_memory import MissionMemory
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.sessions import session_key
 from aegis.guards.budget import only
-from aegis.guards.mission_view import CompiledMission, MissionView, Proof, Status, compile_mission
+from aegis.guards.mission_view import Balance, CompiledMission, MissionView, Proof, Status, compile_mission
 from aegis.missions import ledgers, sessions, status
 from aegis.missions.jws import KeyFor
 from aegis.missions.possession import check_call_proof
 from aegis.missions.registry import load_lineage
 from aegis.missions.sessions import MissionSession
+from aegis.pipeline.available import MISSION_GUARDS
 from aegis.pipeline.model import Evaluation
-from aegis.pipeline.run import Policy
+from aegis.pipeline.run import COUNTING, Policy
 
 KEYS: Final = "keys"
 MAX_CACHED: Final = 1_024  # lineages kept compiled: bounds memory against many missions
@@ -51,7 +54,7 @@ class SessionMoved(StoreConflict):
     """The session changed in a way that matters to the call: decide anew."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Lineage:
     """The missions from the root to one that acts, verified under one control epoch."""
 
@@ -60,15 +63,38 @@ class Lineage:
     standing: Status
     ceilings: tuple[ledgers.Ceilings, ...]
 
-    @property
+    @cached_property
+    def is_listed(self) -> bool:
+        """Whether a status list elsewhere says something about one of them."""
+        return any(one.revocation is not None for one in self.declarations)
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether a session stays as it was opened: no result, refusal or class of data changes it."""
+        return all(
+            one.max_denials is None
+            and not one.flow.classes
+            and all(what == "withhold" for condition in one.postconditions for what in condition.recourse)
+            for one in self.declarations
+        )
+
+    @cached_property
+    def counted(self) -> frozenset[str]:
+        """The names of everything that some ceiling counts."""
+        kinds = (ceilings for one in self.ceilings for ceilings in (one.over_all, one.of_agent, one.of_session))
+        return frozenset(name for ceilings in kinds for name in ceilings)
+
+    @cached_property
     def ids(self) -> list[str]:
         """Their ids, from the root."""
         return [one.mission_id for one in self.declarations]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attended:
-    """One call under a mission: what the guards are shown, and what recording the decision will do."""
+class Attended(msgspec.Struct, frozen=True, kw_only=True):
+    """One call under a mission: what the guards are shown, and what recording the decision will do.
+
+    `recalled` says that the view is what this process remembers, and not what the store said just now.
+    """
 
     view: MissionView
     key: str
@@ -76,13 +102,14 @@ class Attended:
     tool: tuple[str | None, str]
     number: int | None
     ledgers: tuple[ledgers.Ledger, ...]
+    memory: MissionMemory
+    recalled: bool = False
 
     def members(self, evaluation: Evaluation) -> dict[str, Any]:
         """What the receipt says of the mission."""
         found: dict[str, Any] = {"mission_id": self.view.acting.mission_id, "lineage": self.lineage.ids}
         if evaluation.cost:
-            counted = {name for one in self.ledgers for name in one.ceilings}
-            found["budget"] = {"cost": only(evaluation.cost, counted)}
+            found["budget"] = {"cost": only(evaluation.cost, self.lineage.counted if self.ledgers else ())}
         return found
 
     def settings(self, of_policy: Mapping[str, str]) -> Mapping[str, str]:
@@ -127,6 +154,7 @@ class Attended:
             if after is not session:
                 sessions.write(transaction, self.key, after, version)
             ledgers.write(transaction, accounts)
+            self.memory.keep(self.key, after, accounts)
 
         return write
 
@@ -134,12 +162,41 @@ class Attended:
         """`apply` and the writes of `prepare` as one: everything is looked at before anything is written."""
 
         def both(transaction: Transaction) -> Sequence[Draft]:
-            write = self.prepare(transaction, evaluation, runs=runs)
+            try:
+                if apply is None and self._at_once(transaction, evaluation, runs=runs):
+                    return ()
+                write = self.prepare(transaction, evaluation, runs=runs)
+            except StoreConflict:
+                self.memory.forget(self.key, self.ledgers)
+                raise
             drafts = () if apply is None else apply(transaction)
             write(transaction)
             return drafts
 
         return both
+
+    def _at_once(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> bool:
+        """Record a call of a session that cannot change with one write at most, and no look at the store.
+
+        The write holds only where the ledger still has the version that this process gave it. Says no, with
+        nothing written, where it has not, and where there is more to do.
+        """
+        if not self.recalled or self.number is not None or not self.lineage.is_steady or len(self.ledgers) > 1:
+            return False
+        if not runs or not self.ledgers:
+            return True
+        (ledger,) = self.ledgers
+        account = self.memory.account(ledger.name)
+        session = self.memory.session(self.key)
+        if account is None or session is None:
+            return False
+        try:
+            charged = ledgers.charged(account, ledger, evaluation.cost, enforced=not self.view.attests)
+            ledgers.write(transaction, ((ledger.name, charged),))
+        except StoreConflict:
+            return False
+        self.memory.keep(self.key, session, ((ledger.name, charged),))
+        return True
 
     def _classes(self) -> frozenset[str]:
         """The classes whose data the session holds once this call ran."""
@@ -153,6 +210,29 @@ class Missions:
         self._parts = parts
         self._lock = threading.Lock()
         self._lineages: OrderedDict[tuple[str, int, str], Lineage] = OrderedDict()
+        self._memory = MissionMemory()
+
+    def recall(self, subject: Subject, state: ControlState, policy: Policy) -> Attended | None:
+        """The mission of a call's session as this process remembers it, or `None` where the store must say.
+
+        What the store alone knows is the standing of missions that refer to a status list.
+        """
+        if not subject.session:
+            return None
+        key = session_key(subject.principal, subject.session)
+        session = self._memory.session(key)
+        lineage = None if session is None else self._lineages.get((session.mission_id, state.epoch, policy.digest))
+        if session is None or lineage is None or lineage.is_listed:
+            return None
+        own = ledgers.ledgers_of(
+            lineage.ceilings, agent=subject.agent, principal=subject.principal.id, session=subject.session
+        )
+        balances = self._memory.balances(own)
+        if balances is None:
+            return None
+        return self._attended(
+            subject, key, session, lineage, lineage.standing, own, balances, policy, repeats=False, recalled=True
+        )
 
     def attend(
         self, subject: Subject, state: ControlState, policy: Policy, *, repeats: bool = False, taken: bool = False
@@ -178,7 +258,26 @@ class Missions:
             )
             balances = () if taken else ledgers.balances(reader, own)
             standing = _worst(lineage.standing, *(status.standing(reader, one, now // MICROS) for one in declared))
-        proof, number = self._proof(subject, session, declared[-1], policy, repeats=repeats)  # (3)
+        return self._attended(
+            subject, key, session, lineage, standing, () if taken else own, balances, policy, repeats=repeats
+        )
+
+    def _attended(
+        self,
+        subject: Subject,
+        key: str,
+        session: MissionSession,
+        lineage: Lineage,
+        standing: Status,
+        own: tuple[ledgers.Ledger, ...],
+        balances: tuple[Balance, ...],
+        policy: Policy,
+        *,
+        repeats: bool,
+        recalled: bool = False,
+    ) -> Attended:
+        acting = lineage.declarations[-1]
+        proof, number = self._proof(subject, session, acting, policy, repeats=repeats)  # (3)
         return Attended(
             view=MissionView(
                 lineage=lineage.compiled,
@@ -197,7 +296,9 @@ class Missions:
             lineage=lineage,
             tool=(subject.call.server, subject.call.tool),
             number=number,
-            ledgers=() if taken else own,
+            ledgers=own,
+            memory=self._memory,
+            recalled=recalled,
         )
 
     def lineage(self, reader: Reader, mission_id: str, epoch: int, policy: Policy) -> Lineage:
@@ -258,6 +359,16 @@ class Missions:
         except MissionInvalid:
             return "invalid", None
         return "valid", None if repeats else number
+
+
+def stopped_by_mission(evaluation: Evaluation) -> bool:
+    """Whether the guards of missions, and no guard that counts, are why a call is not released."""
+    if evaluation.combined.outcome <= Outcome.SANITIZE:
+        return False
+    reports = evaluation.combined.reports
+    return not any(one.guard in COUNTING and one.outcome > Outcome.SANITIZE for one in reports) and any(
+        one.guard in MISSION_GUARDS and (one.outcome > Outcome.SANITIZE or one.missing) for one in reports
+    )
 
 
 _WORST: Final[tuple[Status, ...]] = ("active", "unknown", "suspended", "revoked")

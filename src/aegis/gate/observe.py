@@ -64,16 +64,26 @@ class Results:
         self._parts = parts
         self._missions = missions
 
-    def steps(self, principal: Principal, result: ToolResult) -> Steps:
-        """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
+    def steps(self, principal: Principal, result: ToolResult, *, further: bool = False) -> Steps:
+        """The steps of one result; raises `InvalidCall` for a result that nobody asked for.
+
+        With `further`, another result of the same call is judged and recorded for itself; it settles nothing.
+        """
         data = canonical(result.result)
+        place = result.decision_id
         for _ in range(ATTEMPTS):
             call = self._call(principal, result.decision_id)  # (1)
-            earlier = self._earlier(result.decision_id, sha256(data))  # (2)
-            if earlier is not None:
-                return earlier
             try:
-                return (yield from self._judge(principal, call, data, result.provenance))
+                earlier = self._earlier(place, sha256(data))  # (2)
+                if earlier is not None:
+                    return earlier
+            except InvalidCall:
+                if not further or place != result.decision_id:
+                    raise
+                place = f"{result.decision_id}/{sha256(data)}"
+                continue
+            try:
+                return (yield from self._judge(principal, call, data, result.provenance, place))
             except StoreConflict:
                 continue
         raise StoreUnavailable("the result could not be recorded")
@@ -94,9 +104,9 @@ class Results:
             entry=entry, tool=body["tool"], server=body.get("server"), session=body.get("session", ""), body=body
         )
 
-    def _earlier(self, decision_id: str, digest: str) -> ResultDecision | None:
+    def _earlier(self, place: str, digest: str) -> ResultDecision | None:
         with self._parts.store.reader() as reader:
-            document = reader.document(COLLECTION, decision_id)
+            document = reader.document(COLLECTION, place)
             if document is None:
                 return None
             entry = reader.entry_by_id(document.body.decode())
@@ -117,7 +127,7 @@ class Results:
             findings=findings_of(payload),
         )
 
-    def _judge(self, principal: Principal, call: _Made, data: bytes, token: str | None) -> Steps:
+    def _judge(self, principal: Principal, call: _Made, data: bytes, token: str | None, place: str) -> Steps:
         parts = self._parts
         policy = parts.policy.current
         origin = origin_of(
@@ -144,10 +154,15 @@ class Results:
                 must_sign=origin.must_sign,
             )
         )
-        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended))
+        if place != call.entry.receipt_id:
+            attended = None  # the first result settled what the mission counts
+        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
 
-    def opened_stream(self, principal: Principal, decision_id: str) -> tuple[Postcondition, ...]:
-        """The conditions of a result that will be streamed; raises `InvalidCall` for one that nobody asked for."""
+    def opened_stream(self, principal: Principal, decision_id: str) -> tuple[tuple[Postcondition, ...], bool]:
+        """The conditions of a result that will be streamed, and whether its tool signs what it gives.
+
+        Raises `InvalidCall` for one that nobody asked for.
+        """
         call = self._call(principal, decision_id)
         with self._parts.store.reader() as reader:
             if reader.document(COLLECTION, decision_id) is not None:
@@ -155,12 +170,13 @@ class Results:
         policy = self._parts.policy.current
         attended = attend_result(self._parts, self._missions, policy, principal, call.body, _UNSIGNED)
         lineage = () if attended is None else attended.view.lineage
-        return tuple(
+        conditions = tuple(
             condition
             for compiled in lineage
             for condition in compiled.declaration.postconditions
             if any(Selector(one).matches(call.server, call.tool) for one in condition.tools)
         )
+        return conditions, policy.missions.tool_keys.find(call.server, call.tool) is not None
 
     def stream_steps(
         self, principal: Principal, decision_id: str, report: Report, data: bytes, token: str | None = None
@@ -182,7 +198,8 @@ class Results:
             canonical=None,
             times=(),
         )
-        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended))
+        place = call.entry.receipt_id
+        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
 
     def _record(
         self,
@@ -193,6 +210,7 @@ class Results:
         policy: Policy,
         origin: Origin,
         attended: AttendedResult | None,
+        place: str,
     ) -> Steps:
         # (4)
         parts = self._parts
@@ -202,7 +220,7 @@ class Results:
         if attended is not None:
             draft.members.update(attended.members)
         receipt_id = draft.members["receipt_id"]
-        document = Document(collection=COLLECTION, key=call.entry.receipt_id, version=1, body=receipt_id.encode())
+        document = Document(collection=COLLECTION, key=place, version=1, body=receipt_id.encode())
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
             write = None if attended is None else attended.prepare(transaction, evaluation)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from aegis.approvals.preview.dryrun import DryRuns
 from aegis.audit.writer import Ledger
 from aegis.core.ports import Clock, Signer, Store
 from aegis.gate.events import Listener
@@ -27,7 +29,7 @@ class Keys(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """One deployment: its store, log, keys and policy. `introduce` makes sure an agent's key is in the log,
-    `introduce_keys` the same of the keys of missions and attestations."""
+    `introduce_keys` the same of the keys of missions and attestations. What lies below `private` is shown to nobody."""
 
     store: Store
     ledger: Ledger
@@ -38,4 +40,6 @@ class Parts:
     introduce_keys: Callable[[], None]
     listeners: list[Listener] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
+    private: tuple[Path, ...] = ()
+    dry_runs: DryRuns = field(default_factory=DryRuns)
     close: Callable[[], None]

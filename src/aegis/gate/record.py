@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.call import ToolCall
 from aegis.core.combine import Combined
@@ -19,12 +19,13 @@ from aegis.core.outcome import Outcome, Reason, outcome_of, risk_of, verdict_of
 from aegis.core.ports import Entry
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, agent_signer
-from aegis.gate.ids import new_id
 from aegis.pipeline.model import Evaluation
 
+_CLAIMS: Final = ("parent", "turn", "task", "messages_digest")  # members that are the caller's word alone
+_NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
+
+class Subject(Struct, frozen=True, kw_only=True):
     """One call on its way: who asks, and its arguments as canonical bytes."""
 
     call: ToolCall
@@ -37,8 +38,7 @@ class Subject:
     generated: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class Made(Struct, frozen=True, kw_only=True):
     """A decision that is ready to be recorded: its draft, and the decision's members but for the receipt."""
 
     draft: Draft
@@ -55,30 +55,32 @@ def make(
     subject: Subject,
     evaluation: Evaluation,
     *,
+    decision_id: str,
     policy_digest: str,
     settings: Mapping[str, str],
     epoch: int,
     parent: str | None,
     approval: ApprovalRef | None,
+    permit_id: str | None = None,
     mission: Mapping[str, Any] | None = None,
 ) -> Made:
     """Draft the decision of `evaluation` for `subject`; nothing is recorded yet.
 
-    `mission` holds what the receipt says of the call's mission.
+    `permit_id` names the permit that will be minted once it is; `mission` holds what the receipt says of
+    the call's mission.
     """
     combined, call = evaluation.combined, subject.call
     salt = os.urandom(SALT_BYTES)
     digest = subject.request_digest
     if evaluation.canonical is not None:
         digest = call_digest(server=call.server, tool=call.tool, arguments=evaluation.canonical)
-    decision_id = new_id()
     risk = max(combined.risk, evaluation.tier)
     released: dict[str, Any] = {
         "outcome": combined.outcome,
         "verdict": combined.verdict,
         "risk": risk,
         "reason": combined.reason,
-        "message": message_for(combined.outcome, combined.reason),
+        "message": evaluation.message or message_for(combined.outcome, combined.reason),
         "decision_id": decision_id,
         "call_id": subject.call_id,
         "request_digest": subject.request_digest,
@@ -117,12 +119,16 @@ def make(
         members["server"] = call.server
     if parent is not None:
         members["parent"] = parent
+    if evaluation.judge:
+        members["judge"] = evaluation.judge
     if mission is not None:
         members.update(mission)
     if combined.missing:
         members["missing"] = _closed_names(combined.missing)
     if approval is not None:
         members["approval_id"] = approval.id
+    if permit_id is not None:
+        members["permit_id"] = permit_id
     draft = Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt)
     return Made(draft=draft, decision_id=decision_id, call_digest=digest, members=released)
 
@@ -156,21 +162,25 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
     }
     if evaluation.canonical is not None:
         value["patched"] = orjson.Fragment(evaluation.canonical)
+    if evaluation.irreversible:
+        value["irreversible"] = True
+    if evaluation.roles:
+        value["roles"] = dict(evaluation.roles)
     if evaluation.combined.missing:
         value["missing"] = evaluation.combined.missing
+    if evaluation.message:
+        value["message"] = evaluation.message
     if findings:
         value["findings"] = [finding_record(finding) for finding in findings]
     if evaluation.times:
         value["guards"] = [[time.guard, time.outcome.word, time.us] for time in evaluation.times]
     if approval is not None:
         value["approval"] = [approval.id, approval.expires_at]
-    claimed = {
-        name: getattr(call, name)
-        for name in ("parent", "turn", "task", "messages_digest")
-        if getattr(call, name) is not None
-    }
-    if claimed:
-        value["claimed"] = claimed
+        if call.proof is not None:  # whoever narrows the call is judged under the same proof
+            value["proof"] = call.proof
+    claimed = (call.parent, call.turn, call.task, call.messages_digest)
+    if claimed != _NO_CLAIMS:
+        value["claimed"] = {name: member for name, member in zip(_CLAIMS, claimed, strict=True) if member is not None}
     return orjson.dumps(value)
 
 
@@ -215,7 +225,7 @@ def recall(entry: Entry, payload: dict[str, Any], salt: bytes) -> Decision:
         verdict=verdict_of(body["verdict"]),
         risk=risk_of(body["risk"]),
         reason=reason,
-        message=message_for(outcome, reason),
+        message=payload.get("message") or message_for(outcome, reason),
         decision_id=entry.receipt_id,
         call_id=body["call_id"],
         request_digest=payload["request_digest"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from aegis.core.decision import Decision
 from aegis.core.ports import Entry, Reader
 from aegis.core.strict_json import parse
@@ -17,7 +19,8 @@ from aegis.gate.record import recall
 class Known:
     """The newest decision of a call; `decision` is `None` where its payload was erased.
 
-    `patched` are the arguments that will run, where they are not the submitted ones.
+    `patched` are the arguments that will run, where they are not the submitted ones. `permit_id` is the
+    permit that was minted, `irreversible` whether the call cannot be undone, `mode` how it was decided.
     """
 
     index: int
@@ -25,6 +28,9 @@ class Known:
     epoch: int
     decision: Decision | None
     patched: dict[str, Any] | None = None
+    permit_id: str | None = None
+    irreversible: bool = False
+    mode: str = "enforce"
 
 
 def look_up(parts: Parts, key: tuple[str, str, str]) -> Known | None:
@@ -42,12 +48,16 @@ def look_up(parts: Parts, key: tuple[str, str, str]) -> Known | None:
 
 def known_of(entry: Entry, payload: dict[str, Any] | None, salt: bytes) -> Known:
     """The known decision that an entry and its payload hold."""
+    body = orjson.loads(entry.body)
     return Known(
         index=entry.index,
         receipt_id=entry.receipt_id,
         epoch=-1 if payload is None else payload["epoch"],
         decision=None if payload is None else recall(entry, payload, salt),
         patched=None if payload is None else payload.get("patched"),
+        permit_id=body.get("permit_id"),
+        irreversible=payload is not None and payload.get("irreversible", False),
+        mode=body["settings"]["mode"],
     )
 
 

@@ -29,17 +29,23 @@ COLLECTION: Final = "sessions"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """An open session: its trusted task (`None` where it was erased), and where the log keeps its opening."""
+    """An open session: its trusted task and its owner, and where the log keeps its opening.
+
+    `task` and `owner` are `None` where they were erased; there may be no owner.
+    """
 
     session: str
     task: str | None
+    owner: str | None
     receipt_id: str
     index: int
     leaf_hash: str
 
 
-def opening(principal: Principal, session: str, task: str) -> Unit:
+def opening(principal: Principal, session: str, task: str, owner: str = "") -> Unit:
     """The unit that opens `session` for `principal` with the trusted `task`, with its receipt.
+
+    `owner` is the person for whom the session runs, where the host says so.
 
     Recording it raises `StoreConflict` where the session is open already. Raises `InvalidCall` for a
     name or a task beyond its bounds.
@@ -48,7 +54,10 @@ def opening(principal: Principal, session: str, task: str) -> Unit:
         raise InvalidCall(f"`session` must have 1 to {MAX_NAME_CHARS} characters")
     if len(task) > MAX_TASK_CHARS:
         raise InvalidCall(f"`task` must be text of at most {MAX_TASK_CHARS} characters")
-    salt, payload, receipt_id = os.urandom(SALT_BYTES), orjson.dumps({"task": task}), new_id()
+    if len(owner) > MAX_NAME_CHARS:
+        raise InvalidCall(f"`owner` must have at most {MAX_NAME_CHARS} characters")
+    value = {"task": task, "owner": owner} if owner else {"task": task}
+    salt, payload, receipt_id = os.urandom(SALT_BYTES), orjson.dumps(value), new_id()
     members: dict[str, Any] = {
         "kind": "session",
         "receipt_id": receipt_id,
@@ -82,6 +91,7 @@ def find_session(parts: Parts, reader: Reader, principal: Principal, session: st
     return Opened(
         session=session,
         task=None if payload is None else payload["task"],
+        owner=None if payload is None else payload.get("owner"),
         receipt_id=entry.receipt_id,
         index=entry.index,
         leaf_hash=entry.leaf_hash.hex(),
@@ -90,4 +100,9 @@ def find_session(parts: Parts, reader: Reader, principal: Principal, session: st
 
 def session_key(principal: Principal, session: str) -> str:
     """The key of a session's documents: sessions are scoped to their principal."""
-    return orjson.dumps([principal.id, session]).decode()
+    return key_of_session(principal.id, session)
+
+
+def key_of_session(principal_id: str, session: str) -> str:
+    """`session_key` of a principal by its id."""
+    return orjson.dumps([principal_id, session]).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, Literal
 
 from aegis.core.canonical import canonical
@@ -14,14 +15,17 @@ from aegis.core.mission import Postcondition
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
 from aegis.errors import StreamCut
-from aegis.guards.stream import Prefilter, StreamJudge, StreamSummary
-from aegis.guards.stream_frames import Frames, FrameTooLarge, event_texts, json_texts
+from aegis.gate.ticking import ticking
+from aegis.guards.stream import HOLD_SECONDS, Prefilter, StreamJudge, StreamSummary
+from aegis.guards.stream_frames import EVENT_ENDS, LINE_ENDS, Frames, FrameTooLarge, event_texts, json_texts
+from aegis.missions.provenance import stream_result
 from aegis.rules import Scanner
 
 if TYPE_CHECKING:
     from aegis.gate.gate import Gate
 
 Framing = Literal["plain", "sse", "lines"]
+FRAMINGS: Final[tuple[Framing, ...]] = ("plain", "sse", "lines")
 # Instructions in what a tool gives back are cut on every stream, whatever the mission says.
 # Like any result they are read as far as the usual limit of one, which is a mebibyte.
 _ALWAYS: Final = Postcondition(id="content", check="no_instructions", window=1_048_576)
@@ -32,22 +36,31 @@ _prefilters: weakref.WeakKeyDictionary[Scanner, dict[frozenset[Category], Prefil
 class ResultStream:
     """One streamed result: `feed` gives what may be passed on, `close` records what it came to.
 
-    `framing` says what a piece is: plain bytes, server-sent events, or lines of JSON (MCP).
+    `framing` says what a piece is: plain bytes, server-sent events, or lines of JSON (MCP). The content is
+    digested where its tool signs it, or `digest` asks for it.
     """
 
     def __init__(
         self, gate: Gate, principal: Principal, decision_id: str, *, framing: Framing = "plain", digest: bool = False
     ):
-        conditions = (_ALWAYS, *gate.results.opened_stream(principal, decision_id))
+        declared, signs = gate.results.opened_stream(principal, decision_id)
+        conditions = (_ALWAYS, *declared)
         scanner = gate.parts.policy.current.scanner
         self._gate = gate
         self._principal = principal
         self._decision_id = decision_id
         self._conditions = conditions
-        self._judge = StreamJudge(conditions, lambda wanted: _prefilter(scanner, wanted), digest=digest)
-        self._frames = None if framing == "plain" else Frames(b"\n\n" if framing == "sse" else b"\n")
+        self._judge = StreamJudge(conditions, lambda wanted: _prefilter(scanner, wanted), digest=digest or signs)
+        self._frames = None if framing == "plain" else Frames(EVENT_ENDS if framing == "sse" else LINE_ENDS)
         self._texts: Callable[[bytes], dict[str, bytes]] = event_texts if framing == "sse" else json_texts
         self._too_large = False
+        self.taken = 0  # bytes that came
+        self.released = 0  # bytes, from the first on, that may be passed on
+
+    @property
+    def holds(self) -> bool:
+        """Whether something is held back that `due` will give in time."""
+        return self._judge.holds
 
     @property
     def is_cut(self) -> bool:
@@ -56,25 +69,32 @@ class ResultStream:
 
     def feed(self, piece: bytes) -> bytes:
         """Take one piece; the bytes that may be passed on now."""
+        self.taken += len(piece)
         now = time.monotonic()
         if self._frames is None:
-            return self._judge.feed(piece, now)
+            return self._passed(self._judge.feed(piece, now))
+        passed: list[bytes] = []
         try:
-            return b"".join([self._judge.feed(one, now, texts=self._texts(one)) for one in self._frames.feed(piece)])
+            for one in self._frames.feed(piece):
+                passed.append(self._judge.feed(one, now, texts=self._texts(one)))
         except FrameTooLarge:
             self._too_large = True
-            return b""
+        return self._passed(b"".join(passed))
 
     def due(self) -> bytes:
         """What was held back for as long as the promise allows."""
-        return self._judge.due(time.monotonic())
+        return self._passed(self._judge.due(time.monotonic()))
 
     def rest(self) -> bytes:
         """What was held back, at the end of the stream."""
         out = b""
         if self._frames is not None and (last := self._frames.rest()):
             out = self._judge.feed(last, time.monotonic(), texts=self._texts(last))
-        return out + self._judge.finish()
+        return self._passed(out + self._judge.finish())
+
+    def _passed(self, data: bytes) -> bytes:
+        self.released += len(data)
+        return data
 
     def close(self, *, broken: bool = False, provenance: str | None = None) -> ResultDecision:
         """The one attestation of the stream; `broken` where it ended before its end."""
@@ -88,10 +108,8 @@ class ResultStream:
 
     def _report(self, broken: bool) -> tuple[Report, bytes]:
         summary = self._judge.summary(broken=broken or self._too_large)
-        seen: dict[str, int | bool | str] = {"bytes": summary.size, "broken": summary.broken}
-        if summary.digest is not None:
-            seen["digest"] = summary.digest
-        return self._judged(summary), canonical({"stream": seen})
+        attested = stream_result(size=summary.size, digest=summary.digest, broken=summary.broken)
+        return self._judged(summary), canonical(attested)
 
     def _judged(self, summary: StreamSummary) -> Report:
         if summary.failed:
@@ -119,10 +137,15 @@ class ResultStream:
         return Report(guard="stream", missing=tuple(missing))
 
 
-def evaluate_streaming(stream: ResultStream, chunks: Iterable[bytes | str]) -> Iterator[bytes]:
+def evaluate_streaming(
+    stream: ResultStream, chunks: Iterable[bytes | str], provenance: Callable[[], str | None] | None = None
+) -> Iterator[bytes]:
     """What of `chunks` may be used, as they arrive; records one attestation at the end.
 
-    Raises `StreamCut` where a condition fails, and where the whole may not be used after all.
+    `provenance` gives the tool's signature over the whole, and is asked once the last chunk came.
+
+    What is held back waits for the next chunk, however long it takes: use `aevaluate_streaming` where
+    that matters. Raises `StreamCut` where a condition fails, and where the whole may not be used after all.
     """
     ended = False
     try:
@@ -137,29 +160,35 @@ def evaluate_streaming(stream: ResultStream, chunks: Iterable[bytes | str]) -> I
     finally:
         if not ended:  # the source failed, or whoever reads went away
             stream.close(broken=True)
-    decision = stream.close()
+    decision = stream.close(provenance=None if provenance is None or stream.is_cut else provenance())
     if not decision.allowed:
         raise StreamCut(decision)
     if last:
         yield last
 
 
-async def aevaluate_streaming(stream: ResultStream, chunks: AsyncIterable[bytes | str]) -> AsyncIterator[bytes]:
-    """`evaluate_streaming` for event loops."""
+async def aevaluate_streaming(
+    stream: ResultStream, chunks: AsyncIterable[bytes | str], provenance: Callable[[], str | None] | None = None
+) -> AsyncIterator[bytes]:
+    """`evaluate_streaming` for event loops; what is held back is given in time though no chunk comes."""
     ended = False
     try:
-        async for chunk in chunks:
-            passed = stream.feed(chunk.encode() if isinstance(chunk, str) else chunk)
-            if stream.is_cut:
-                break
-            if passed:
-                yield passed
+        async with aclosing(ticking(chunks, HOLD_SECONDS, lambda: stream.holds)) as pieces:
+            async for chunk in pieces:
+                if chunk is None:
+                    passed = stream.due()
+                else:
+                    passed = stream.feed(chunk.encode() if isinstance(chunk, str) else chunk)
+                if stream.is_cut:
+                    break
+                if passed:
+                    yield passed
         last = b"" if stream.is_cut else stream.rest()
         ended = True
     finally:
         if not ended:
             await stream.aclose(broken=True)
-    decision = await stream.aclose()
+    decision = await stream.aclose(provenance=None if provenance is None or stream.is_cut else provenance())
     if not decision.allowed:
         raise StreamCut(decision)
     if last:

@@ -8,13 +8,15 @@ CALL_GUARDS: Final = ("rate", "registry", "schema", "content", "cedar")
 # Asked about every call of a mission, whatever the lists say; they may be listed.
 MISSION_GUARDS: Final = ("mission", "budget", "flow")
 MISSION_RESULT_GUARDS: Final = ("postconditions",)
+# Asked last, where `judges` has entries, whatever the lists say; it may be listed.
+SLOW_GUARDS: Final = ("judge",)
 ALWAYS: Final = ("protected", "evidence")  # asked about every call, whatever `pipeline.call` lists
 RESULT_GUARDS: Final = ("content",)
-NOTIFIERS: Final[tuple[str, ...]] = ()
+NOTIFIERS: Final = ("webhook", "slack")
 STORES: Final = ("sqlite:", "memory:")
 
 # Named in the documentation, and refused with a clear word until they exist.
-PLANNED_GUARDS: Final = frozenset({"judge", "dataflow", "anomaly", "stream"})
+PLANNED_GUARDS: Final = frozenset({"dataflow", "anomaly", "stream"})
 PLANNED_STORES: Final = ("postgresql:", "postgres:")
 
 

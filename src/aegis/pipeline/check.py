@@ -11,11 +11,12 @@ from aegis.pipeline.available import (
     MISSION_GUARDS,
     MISSION_RESULT_GUARDS,
     RESULT_GUARDS,
+    SLOW_GUARDS,
     check_guard,
 )
 from aegis.pipeline.problems import nearest
 from aegis.pipeline.settings import Settings
-from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolApprovalSettings
+from aegis.pipeline.settings_tools import ApprovalSettings, OwnApprovalSettings, PolicySettings
 
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
 
@@ -31,17 +32,27 @@ def check(settings: Settings, place: Place) -> list[Problem]:
         *_tools(settings, place),
         *_policies(settings, place),
         *_approvers(settings.approvals, settings.approvals, ("approvals",), place),
+        *_link(settings, place),
     ]
 
 
 def _judges(settings: Settings, place: Place) -> Iterator[Problem]:
-    if settings.judges:
-        yield place(("judges",), "judges are not available in this version", "remove the section")
+    names: set[str] = set()
+    for position, entry in enumerate(settings.judges):
+        if entry.name in names:
+            yield place(("judges", position, "name"), f"the judge entry `{entry.name}` is there twice", "")
+        names.add(entry.name)
+    for name, tool in settings.tools.items():
+        harmful = sorted({"write", "exec", "external_send"} & set(tool.effects or ()))
+        if tool.skip_judge and not tool.unsafe_skip_judge_with_effects and (harmful or tool.irreversible):
+            why = f"has the effect `{harmful[0]}`" if harmful else "cannot be undone"
+            hint = "leave `skip_judge` out, or set `unsafe_skip_judge_with_effects: true`"
+            yield place(("tools", name, "skip_judge"), f"a tool that {why} does not go without a judge", hint)
 
 
 def _pipeline(settings: Settings, place: Place) -> Iterator[Problem]:
     stages = (
-        ("call", settings.pipeline.call, CALL_GUARDS, MISSION_GUARDS),
+        ("call", settings.pipeline.call, CALL_GUARDS, (*MISSION_GUARDS, *SLOW_GUARDS)),
         ("result", settings.pipeline.result, RESULT_GUARDS, MISSION_RESULT_GUARDS),
     )
     for stage, names, known, of_missions in stages:
@@ -99,6 +110,12 @@ def _tools(settings: Settings, place: Place) -> Iterator[Problem]:
             yield from _approvers(tool.approvals, settings.approvals, (*where, "approvals"), place)
 
 
+def _link(settings: Settings, place: Place) -> Iterator[Problem]:
+    link = settings.approvals.link
+    if link and not link.startswith(("https://", "http://")):
+        yield place(("approvals", "link"), "the link is not a web address", "write `https://HOST`")
+
+
 def _policies(settings: Settings, place: Place) -> Iterator[Problem]:
     names: set[str] = set()
     for position, policy in enumerate(settings.policies):
@@ -117,6 +134,10 @@ def _policies(settings: Settings, place: Place) -> Iterator[Problem]:
                 yield place((*where, "outcome"), "a Cedar policy permits or forbids, and cannot ask", "")
         else:
             yield from _select(policy, settings, where, place)
+        if policy.approvals is not None:
+            if policy.outcome != "require_approval":
+                yield place((*where, "approvals"), "the policy never holds a call", "set `outcome: require_approval`")
+            yield from _approvers(policy.approvals, settings.approvals, (*where, "approvals"), place)
 
 
 def _select(
@@ -141,7 +162,7 @@ def _select(
 
 
 def _approvers(
-    own: ApprovalSettings | ToolApprovalSettings,
+    own: ApprovalSettings | OwnApprovalSettings,
     default: ApprovalSettings,
     where: tuple[str | int, ...],
     place: Place,
@@ -151,11 +172,28 @@ def _approvers(
     on_timeout = default.on_timeout if own.on_timeout is None else own.on_timeout
     if len(set(approvers)) != len(approvers):
         yield place((*where, "approvers"), "an approver is there twice", "")
-    if all(name.startswith("user:") for name in approvers) and quorum > len(set(approvers)):
-        message = f"a quorum of {quorum} cannot be reached by {len(set(approvers))} approvers"
+    for position, name in enumerate(approvers):
+        group = name.removeprefix("group:")
+        if group != name and group not in default.groups:
+            message = f"there is no group `{group}`"
+            yield place((*where, "approvers", position), message, nearest(group, default.groups))
+    people = _people(approvers, default)
+    if people is not None and quorum > len(people):
+        message = f"a quorum of {quorum} cannot be reached by {len(people)} approvers"
         yield place((*where, "quorum"), message, "")
     if on_timeout == "next" and len(approvers) < 2:
         yield place((*where, "on_timeout"), "`next` needs a second approver", "")
+
+
+def _people(approvers: list[str], default: ApprovalSettings) -> set[str] | None:
+    """Everybody whom the list names, or `None` where a role stands for any number of them."""
+    people: set[str] = set()
+    for name in approvers:
+        kind, _, who = name.partition(":")
+        if kind == "role":
+            return None
+        people |= set(default.groups.get(who, ())) if kind == "group" else {who}
+    return people
 
 
 def _collapsed(pattern: str | None) -> str | None:

@@ -16,11 +16,13 @@ from aegis.guards.protected import ProtectedGuard
 from aegis.guards.rate import RateGuard, Windows
 from aegis.guards.registry import RegistryGuard, RegistryRules
 from aegis.guards.result import ResultContentGuard
-from aegis.pipeline.available import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS
+from aegis.pipeline.available import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS
 from aegis.pipeline.compile_cedar import compile_cedar_guard
+from aegis.pipeline.compile_judges import compile_judges, judge_versions
 from aegis.pipeline.compile_missions import compile_missions
+from aegis.pipeline.compile_previews import compile_previews
 from aegis.pipeline.compile_schemas import compile_schema_guard
-from aegis.pipeline.compile_tools import compile_routes
+from aegis.pipeline.compile_tools import approval_rules, compile_routes, policy_approvals
 from aegis.pipeline.config import Config
 from aegis.pipeline.digest import policy_digest
 from aegis.pipeline.problems import nearest
@@ -54,6 +56,7 @@ def compile_policy(
     cedar_guard = compile_cedar_guard(config, problems)
     rules = load(*(scanner_folders or (builtin_folder(),)))
     _check_rule_names(config, rules, problems)
+    judges = compile_judges(config, problems)
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda one: (one.file, one.line))))
 
@@ -93,10 +96,12 @@ def compile_policy(
     }
     call = [*((always[name], observed) for name, observed in _on(settings, ALWAYS)), *call]
     return Policy(
-        digest=policy_digest(settings, rules=rules.digest),
+        digest=policy_digest(settings, rules=rules.digest, judges=judge_versions(judges)),
         guards=call,
         result_guards=result,
         routes=compile_routes(settings),
+        approval_rules=approval_rules(settings),
+        policy_approvals=policy_approvals(settings),
         limits=Limits(
             max_depth=settings.limits.max_depth,
             max_strings=settings.limits.max_strings,
@@ -107,10 +112,12 @@ def compile_policy(
         scanner=scanner,
         windows=windows,
         missions=compile_missions(settings.missions, scanner),
+        previews=compile_previews(settings),
+        judges=judges,
     )
 
 
-_OF_MISSIONS: Final = frozenset({*MISSION_GUARDS, *MISSION_RESULT_GUARDS})
+_ELSEWHERE: Final = frozenset({*MISSION_GUARDS, *MISSION_RESULT_GUARDS, *SLOW_GUARDS})
 
 
 def _user_home() -> Path | None:
@@ -122,7 +129,7 @@ def _user_home() -> Path | None:
 
 def _on(settings: Settings, names: Sequence[str]) -> list[tuple[str, bool]]:
     """The names of guards that run, and whether each is only observed."""
-    modes = [(name, settings.guards.mode(name)) for name in names if name not in _OF_MISSIONS]
+    modes = [(name, settings.guards.mode(name)) for name in names if name not in _ELSEWHERE]
     return [(name, mode == "observe") for name, mode in modes if mode != "off"]
 
 

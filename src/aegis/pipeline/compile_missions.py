@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from stat import S_ISLNK
 
 from aegis.core.names import SelectorMap
 from aegis.guards.budget import BudgetGuard, Quote
@@ -39,7 +40,22 @@ def real_segments(name: Segments) -> Segments | None:
         return None
     text = "/" + "/".join(name[1:]) if name[0] == "/" else os.path.expanduser("/".join(name))  # noqa: PTH111
     try:
+        if name[0] == "/" and not _meets_link(text):
+            return name
         real = os.path.realpath(text)
     except (OSError, ValueError):
         return ("", text)  # what cannot be followed is inside of no scope
     return pattern_segments(real)
+
+
+def _meets_link(text: str) -> bool:
+    """Whether a link stands on the way of an absolute path without `..`; below what does not exist there is none."""
+    at = 0
+    while at >= 0:
+        at = text.find("/", at + 1)
+        try:
+            if S_ISLNK(os.lstat(text if at < 0 else text[:at]).st_mode):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return False

@@ -2,32 +2,79 @@
 
 from __future__ import annotations
 
-from aegis.core.approval import ApprovalPolicy, Notifier
+from typing import Any, Final
+
+from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
 from aegis.core.outcome import EFFECTS, risk_of
 from aegis.guards.base import ToolEntry
 from aegis.pipeline.routes import Routes, Tool
 from aegis.pipeline.settings import Settings
-from aegis.pipeline.settings_tools import ApprovalSettings, ToolApprovalSettings, ToolSettings
+from aegis.pipeline.settings_tools import (
+    ApprovalSettings,
+    OwnApprovalSettings,
+    ToolApprovalSettings,
+    ToolSettings,
+)
+
+CONTINUE_RUN: Final = "aegis:runs/continue_run"
+"""What a person answers when a guard of a run asks for one; the operator may set its approvers, like any tool's."""
+_ASKS: Final = ToolSettings(risk="low", effects=["none"], approvals=ToolApprovalSettings(always=True))
 
 
 def compile_routes(settings: Settings) -> Routes:
     """What the configuration says about each tool."""
-    tools = {name: _tool(name, tool, settings.approvals) for name, tool in settings.tools.items()}
+    named = {CONTINUE_RUN: _ASKS, **settings.tools}
+    tools = {name: _tool(name, tool, settings.approvals) for name, tool in named.items()}
     return Routes(tools, approval_policy(settings.approvals))
 
 
-def approval_policy(default: ApprovalSettings, own: ToolApprovalSettings | None = None) -> ApprovalPolicy:
-    """Who releases a held call: the general section, and what one tool sets differently."""
-    own = own or ToolApprovalSettings()
-    notify = default.notify if own.notify is None else own.notify
+def approval_policy(default: ApprovalSettings, own: OwnApprovalSettings | None = None) -> ApprovalPolicy:
+    """Who releases a held call: the general section, and what one tool or policy sets differently."""
+
+    def chosen(name: str) -> Any:
+        value = None if own is None else getattr(own, name)
+        return getattr(default, name) if value is None else value
+
     return ApprovalPolicy(
-        timeout_seconds=default.timeout if own.timeout is None else own.timeout,
-        on_timeout=default.on_timeout if own.on_timeout is None else own.on_timeout,
-        approvers=tuple(default.approvers if own.approvers is None else own.approvers),
-        quorum=default.quorum if own.quorum is None else own.quorum,
-        notify=tuple(Notifier(kind=one.kind, url=one.url, secret=one.secret) for one in notify),
-        always=own.always,
+        timeout_seconds=chosen("timeout"),
+        on_timeout=chosen("on_timeout"),
+        approvers=tuple(chosen("approvers")),
+        quorum=chosen("quorum"),
+        notify=tuple(
+            Notifier(kind=one.kind, url=one.url, secret=one.secret, private=tuple(one.private), arguments=one.arguments)
+            for one in chosen("notify")
+        ),
+        always=isinstance(own, ToolApprovalSettings) and own.always,
+        separate_owner=chosen("separate_owner"),
+        session_grant_seconds=chosen("session_grant"),
     )
+
+
+def approval_rules(settings: Settings) -> ApprovalRules:
+    """What holds for all held calls."""
+    approvals = settings.approvals
+    own_settings = (
+        approvals,
+        *(tool.approvals for tool in settings.tools.values()),
+        *(policy.approvals for policy in settings.policies),
+    )
+    return ApprovalRules(
+        groups={name: frozenset(people) for name, people in approvals.groups.items()},
+        hourly_limit=approvals.hourly_limit,
+        max_pending=approvals.max_pending,
+        link=approvals.link.rstrip("/"),
+        bind_files=settings.missions.file_system == "shared",
+        notifies=any(own is not None and own.notify for own in own_settings),
+    )
+
+
+def policy_approvals(settings: Settings) -> dict[str, ApprovalPolicy]:
+    """Who releases what a policy holds, by the policy's name, where it says so itself."""
+    return {
+        one.name: approval_policy(settings.approvals, one.approvals)
+        for one in settings.policies
+        if one.approvals is not None
+    }
 
 
 def _tool(name: str, tool: ToolSettings, approvals: ApprovalSettings) -> Tool:
@@ -39,7 +86,9 @@ def _tool(name: str, tool: ToolSettings, approvals: ApprovalSettings) -> Tool:
         effects=effects,
         category=tool.category,
         skip_judge=tool.skip_judge,
+        unsafe_skip_judge=tool.unsafe_skip_judge_with_effects,
         always_ask=tool.approvals is not None and tool.approvals.always,
+        permit=tool.permit,
     )
     return Tool(
         selector=name,

@@ -63,6 +63,17 @@ def parse_config(text: str, *, file: str = "aegis.yaml") -> Config:
     return _resolve(overlay(_base(node), node), file=file)
 
 
+def check_version(text: str, *, file: str) -> None:
+    """Guarantee that a configuration that replaces another says which version it is written in.
+
+    An empty body would otherwise put the defaults in force. Raises `ConfigError`.
+    """
+    node = read(text, file=file)
+    if isinstance(node.value, dict) and "version" not in node.value:
+        hint = "begin with `version: 1`"
+        raise ConfigError((Problem(message="`version` is missing", file=file, line=node.origin.line, hint=hint),))
+
+
 def read_text(path: Path) -> str:
     """The text of a configuration file, bounded; raises `ConfigError` where it cannot be read."""
     try:

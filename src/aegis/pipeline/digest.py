@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from aegis._version import __version__
@@ -13,8 +14,8 @@ from aegis.pipeline.settings import Settings
 _WITHOUT_MEANING: Final = {"version", "profile", "store", "durability"}
 
 
-def policy_digest(settings: Settings, *, rules: str) -> str:
-    """`sha-256:...` over the resolved settings, the digest of the rules and this package's version.
+def policy_digest(settings: Settings, *, rules: str, judges: Sequence[str] = ()) -> str:
+    """`sha-256:...` over the resolved settings, rules, judges and this package's version.
 
     Order of keys, comments, the profile that a value came from, spellings of durations and sizes,
     and descriptions make no difference.
@@ -26,4 +27,7 @@ def policy_digest(settings: Settings, *, rules: str) -> str:
             tool["effects"] = sorted(tool["effects"])
     for policy in meaning["policies"]:
         del policy["description"]
-    return sha256(canonical({"settings": meaning, "rules": rules, "package": __version__}))
+    whole: dict[str, Any] = {"settings": meaning, "rules": rules, "package": __version__}
+    if judges:
+        whole["judges"] = list(judges)
+    return sha256(canonical(whole))

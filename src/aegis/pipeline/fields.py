@@ -15,6 +15,7 @@ from aegis.pipeline import units
 MAX_TIMEOUT: Final = 7 * 86_400  # a held call keeps arguments and a waiter: bounds how long
 MAX_WALK: Final = 16 * 1_048_576  # bytes of one call that are ever walked: bounds time and memory
 MAX_LEVELS: Final = 128  # canonical JSON refuses values that are nested deeper than 200 levels
+MAX_HOURLY: Final = 10_000  # answers of one person that are remembered: bounds a document
 MAX_TEXT: Final = 4_000  # characters of one description or reason
 
 Tier = Literal["low", "medium", "high", "critical"]
@@ -60,6 +61,26 @@ def _timeout(value: object) -> int:
     return number
 
 
+def _grant(value: object) -> int:
+    return 0 if value == "off" else _timeout(value)
+
+
+def _grant_text(value: int) -> object:
+    return value or "off"
+
+
+def _hourly(value: object) -> int | None:
+    if value == "unlimited":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_HOURLY:
+        raise ValueError(f"the limit is `unlimited`, or a whole number from 1 to {MAX_HOURLY}")
+    return value
+
+
+def _hourly_text(value: int | None) -> object:
+    return "unlimited" if value is None else value
+
+
 def _bytes(value: object) -> int:
     number = units.size(value)
     if not 1 <= number <= MAX_WALK:
@@ -93,6 +114,12 @@ Description = Annotated[str, Field(max_length=MAX_TEXT)]
 Names = Annotated[list[Name], BeforeValidator(_words), Field(min_length=1), written("one or a list of selectors")]
 Approver = Annotated[str, AfterValidator(_approver), written("`role:NAME`, `group:NAME` or `user:NAME`")]
 Timeout = Annotated[int, BeforeValidator(_timeout), written("a duration: `90s`, `5m`, `2h`, `1d`")]
+GrantTime = Annotated[
+    int, BeforeValidator(_grant), PlainSerializer(_grant_text), written("a duration: `30m`, `1h`; or `off`")
+]
+HourlyLimit = Annotated[
+    int | None, BeforeValidator(_hourly), PlainSerializer(_hourly_text), written("a number, or `unlimited`")
+]
 Size = Annotated[int, BeforeValidator(_bytes), written("a size: `64KiB`, `1MiB`")]
 RateField = Annotated[
     Rate | None, BeforeValidator(units.rate), PlainSerializer(_rate_text), written("`100/minute`, or `unlimited`")

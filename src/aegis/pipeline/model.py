@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
+from aegis.core.text import TextRole
 from aegis.guards.base import Provenance, ToolEntry
 from aegis.guards.mission_view import Cost, MissionView
 
 DEFAULT_TIMEOUT: Final = 300  # seconds: a held call never waits for ever
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Incoming:
+class Incoming(Struct, frozen=True, kw_only=True):
     """One call to be evaluated.
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
@@ -39,14 +41,16 @@ class Incoming:
     mission: MissionView | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True, kw_only=True):
     """What a policy makes of a call.
 
     `arguments` are what would run: the submitted ones, or the patched ones, whose canonical bytes
     are then `canonical` (`None` where nothing was patched). `times` follows the order of the guards
     and adds up over rounds of re-analysis. `approval` says who releases the call where it is held;
-    it is `None` where no policy was asked. `cost` is what the call takes from budgets, if it runs.
+    it is `None` where no policy was asked, and `held_by` names the policies whose own approvers it
+    counts. `cost` is what the call takes from budgets, if it runs; `roles` are what the operator declared
+    the arguments of a call under a mission to be. `judge` is what the receipt says of judges, and
+    `message` what the agent is told in place of the reason's own sentence.
     """
 
     combined: Combined
@@ -58,16 +62,14 @@ class Evaluation:
     times: tuple[GuardTime, ...]
     entry: ToolEntry | None
     approval: ApprovalPolicy | None = None
+    held_by: tuple[str, ...] = ()
     cost: Cost = field(default_factory=dict)
-
-    @property
-    def approval_timeout(self) -> int:
-        """How many seconds an approval of this call stays open."""
-        return DEFAULT_TIMEOUT if self.approval is None else self.approval.timeout_seconds
+    roles: Mapping[str, TextRole] = field(default_factory=dict)
+    judge: dict[str, Any] | None = None
+    message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IncomingResult:
+class IncomingResult(Struct, frozen=True, kw_only=True):
     """One tool result to be evaluated; `result` is any JSON value, held by nobody else."""
 
     tool: str
@@ -82,8 +84,7 @@ class IncomingResult:
     must_sign: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResultEvaluation:
+class ResultEvaluation(Struct, frozen=True, kw_only=True):
     """What a policy makes of a result; `result` is what the model may see, patched where `canonical` is set."""
 
     combined: Combined

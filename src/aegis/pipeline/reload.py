@@ -17,7 +17,7 @@ from typing import Literal
 
 from aegis.errors import ConfigError, Problem
 from aegis.pipeline.compile import Policy, compile_policy
-from aegis.pipeline.config import Config, parse_config
+from aegis.pipeline.config import Config, check_version, parse_config
 from aegis.pipeline.document import MAX_BYTES
 
 Trigger = Literal["file", "signal", "api"]
@@ -67,6 +67,7 @@ class PolicyHolder:
         self._protected = tuple(protected)
         self._path = path
         self._record = record
+        self._checks: list[Callable[[Config], object]] = []
         self._lock = Lock()
         self._in_force = InForce(config=config, policy=self._compile(config, None))
 
@@ -89,10 +90,16 @@ class PolicyHolder:
         """Have every later change recorded by `record` before it is in force."""
         self._record = record
 
+    def also(self, check: Callable[[Config], object]) -> None:
+        """Have every later configuration checked by `check` too, which raises `ConfigError` where it objects."""
+        self._checks.append(check)
+
     def check(self, text: str) -> InForce:
         """What `text` would put in force, compiled; raises `ConfigError` where it would not."""
         config = parse_config(text, file=self._name)
         policy = self._compile(config, self._in_force.policy)
+        for check in self._checks:
+            check(config)
         return InForce(config=config, policy=policy)
 
     def replace(self, text: str, *, by: str) -> Change:
@@ -101,6 +108,7 @@ class PolicyHolder:
         Raises `ConfigError`, `OSError`, or what `record` raises; the old configuration is then in force.
         """
         with self._lock:
+            check_version(text, file=self._name)
             candidate = self.check(text)
             if self._path is None:
                 return self._accept(candidate, "api", by)

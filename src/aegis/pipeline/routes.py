@@ -73,7 +73,9 @@ class Routes:
             risk=max(own.entry.risk, known.entry.risk),
             irreversible=own.entry.irreversible or known.entry.irreversible,
             always_ask=own.entry.always_ask or known.entry.always_ask,
+            permit=own.entry.permit or known.entry.permit,
             skip_judge=own.entry.skip_judge and known.entry.skip_judge,
+            unsafe_skip_judge=own.entry.unsafe_skip_judge and known.entry.unsafe_skip_judge,
             effects=effects,
             category=known.entry.category or own.entry.category,
         )

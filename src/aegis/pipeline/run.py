@@ -5,16 +5,17 @@ What runs was looked at as it runs: a patched call or result is analysed again u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
 from time import perf_counter_ns
 from typing import Any, Final, Literal, TypeVar
 
-from aegis.core.approval import ApprovalPolicy
+from aegis.core.approval import ApprovalPolicy, ApprovalRules
 from aegis.core.canonical import canonical
 from aegis.core.combine import Combined, combine
 from aegis.core.decision import GuardTime
 from aegis.core.finding import Report
+from aegis.core.judging import JudgeRules
 from aegis.core.mission import stricter
 from aegis.core.outcome import Effect, EvidencePolicy, Outcome
 from aegis.facts import extract, gather
@@ -25,6 +26,7 @@ from aegis.guards.budget import LEAVING, cost_of
 from aegis.guards.mission_view import MissionView
 from aegis.guards.rate import Windows
 from aegis.guards.scope.touch import Touched, touch
+from aegis.pipeline.compile_previews import Previews
 from aegis.pipeline.mission_rules import MissionRules
 from aegis.pipeline.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
 from aegis.pipeline.reports import failed, observed
@@ -60,6 +62,10 @@ class Policy:
         scanner: Scanner,
         windows: Windows,
         missions: MissionRules | None = None,
+        previews: Previews | None = None,
+        judges: JudgeRules | None = None,
+        approval_rules: ApprovalRules | None = None,
+        policy_approvals: Mapping[str, ApprovalPolicy] | None = None,
     ):
         self.digest = digest
         self.evidence = evidence
@@ -67,6 +73,10 @@ class Policy:
         self.scanner = scanner
         self.windows = windows
         self.missions = missions or MissionRules()
+        self.previews = previews or Previews()
+        self.judges = judges or JudgeRules()
+        self.approval_rules = approval_rules or ApprovalRules()
+        self._policy_approvals = policy_approvals or {}
         self.settings = {"mode": mode, "insufficient_evidence": evidence}
         self._checks: tuple[Check[Case], ...] = tuple((guard.name, guard.check, seen) for guard, seen in guards)
         self._result_checks: tuple[Check[ResultCase], ...] = tuple(
@@ -90,9 +100,30 @@ class Policy:
             for name in {*self._expected, *self._result_expected}
         }
 
-    def approval_for(self, server: str | None, tool: str) -> ApprovalPolicy:
-        """Who releases a held call of this tool, and how long it waits."""
-        return self._routes.find(server, tool).approval
+    def approval_for(self, server: str | None, tool: str, held_by: Iterable[str] = ()) -> ApprovalPolicy:
+        """Who releases a call of this tool that the policies `held_by` held, and how long it waits."""
+        approval = self._routes.find(server, tool).approval
+        for name in held_by:
+            own = self._policy_approvals.get(name)
+            if own is not None:
+                approval = approval.stricter(own)
+        return approval
+
+    def effects(self, server: str | None, tool: str, arguments: dict[str, Any]) -> frozenset[Effect]:
+        """What such a call would do, as its guards are told; empty where nothing is known of it."""
+        route = self._routes.find(server, tool)
+        facts = gather(
+            Subject(
+                tool=tool,
+                server=server,
+                arguments=arguments,
+                limits=self.limits,
+                schema=route.schema,
+                roles=route.roles,
+                unresolved=(),
+            )
+        )
+        return effects_of(route.entry, facts)
 
     def evaluate(self, incoming: Incoming) -> Evaluation:
         """What this policy makes of a call; `incoming.arguments` must be held by nobody else."""
@@ -116,6 +147,10 @@ class Policy:
                 return combine(reports, expected, evidence)
 
             combined, arguments, data = settle(arguments, combined, again, expected, evidence)
+        approval, held_by = route.approval, _NO_NAMES
+        if self._policy_approvals and combined.outcome is Outcome.REQUIRE_APPROVAL:
+            held_by = self._held_by(combined)
+            approval = self.approval_for(incoming.server, incoming.tool, held_by)
         return Evaluation(
             combined=combined,
             arguments=arguments,
@@ -125,8 +160,10 @@ class Policy:
             effects=effects,
             times=self._times(combined.reports, times),
             entry=route.entry,
-            approval=route.approval,
+            approval=approval,
+            held_by=held_by,
             cost=cost,
+            roles={} if incoming.mission is None else route.roles,
         )
 
     def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
@@ -159,6 +196,15 @@ class Policy:
         if combined.outcome is Outcome.ALLOW and not combined.findings and not combined.missing:
             self._quiet[len(expected)] = (combined.reports, combined)
         return combined
+
+    def _held_by(self, combined: Combined) -> tuple[str, ...]:
+        """The policies with approvers of their own that ask for an approval of this call."""
+        asking = {
+            finding.rule
+            for finding in combined.findings
+            if finding.guard == "schema" and finding.outcome is Outcome.REQUIRE_APPROVAL
+        }
+        return tuple(name for name in self._policy_approvals if name in asking)
 
     def _times(self, reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
         """What each guard demanded and how long it took; the usual values are made once."""
@@ -342,5 +388,6 @@ def _is_contradictory(report: Report) -> bool:
     return report.outcome is Outcome.SANITIZE
 
 
+_NO_NAMES: Final[tuple[str, ...]] = ()
 _NO_FACTS: Final = Facts(texts=Texts())
 _NEVER: Final[tuple[tuple[Report, ...], Combined]] = ((), combine((), (), "fail-closed"))

@@ -6,7 +6,7 @@ names (`policies/profiles`), and a section without a default is always filled by
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -14,7 +14,11 @@ from aegis.core.outcome import EvidencePolicy
 from aegis.pipeline import available
 from aegis.pipeline.fields import MAX_LEVELS, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.pipeline.settings_content import ContentSettings
+from aegis.pipeline.settings_judges import JudgingSettings, ValidatorSettings
 from aegis.pipeline.settings_missions import MissionSettings
+from aegis.pipeline.settings_previews import PreviewSettings
+from aegis.pipeline.settings_proxies import ProxySettings
+from aegis.pipeline.settings_runs import RunSettings
 from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolSettings
 
 PROFILES = ("strict", "standard", "observe")
@@ -115,7 +119,11 @@ class Settings(Section):
     pipeline: PipelineSettings
     policies: list[PolicySettings]
     """Rules about arguments and calls."""
-    judges: Annotated[list[Any], written("an empty list in this version")]
-    """Semantic judges."""
+    judges: list[ValidatorSettings]
+    """Who looks at calls before they run, in this order. A judge can only tighten."""
+    judging: JudgingSettings
     approvals: ApprovalSettings
+    previews: PreviewSettings
     missions: MissionSettings
+    proxies: ProxySettings
+    runs: RunSettings

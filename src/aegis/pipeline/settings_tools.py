@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from aegis.core.approval import MAX_QUORUM
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
 from aegis.pipeline import available
@@ -13,6 +14,8 @@ from aegis.pipeline.fields import (
     Approver,
     DeclaredEffect,
     Description,
+    GrantTime,
+    HourlyLimit,
     JsonSchema,
     Name,
     Names,
@@ -20,8 +23,7 @@ from aegis.pipeline.fields import (
     Tier,
     Timeout,
 )
-
-MAX_QUORUM = 20  # people that one call may wait for
+from aegis.pipeline.settings_previews import ToolPreviewSettings
 
 
 class NotifierSettings(Section):
@@ -29,15 +31,21 @@ class NotifierSettings(Section):
 
     kind: Annotated[Literal["webhook", "slack"], AfterValidator(available.check_notifier)]
     """How it is sent."""
-    url: str
-    """Where to."""
+    url: Annotated[str, Field(min_length=1)]
+    """Where to: `https://...`, or a reference `${env:NAME}`, `file:PATH`, as the URL can be a secret itself."""
     secret: str = ""
     """What signs it: `${env:NAME}` or `file:PATH`, never the secret itself."""
+    private: list[Name] = Field(default_factory=list)
+    """Hosts, `name` or `name:port`, that may have private addresses and need no TLS."""
+    arguments: bool = False
+    """Whether the message carries the masked arguments."""
 
     @model_validator(mode="after")
     def _no_secret_in_the_file(self) -> NotifierSettings:
         if self.secret and not self.secret.startswith(("${env:", "file:")):
             raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
+        if self.kind == "webhook" and not self.secret:
+            raise ValueError("a webhook needs a `secret` that signs what is sent")
         return self
 
 
@@ -54,10 +62,22 @@ class ApprovalSettings(Section):
     """How many different approvers must agree."""
     notify: list[NotifierSettings]
     """Where word of it is sent."""
+    separate_owner: bool
+    """Whether the owner of a session is barred from answering its calls, as the requester always is."""
+    session_grant: GrantTime
+    """How long one yes may cover the same call again in its session; `off` is never."""
+    groups: dict[Name, Names]
+    """People by the name of their group."""
+    hourly_limit: HourlyLimit
+    """How many calls one person may approve in an hour; beyond it a call waits for somebody else."""
+    max_pending: Annotated[int, Field(ge=1, le=100_000)]
+    """How many calls of one principal may wait at once; beyond it they are blocked."""
+    link: str
+    """Where people read an approval, `https://...`; messages link there. A link carries no authority."""
 
 
-class ToolApprovalSettings(Section):
-    """What one tool sets differently from the section `approvals`."""
+class OwnApprovalSettings(Section):
+    """What a tool or a policy sets differently from the section `approvals`."""
 
     timeout: Timeout | None = None
     """As in `approvals`."""
@@ -69,6 +89,15 @@ class ToolApprovalSettings(Section):
     """As in `approvals`."""
     notify: list[NotifierSettings] | None = None
     """As in `approvals`."""
+    separate_owner: bool | None = None
+    """As in `approvals`."""
+    session_grant: GrantTime | None = None
+    """As in `approvals`."""
+
+
+class ToolApprovalSettings(OwnApprovalSettings):
+    """What one tool sets differently from the section `approvals`."""
+
     always: bool = False
     """Hold every call of the tool, whatever its risk."""
 
@@ -93,9 +122,15 @@ class ToolSettings(Section):
     approvals: ToolApprovalSettings | None = None
     """Who releases its held calls, where that differs."""
     skip_judge: bool = False
-    """Leave the semantic judge out for this tool."""
+    """Leave the judges out for calls of this tool that only read. Policy, schema, scan and receipt stay."""
+    unsafe_skip_judge_with_effects: bool = False
+    """Leave them out also where the tool writes, runs programs, sends or cannot be undone."""
     dryrun_supported: bool = False
     """Whether the tool can say what it would do without doing it."""
+    preview: ToolPreviewSettings | None = None
+    """How the effect of its held calls is looked at."""
+    permit: bool = False
+    """Whether the tool demands a permit: every call of it that may run gets one."""
 
 
 class SelectSettings(Section):
@@ -126,3 +161,5 @@ class PolicySettings(Section):
     """Policies in Cedar, which select by their own scope. What no policy permits is denied."""
     outcome: Literal["block", "require_approval"] = "block"
     """What a call that breaks `schema` or `deny` gets."""
+    approvals: OwnApprovalSettings | None = None
+    """Who releases what this policy holds; added to what the tool itself asks for."""

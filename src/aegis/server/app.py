@@ -11,18 +11,27 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aegis.bootstrap import Deployment
 from aegis.keys.api import ApiKeys
+from aegis.server.cockpit.building import build_cockpit
+from aegis.server.cockpit.parts import Cockpit
+from aegis.server.cockpit.routing import NotFound, page_routes
+from aegis.server.cockpit.table import PAGES
 from aegis.server.decisions import PATH, Decisions
+from aegis.server.desk import RunDesk
 from aegis.server.events import shape
 from aegis.server.expiry import expire
 from aegis.server.feed import Feed
 from aegis.server.health import Readiness
+from aegis.server.mcp_proxy import McpProxies
 from aegis.server.metrics import Metrics
 from aegis.server.middleware import MIDDLEWARE
+from aegis.server.model_proxy import ModelProxies
+from aegis.server.model_routes import model_routes
 from aegis.server.reload import Reloads
 from aegis.server.routing import not_found, routes
 from aegis.server.services import Services
 from aegis.server.table import ENDPOINTS
 from aegis.server.tracing import CallersTrace, configured, traced
+from aegis.server.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -33,11 +42,22 @@ _log = logging.getLogger("aegis.server")
 class App:
     """One gateway as an ASGI application; its lifespan owns the tasks that run beside requests."""
 
-    def __init__(self, services: Services, decisions: ASGIApp, rest: ASGIApp):
+    def __init__(
+        self,
+        services: Services,
+        cockpit: Cockpit,
+        models: ModelProxies,
+        mcp: McpProxies,
+        decisions: ASGIApp,
+        rest: ASGIApp,
+    ):
         self.services = services
+        self.cockpit = cockpit
         self.reloads = Reloads(services.policy)
         self._decisions = decisions
         self._rest = rest
+        self.models = models
+        self.mcp = mcp
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,14 +72,23 @@ class App:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
             self._start(expire(self.services))
+            self._start(self.services.desk.work())
+            self._start(self.cockpit.rollup.follow())
+            self._start(self.cockpit.alerting.watch())
             self.reloads.start()
+            self.services.deliveries.start()
             await send({"type": "lifespan.startup.complete"})
         self.services.draining.set()
         self.reloads.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.models.aclose()
+        await self.mcp.aclose()
+        await self.services.waiting.close()
+        await self.services.desk.close()
         await self.services.feed.close()
+        await self.cockpit.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -72,6 +101,8 @@ def create_app(deployment: Deployment) -> App:
     """The gateway of `deployment`."""
     gate, metrics = deployment.gate, Metrics()
     gate.parts.listeners.append(metrics.count)
+    waiting = Waiting(gate.parts.store)
+    gate.parts.listeners.append(waiting.heard)
     spans = configured()
     services = Services(
         gate=gate,
@@ -80,14 +111,21 @@ def create_app(deployment: Deployment) -> App:
         feed=Feed(gate.parts.store, shape),
         metrics=metrics,
         readiness=Readiness(gate.parts.store),
+        waiting=waiting,
+        deliveries=deployment.deliveries,
         log=deployment.log,
-        log_signer=deployment.keyring.log_signer(),
+        log_signer=deployment.keyring.current_log_signer,
+        desk=RunDesk(deployment),
     )
     decisions: ASGIApp = Decisions(services)
-    rest: ASGIApp = Router(routes(ENDPOINTS, services), redirect_slashes=False, default=not_found)
+    cockpit = build_cockpit(deployment, services)
+    models = ModelProxies(services)
+    mcp = McpProxies(services, deployment.home)
+    paths = [*model_routes(models), *mcp.routes(), *routes(ENDPOINTS, services), *page_routes(PAGES, cockpit)]
+    rest: ASGIApp = Router(paths, redirect_slashes=False, default=NotFound(cockpit, not_found))
     for middleware in reversed(MIDDLEWARE):
         rest = middleware(rest)
-    return App(services, CallersTrace(decisions) if spans else decisions, rest)
+    return App(services, cockpit, models, mcp, CallersTrace(decisions) if spans else decisions, rest)
 
 
 def _report(task: asyncio.Task[None]) -> None:

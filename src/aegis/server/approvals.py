@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
 from typing import Any, Final
 
 from starlette.responses import Response
 
+from aegis.approvals import grants
+from aegis.approvals.grants import from_document as grant_from_document
 from aegis.approvals.model import COLLECTION, Approval, from_document
-from aegis.approvals.queue import find, transition
+from aegis.approvals.queue import find, revoked
 from aegis.core.ports import Reader
+from aegis.core.previewing import no_preview
 from aegis.core.principal import Principal
-from aegis.errors import InvalidCall, StoreConflict
+from aegis.errors import InvalidCall
+from aegis.gate.answering import Answer, may_answer
 from aegis.gate.ids import new_id
+from aegis.gate.previews import preview_of
 from aegis.gate.repeat import load_payload
 from aegis.server.answers import answer
-from aegis.server.approval_view import approval_view, state_at, status_view, with_payload
+from aegis.server.approval_view import approval_view, grant_view, status_view, with_payload
 from aegis.server.endpoint import Asked
 from aegis.server.paging import DEFAULT_LIMIT, page, place_of
 from aegis.server.services import Services
 
-POLL_S: Final = 0.2  # how soon a waiting client hears of an answer, whichever process took it
+LOOK_S: Final = 2.0  # how often a waiting client's approval is looked at even where nothing was heard of it
 SCAN: Final = 200  # approvals read at once while a list is filtered
 MAX_SCANNED: Final = 10_000  # approvals looked at for one page: a rare filter gives a short page and a cursor
 
@@ -33,61 +37,68 @@ async def list_approvals(asked: Asked) -> Response:
 
 async def get_approval(asked: Asked) -> Response:
     """One approval; with `wait`, as soon as it is not pending any more, or after that many seconds."""
-    services, deadline = asked.services, monotonic() + asked.query.get("wait", 0)
-    while True:
-        approval = await asyncio.to_thread(_visible, asked, asked.path["id"])
-        pending = state_at(approval, services.clock()) == "pending"
-        if not pending or monotonic() >= deadline or services.draining.is_set():
-            return answer(await asyncio.to_thread(_view, asked, approval))
-        await asyncio.sleep(POLL_S)
+    services, approval_id = asked.services, asked.path["id"]
+    with services.waiting.watch(approval_id) as watched:
+        deadline = asyncio.get_running_loop().time() + asked.query.get("wait", 0)
+        while True:
+            left = deadline - asyncio.get_running_loop().time()
+            last = left <= 0 or services.draining.is_set()
+            approval, shown = await asyncio.to_thread(_look, asked, approval_id, last=last)
+            if shown is not None:
+                return answer(shown)
+            await watched.changed(min(left, LOOK_S, approval.seconds_left(services.clock())))
 
 
 async def resolve_approval(asked: Asked) -> Response:
     """Approve or deny, once, by somebody who did not ask for the call."""
-    services, body, principal = asked.services, asked.body, asked.principal
-    approval = await asyncio.to_thread(_found, services, asked.path["id"])
-    _check_standing(services, principal, approval, approves=body["decision"] == "approve")
-    if approval.principal == principal.id or (principal.agent is not None and principal.agent == approval.agent):
-        raise InvalidCall("nobody answers a call of their own", code="own_call", status=403)
-    for name in ("call_digest", "policy_digest"):
-        if name in body and body[name] != getattr(approval, name):
-            raise InvalidCall(
-                "what was shown is not what is held", code="conflict", hint="load the approval again", status=409
-            )
-    now = services.clock()
-    if state_at(approval, now) != "pending":
-        raise InvalidCall(f"this approval is {state_at(approval, now)}", code="not_pending", status=409)
-    unit = transition(
-        approval,
-        "approved" if body["decision"] == "approve" else "denied",
-        receipt_id=new_id(),
-        principal=principal.id,
-        now=now,
-        approvers=(principal.id,),
+    body = asked.body
+    given = Answer(
+        decision=body["decision"],
         reason=body.get("reason"),
+        scope=body.get("scope", "once"),
+        arguments=body.get("arguments"),
+        call_digest=body.get("call_digest"),
+        policy_digest=body.get("policy_digest"),
     )
-    try:
-        await services.gate.arecord(unit)
-    except StoreConflict as error:
-        raise InvalidCall("this approval was answered meanwhile", code="not_pending", status=409) from error
-    return answer(await asyncio.to_thread(_resolved, asked))
+    approval = await asked.services.gate.aanswer(asked.path["id"], given, principal=asked.principal)
+    return answer(await asyncio.to_thread(_view, asked, approval))
 
 
-def _check_standing(services: Services, principal: Principal, approval: Approval, *, approves: bool) -> None:
-    """Guarantee that the policy in force names this approver; raises `InvalidCall` otherwise."""
-    policy = services.policy.current.approval_for(approval.server, approval.tool)
-    names = {f"user:{principal.id}", *(f"role:{role}" for role in principal.roles)}
-    if names.isdisjoint(policy.approvers):
-        wanted = ", ".join(f"`{name}`" for name in policy.approvers)
-        raise InvalidCall(
-            "the configuration names other approvers for this tool", code="forbidden", hint=wanted, status=403
-        )
-    if approves and policy.quorum > 1:
-        raise InvalidCall(
-            f"this tool asks for {policy.quorum} approvers, which is not available in this version",
-            code="not_available",
-            hint="deny, or set `quorum: 1`",
-        )
+async def list_grants(asked: Asked) -> Response:
+    """Grants, revoked and expired ones included, by id."""
+    return answer(await asyncio.to_thread(_grants, asked))
+
+
+async def revoke_grant(asked: Asked) -> Response:
+    """Take a grant back; the next call asks a person again."""
+    services, grant_id = asked.services, asked.path["id"]
+    await services.gate.arecord(revoked(grant_id, by=asked.principal.id, receipt_id=new_id()))
+    return answer(await asyncio.to_thread(_grant, services, grant_id))
+
+
+def _look(asked: Asked, approval_id: str, *, last: bool) -> tuple[Approval, dict[str, Any] | None]:
+    """The approval, and its view where it is answered or this is the last look."""
+    approval = _visible(asked, approval_id)
+    waits = approval.state_at(asked.services.clock()) == "pending" and not last
+    return approval, None if waits else _view(asked, approval)
+
+
+def _grants(asked: Asked) -> dict[str, Any]:
+    services, limit = asked.services, asked.query.get("limit", DEFAULT_LIMIT)
+    after = place_of(asked.query.get("cursor")) or ""
+    with services.store.reader() as reader:
+        documents = reader.documents(grants.COLLECTION, after=after, limit=limit)
+    now = services.clock()
+    items = [grant_view(grant_from_document(document), now=now) for document in documents]
+    return page(items, documents[-1].key if len(documents) == limit else None)
+
+
+def _grant(services: Services, grant_id: str) -> dict[str, Any]:
+    with services.store.reader() as reader:
+        grant = grants.find(reader, grant_id)
+    if grant is None:
+        raise InvalidCall("there is no such grant", code="not_found", status=404)
+    return grant_view(grant, now=services.clock())
 
 
 def _list(asked: Asked) -> dict[str, Any]:
@@ -118,7 +129,7 @@ def _list(asked: Asked) -> dict[str, Any]:
 def _matches(asked: Asked, approval: Approval, now: int) -> bool:
     query, state = asked.query, asked.query.get("state", "pending")
     return (
-        (state in ("all", state_at(approval, now)))
+        (state in ("all", approval.state_at(now)))
         and all(name not in query or query[name] == getattr(approval, name) for name in ("agent", "session", "tool"))
         and _may_see(asked.principal, approval)
     )
@@ -131,18 +142,30 @@ def _may_see(principal: Principal, approval: Approval) -> bool:
 def _shown(services: Services, reader: Reader, principal: Principal, approval: Approval, now: int) -> dict[str, Any]:
     if "approver" not in principal.roles:
         return status_view(approval, now=now)
-    entry = reader.entry_by_id(approval.decision_id)
-    payload = None if entry is None else load_payload(services.gate.parts, reader, entry.index)[0]
-    return with_payload(approval_view(approval, now=now), payload)
+    policy = services.policy.current
+    asked = policy.approval_for(approval.server, approval.tool, approval.held_by)
+    held = _payload(services, reader, approval.decision_id)
+    narrowed = _payload(services, reader, approval.narrowed_by)
+    preview = preview_of(services.gate.parts, reader, approval.id, approval.created_at)
+    if approval.narrowed_by is not None:  # what was looked at was another call
+        preview = no_preview("the call was narrowed after it was looked at").to_wire()
+    return {
+        **with_payload(approval_view(approval, now=now), held=held, narrowed=narrowed),
+        "preview": preview,
+        "may_answer": may_answer(principal, approval, asked, policy, now),
+        "approvers": [list(asked.approvers), *(list(names) for names in asked.also)],
+        "session_grant_seconds": asked.session_grant_seconds if approval.session else 0,
+    }
+
+
+def _payload(services: Services, reader: Reader, receipt_id: str | None) -> dict[str, Any] | None:
+    entry = None if receipt_id is None else reader.entry_by_id(receipt_id)
+    return None if entry is None else load_payload(services.gate.parts, reader, entry.index)[0]
 
 
 def _view(asked: Asked, approval: Approval) -> dict[str, Any]:
     with asked.services.store.reader() as reader:
         return _shown(asked.services, reader, asked.principal, approval, asked.services.clock())
-
-
-def _resolved(asked: Asked) -> dict[str, Any]:
-    return _view(asked, _found(asked.services, asked.path["id"]))
 
 
 def _visible(asked: Asked, approval_id: str) -> Approval:

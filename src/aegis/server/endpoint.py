@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -19,7 +19,8 @@ Schema = dict[str, Any]
 class Asked:
     """One request after every check: who asks, and what, in values of the declared types.
 
-    `body` is the parsed body of an endpoint that declares a JSON one, `text` the raw one otherwise.
+    `body` is the parsed body of an endpoint that declares a JSON one, `text` the raw one otherwise, and
+    `pieces` one that is taken as it arrives; `slow` tells the server that this may take its time.
     """
 
     services: Services
@@ -30,6 +31,8 @@ class Asked:
     headers: Mapping[str, str]
     body: Any = None
     text: bytes = b""
+    pieces: AsyncIterator[bytes] | None = None
+    slow: Callable[[], None] | None = None
 
 
 class Handler(Protocol):
@@ -60,11 +63,15 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Body:
-    """What an endpoint takes; with `media` other than JSON it is handed over as it came."""
+    """What an endpoint takes; with `media` other than JSON it is handed over as it came.
+
+    One that is `streamed` is handed over while it arrives, and may be of any length.
+    """
 
     schema: Schema
     media: str = "application/json"
     required: bool = True
+    streamed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

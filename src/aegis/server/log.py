@@ -65,7 +65,7 @@ async def checkpoint(asked: Asked) -> Response:
     """The end of the log in a signed note (C2SP tlog-checkpoint)."""
     services = asked.services
     head = await asyncio.to_thread(_head, services.store)
-    note = sign_checkpoint(checkpoint_of(head, services.log), services.log_signer)
+    note = sign_checkpoint(checkpoint_of(head, services.log), services.log_signer())
     return Response(note, media_type="text/plain")
 
 

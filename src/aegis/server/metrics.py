@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -80,6 +80,20 @@ class Metrics(Collector):
     def count_unrecorded(self) -> None:
         """Take in one call that was refused because the log could not be written."""
         self._unrecorded += 1
+
+    def quantiles(self, shares: Sequence[float]) -> list[float | None]:
+        """Upper bounds (microseconds) of the time within which these shares of the decisions were made."""
+        counts = self._decision_time.counts
+        total, found = sum(counts), []
+        for share in shares:
+            seen, bound = 0, None
+            for at, count in enumerate(counts if total else ()):
+                seen += count
+                if seen >= share * total:
+                    bound = SECONDS[min(at, len(SECONDS) - 1)] * 1e6
+                    break
+            found.append(bound)
+        return found
 
     def collect(self) -> Iterable[Metric]:
         """The metric families of this moment."""

@@ -19,6 +19,7 @@ class Permission:
 
 
 DECIDE: Final = Permission(roles=("agent",), reason="calls and results are judged for the agent that makes them")
+RUN: Final = Permission(roles=("agent",), reason="a run acts for the agent that asks for it")
 OPEN_SESSION: Final = Permission(roles=("agent", "issuer"), reason="a session is opened by the host of the agent")
 ISSUE: Final = Permission(roles=("issuer", "admin"), reason="missions are issued and stopped by issuers")
 DELEGATE: Final = Permission(
@@ -32,7 +33,14 @@ SEE_APPROVALS: Final = Permission(
     roles=("approver", "agent"), reason="held calls are shown to approvers, and to an agent their own state"
 )
 RESOLVE: Final = Permission(roles=("approver",), reason="only an approver answers a held call")
+SEE_GRANTS: Final = Permission(
+    roles=("approver", "admin"), reason="grants are seen and revoked by approvers and administrators"
+)
+VERIFY_PERMIT: Final = Permission(roles=("agent", "tool"), reason="a permit is redeemed by the tool that it is for")
 AUDIT: Final = Permission(roles=("auditor",), reason="the log is read by auditors")
+ATTEST: Final = Permission(
+    roles=("agent", "auditor"), reason="an agent is attested what is its own, and an auditor everything"
+)
 WATCH: Final = Permission(roles=("auditor", "approver"), reason="events are for those who audit or approve")
 ADMINISTER: Final = Permission(roles=("admin",), reason="agents and configuration are changed by administrators")
 ANYBODY: Final = Permission(roles=(), reason="any credential reads public keys")

@@ -21,12 +21,13 @@ from aegis.errors import InvalidCall
 from aegis.server.body import is_too_long, too_large
 from aegis.server.errors import error_body, error_headers
 from aegis.server.request_id import request_id_of
-from aegis.server.wire import WHOLE_ANSWER
+from aegis.server.wire import SLOW_BODY, WHOLE_ANSWER
 
 MAX_CONNECTIONS: Final = 1_024  # each one costs a descriptor and some memory
 MAX_HEADER_BYTES: Final = 32_768  # request line and headers together
 MAX_HEADERS: Final = 100
 ARRIVAL_S: Final = 30.0  # from the first byte of a request to its last (slow loris, slow body)
+SILENCE_S: Final = 300.0  # between two pieces of a body that is streamed
 KEEP_ALIVE_S: Final = 75  # how long an idle connection is kept
 
 Network = IPv4Network | IPv6Network
@@ -58,6 +59,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._arriving = self._in_headers = self._begun_now = False
         self._arrival: TimerHandle | None = None
+        self._streams = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -81,7 +83,10 @@ class LimitedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if not self._arriving:  # a request that came in one piece never needs a timer
             return
-        if self._arrival is None:
+        if self._streams and not self.cycle.response_complete:
+            self._request_arrived()
+            self._arrival = self.loop.call_later(SILENCE_S, self._too_slow)
+        elif self._arrival is None:
             self._expect_request()
         if self._in_headers:  # those that are complete were measured; these could go on for ever
             self._header_bytes = 0 if self._begun_now else self._header_bytes + len(data)
@@ -91,6 +96,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._arriving = self._in_headers = self._begun_now = True
+        self._streams = False
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
@@ -107,7 +113,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         # Set by assignment: the type of ASGI scopes knows extensions that are dictionaries alone.
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
-        scope["extensions"] = {WHOLE_ANSWER: partial(self._answer_whole, self.cycle)}
+        scope["extensions"] = {WHOLE_ANSWER: partial(self._answer_whole, self.cycle), SLOW_BODY: self._take_time}
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -137,6 +143,13 @@ class LimitedProtocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             cycle.transport.close()
         cycle.on_response()
+
+    def _take_time(self) -> None:
+        """The body of this request is a stream: it ends when it ends (the ASGI extension `SLOW_BODY`)."""
+        if self._arriving:
+            self._streams = True
+            self._request_arrived()
+            self._arrival = self.loop.call_later(SILENCE_S, self._too_slow)
 
     def _expect_request(self) -> None:
         self._arrival = self.loop.call_later(self.limits.arrival_seconds, self._too_slow)

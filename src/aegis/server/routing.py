@@ -19,13 +19,14 @@ from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.principal import Principal
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
-from aegis.server.body import read_body
+from aegis.server.body import body_pieces, read_body
 from aegis.server.credentials import principal_of
 from aegis.server.endpoint import Asked, Endpoint, Handler
 from aegis.server.errors import error_response
 from aegis.server.permissions import permit
 from aegis.server.services import Services
 from aegis.server.validation import BodyCheck, QueryCheck
+from aegis.server.wire import SLOW_BODY
 
 _NOBODY = Principal(id="", roles=frozenset())
 
@@ -56,7 +57,8 @@ class Checked:
         query = self._query(scope["query_string"])
         # (4)
         text, body = b"", None
-        if endpoint.body is not None and self._body is not None:
+        streamed = endpoint.body is not None and endpoint.body.streamed
+        if endpoint.body is not None and self._body is not None and not streamed:
             text = await read_body(scope, receive)
             if endpoint.body.media == "application/json" and (text or endpoint.body.required):
                 body = parse(text)
@@ -71,6 +73,8 @@ class Checked:
                 headers=headers,
                 body=body,
                 text=text,
+                pieces=body_pieces(receive) if streamed else None,
+                slow=scope.get("extensions", {}).get(SLOW_BODY) if streamed else None,
             )
         )
         await response(scope, receive, send)

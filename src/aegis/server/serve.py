@@ -28,7 +28,7 @@ import uvloop
 from aegis.errors import ConfigError, Problem
 from aegis.server.app import App
 from aegis.server.protocol import KEEP_ALIVE_S, ConnectionLimits, Network, limited
-from aegis.server.sockets import BACKLOG, bind_tcp, bind_unix, is_loopback, unlink_unix
+from aegis.server.sockets import BACKLOG, SocketTaken, bind_tcp, bind_unix, is_loopback, unlink_unix
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8787
@@ -181,6 +181,7 @@ class GatewayServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.services.draining.set()
+        self._app.services.waiting.wake_all()
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):  # those that outlived the time to drain
             connection.transport.abort()
@@ -215,7 +216,12 @@ def _unix(path: Path | None) -> Iterator[socket.socket | None]:
     if path is None:
         yield None
         return
-    listener = bind_unix(path)
+    try:
+        listener = bind_unix(path)
+    except SocketTaken:  # several gateways can share a home; its socket belongs to the first
+        _log.warning("another gateway of this home has its Unix socket, so this one listens on TCP alone")
+        yield None
+        return
     inode = path.lstat().st_ino
     try:
         with contextlib.closing(listener):

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aegis.audit.checkpoint import NoteSigner
-from aegis.core.call import ToolCall
-from aegis.core.decision import Decision
 from aegis.core.ports import Clock, Store
-from aegis.core.principal import Principal
+from aegis.delivery.worker import Deliveries
 from aegis.gate import Gate
+from aegis.gate.acting import Decide
 from aegis.pipeline.reload import PolicyHolder
 from aegis.server.credentials import Authenticator
 from aegis.server.metrics import Metrics
+from aegis.server.waiting import Waiting
 
 if TYPE_CHECKING:
+    from aegis.server.desk import RunDesk
     from aegis.server.events import Sent
     from aegis.server.feed import Feed
     from aegis.server.health import Readiness
-
-
-class Decide(Protocol):
-    """Decides one call for a principal."""
-
-    def __call__(self, call: ToolCall, *, principal: Principal) -> Awaitable[Decision]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
     """One gateway's parts.
 
-    `log` is the log's name, and `log_signer` signs its checkpoints. `draining` is set once no new
-    work is taken; whoever waits looks at it.
+    `log` is the log's name, and `log_signer` gives the key that signs its checkpoints now. `draining` is
+    set once no new work is taken; whoever waits looks at it.
     """
 
     gate: Gate
@@ -43,8 +38,11 @@ class Services:
     feed: Feed[Sent]
     metrics: Metrics
     readiness: Readiness
+    waiting: Waiting
+    deliveries: Deliveries
     log: str
-    log_signer: NoteSigner
+    log_signer: Callable[[], NoteSigner]
+    desk: RunDesk
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -50,10 +50,14 @@ def bind_tcp(host: str, port: int) -> socket.socket:
     return listener
 
 
+class SocketTaken(ConfigError):
+    """Another gateway of the same home listens on its socket."""
+
+
 def bind_unix(path: Path) -> socket.socket:
     """A listening Unix socket with mode 0600; a socket file that nobody listens on any more is replaced.
 
-    Raises `ConfigError` where another gateway listens there, or where `path` is something else.
+    Raises `SocketTaken` where another gateway listens there, and `ConfigError` where `path` is something else.
     """
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise _problem(f"the path of the Unix socket is over {MAX_PATH_BYTES} bytes", hint="choose a shorter `--home`")
@@ -94,7 +98,7 @@ def _remove_stale(path: Path) -> None:
             return
         except OSError as error:
             raise _problem(f"the Unix socket cannot be asked: {error.strerror}", file=path) from error
-    raise _problem("another gateway listens on the Unix socket", file=path, hint="stop it, or choose another `--home`")
+    raise SocketTaken((Problem(message="another gateway listens on the Unix socket", file=str(path)),))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.principal import Principal
-from aegis.server.services import Decide
+from aegis.gate.acting import Decide
 
 
 def configured() -> bool:

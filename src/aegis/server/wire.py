@@ -20,6 +20,8 @@ DEFAULT_RETRY_AFTER_S: Final = 1
 
 # An ASGI extension of our own server: `await extension(status, header lines, body)` answers in one write.
 WHOLE_ANSWER: Final = "aegis.whole_answer"
+# Another: `extension()` lets the body of this request take any time, as long as it does not fall silent.
+SLOW_BODY: Final = "aegis.slow_body"
 JSON_HEADERS: Final = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 

@@ -34,6 +34,14 @@ _COLUMNS = (
     Column(title="TOOL", member="tool"),
     Column(title="EXPIRES", member="expires_at"),
 )
+_GRANT_COLUMNS = (
+    Column(title="GRANT", member="id"),
+    Column(title="STATE", member="state"),
+    Column(title="AGENT", member="agent"),
+    Column(title="SESSION", member="session"),
+    Column(title="TOOL", member="tool"),
+    Column(title="EXPIRES", member="expires_at"),
+)
 _FIRST = ("id", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")
 _LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
 
@@ -84,17 +92,27 @@ def approve(
     digest: Annotated[
         str, typer.Option("--call-digest", metavar="DIGEST", help="refuse unless exactly this call is held")
     ] = "",
+    scope: Annotated[
+        Literal["once", "session"],
+        typer.Option("--scope", help="`session` covers the same call again in its session, for a while"),
+    ] = "once",
+    arguments: Annotated[
+        str, typer.Option("--arguments", metavar="JSON", help="what is to run instead, doing no more than what is held")
+    ] = "",
     url: Url = None,
     key_file: KeyFile = None,
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Let a held call run, once, exactly as it is shown."""
+    """Let a held call run, once, exactly as it is shown, or with narrower arguments."""
     from aegis.cli.inside import api
 
+    more: dict[str, Any] = {} if scope == "once" else {"scope": scope}
+    if arguments:
+        more["arguments"] = _parsed(arguments)
     with api(url, home, config) as asked:
-        _answer(asked, approval, "approve", reason, digest, _key(key_file), as_json=as_json)
+        _answer(asked, approval, "approve", reason, digest, _key(key_file), more, as_json=as_json)
 
 
 @app.command()
@@ -111,15 +129,96 @@ def deny(
     from aegis.cli.inside import api
 
     with api(url, home, config) as asked:
-        _answer(asked, approval, "deny", reason, "", _key(key_file), as_json=as_json)
+        _answer(asked, approval, "deny", reason, "", _key(key_file), {}, as_json=as_json)
 
 
-def _answer(asked: Asked, approval: str, decision: str, reason: str, digest: str, key: str, *, as_json: bool) -> None:
+@app.command()
+def watch(
+    seconds: Annotated[int, typer.Option("--for", min=0, help="end after so many seconds; 0 is never")] = 0,
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Print each held call as it comes, until interrupted."""
+    from aegis.cli.inside import api
+    from aegis.cli.watching import watch_approvals
+
+    key = _key(key_file)
+    with api(url, home, config) as asked:
+        for item in watch_approvals(lambda target: asked.ask("GET", target, key), seconds):
+            if as_json:
+                print_json(item)
+            else:
+                print_line()
+                _show(item)
+
+
+@app.command()
+def grants(
+    limit: Limit = 100,
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """List grants: calls that people approved for the rest of a session."""
+    from aegis.cli.inside import api
+
+    with api(url, home, config) as asked:
+        items = asked.ask("GET", f"/v1/grants?limit={limit}", _key(key_file))["items"]
+    show_list(items, _GRANT_COLUMNS, as_json=as_json, empty="nothing is granted")
+
+
+@app.command("revoke-grant")
+def revoke_grant(
+    grant: Annotated[str, typer.Argument(metavar="GRANT", help="the grant's id")],
+    url: Url = None,
+    key_file: KeyFile = None,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Take a grant back; the next call asks a person again."""
+    from aegis.cli.inside import api
+
+    with api(url, home, config) as asked:
+        value = asked.ask("POST", f"/v1/grants/{quote(grant, safe='')}/revoke", _key(key_file))
+    if as_json:
+        print_json(value)
+    else:
+        show_members(
+            {name: value.get(name) for name in ("id", "state", "tool", "session", "revoked_by")}, as_json=False
+        )
+
+
+def _parsed(text: str) -> Any:
+    from aegis.core.strict_json import parse
+
+    value = parse(text.encode())
+    if not isinstance(value, dict):
+        raise InvalidCall("`--arguments` must be a JSON object")
+    return value
+
+
+def _answer(
+    asked: Asked,
+    approval: str,
+    decision: str,
+    reason: str,
+    digest: str,
+    key: str,
+    more: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
     """Answer what was read just before: the digests go back, so that nothing else can be meant."""
     held = asked.ask("GET", _target(approval), key)
     if digest and held.get("call_digest") != digest:
         raise InvalidCall("another call is held under this approval", code="conflict", status=409)
-    body: dict[str, Any] = {"decision": decision}
+    body: dict[str, Any] = {"decision": decision, **more}
     body |= {name: held[name] for name in ("call_digest", "policy_digest") if held.get(name)}
     if reason:
         body["reason"] = reason
@@ -127,7 +226,12 @@ def _answer(asked: Asked, approval: str, decision: str, reason: str, digest: str
     if as_json:
         print_json(value)
     else:
-        show_members({name: value.get(name) for name in ("id", "state", "tool", "agent", "resolved_by")}, as_json=False)
+        shown = {name: value.get(name) for name in ("id", "state", "tool", "agent", "resolved_by")}
+        if value.get("quorum", 1) > 1:
+            shown["votes"] = f"{len(value['votes'])} of {value['quorum']}"
+        if value.get("grant"):
+            shown["grant"] = value["grant"]
+        show_members(shown, as_json=False)
 
 
 def _show(value: dict[str, Any]) -> None:
@@ -140,10 +244,34 @@ def _show(value: dict[str, Any]) -> None:
     else:
         for line in _lines(arguments):
             print_line(f"  {line}")
+    for line in _about(value):
+        print_line(line)
     for found in value.get("findings", ()):
         show_members({"finding": f"{found['rule']} at {found['path'] or '/'}: {found['message']}"}, as_json=False)
     print_line()
     show_members({name: value.get(name) for name in _LAST}, as_json=False)
+
+
+def _about(value: dict[str, Any]) -> list[str]:
+    """What the gateway worked out about the call: its facts, what it would do, and who agreed so far."""
+    lines: list[str] = []
+    facts = value.get("facts")
+    if facts:
+        kinds = ", ".join(facts["effects"]) or "none"
+        undone = "cannot be undone" if facts["irreversible"] else "can be undone"
+        lines += ["", f"risk {facts['risk']}, effects {kinds}, {undone}"]
+    if value.get("narrowed"):
+        lines += ["", "narrowed by an approver; submitted was", *(f"  {line}" for line in _lines(value["submitted"]))]
+    preview = value.get("preview")
+    if preview:
+        lines += ["", "preview (one run, under other conditions)", *(f"  {line}" for line in _lines(preview))]
+    votes = value.get("votes", ())
+    if votes or value.get("quorum", 1) > 1:
+        named = ", ".join(vote["by"] for vote in votes) or "nobody"
+        lines += ["", f"{len(votes)} of {value['quorum']} approved: {named}"]
+    if value.get("fatigued"):
+        lines.append(f"as many calls as one person may approve in an hour: {', '.join(value['fatigued'])}")
+    return lines
 
 
 def _lines(arguments: Any) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from aegis.cli import exits
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
@@ -19,10 +21,33 @@ _COLUMNS: Final = (
 )
 
 
+_PATHS: Final = (
+    Column(title="FRAMEWORK", member="framework"),
+    Column(title="TOOL", member="tool"),
+    Column(title="PATH", member="path"),
+    Column(title="STATE", member="state"),
+)
+Coverage = Annotated[
+    bool, typer.Option("--coverage", help="fire a canary at every registered tool, over every path; no body runs")
+]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="with --coverage: a module that registers tools; repeatable"),
+]
+
+
 def doctor(
-    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    coverage: Coverage = False,
+    modules: Modules = None,
+    as_json: Json = False,
 ) -> int:
     """Look for what is wrong; exit 1 if anything must be repaired. Nothing is changed."""
+    if coverage:
+        return _coverage(modules or [], as_json=as_json)
     from aegis.cli.doctor.model import Patient
 
     patient = Patient(home=home_of(home), config=config, url=url, api_key=api_key_of(key_file))
@@ -37,6 +62,23 @@ def doctor(
         ]
         show_list(rows, _COLUMNS, as_json=False, empty="")
     return exits.DONE if healthy else exits.REFUSED
+
+
+def _coverage(modules: list[str], *, as_json: bool) -> int:
+    """Whether every path to every tool leads through a decision; exit 1 where one does not."""
+    import sys
+
+    from aegis.facade.coverage.firing import coverage
+
+    # As `python -m` would find them: the caller's own modules are in the working directory.
+    sys.path.insert(0, "")
+    found = [asdict(one) for one in coverage(modules)]
+    covered = all(one["state"] != "UNCOVERED" for one in found)
+    if as_json:
+        print_json({"covered": covered, "paths": found})
+    else:
+        show_list(found, _PATHS, as_json=False, empty="no framework is installed that canaries can be fired at")
+    return exits.DONE if covered else exits.REFUSED
 
 
 def _checks() -> tuple[Check, ...]:

@@ -79,17 +79,23 @@ def revoke(
 
 @app.command()
 def rotate(
-    purpose: Annotated[Literal["receipt", "permit"], typer.Argument(metavar="receipt|permit")],
+    purpose: Annotated[
+        Literal["receipt", "permit", "log"] | None, typer.Argument(metavar="receipt|permit|log", show_default=False)
+    ] = None,
     agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="an agent's receipt key")] = "",
+    log: Annotated[bool, typer.Option("--log", help="the log's own key, as `rotate log`")] = False,
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Replace a signing key: the log endorses the new one, and what the old one signed stays valid."""
     from aegis.cli.opening import existing
+    from aegis.errors import InvalidCall
 
+    if (purpose is None) is not log or (agent and purpose != "receipt"):
+        raise InvalidCall("name one key: `receipt` (`--agent NAME` for an agent's), `permit` or `log`")
     with existing(home, config) as state:
-        signer = state.introductions.rotate(purpose, agent)
+        signer = state.introductions.rotate(purpose or "log", agent)
     show_members(dict(signer.describe()), as_json=as_json)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aegis.cli import exits
+from aegis.cli.commands import attest
 from aegis.cli.options import ConfigFile, Home, Json, Limit
 from aegis.cli.output import note, print_json, print_line, show_list, show_members
 from aegis.cli.receipts import COLUMNS
@@ -23,25 +24,33 @@ app = typer.Typer(help="The log: exporting, verifying offline, looking.")
 @app.command()
 def export(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="where to write the export")],
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="also write arguments and results unmasked, which is recorded")
+    ] = False,
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Write `receipts.jsonl`, `checkpoint` and `keys.json`, as one consistent view of the log has them."""
+    from contextlib import ExitStack
     from functools import partial
 
     from aegis.audit.export import export_log
     from aegis.cli.logfiles import write_file
-    from aegis.cli.opening import existing
+    from aegis.cli.opening import existing, operator
     from aegis.cli.progress import counted
+    from aegis.gate.erase import revealing_all
     from aegis.keys.public import public_keys
+    from aegis.verification.payloads import PAYLOADS, payload_lines
 
-    out.mkdir(parents=True, exist_ok=True)
-    with (
-        existing(home, config) as state,
-        state.store.reader() as reader,
-        counted(reader.head().size, title="exporting") as progress,
-    ):
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (out / PAYLOADS).unlink(missing_ok=True)  # of an earlier export: it would not belong to this one
+    with ExitStack() as stack:
+        state = stack.enter_context(existing(home, config))
+        if payloads:
+            state.ledger.append(revealing_all(operator()))
+        reader = stack.enter_context(state.store.reader())
+        progress = stack.enter_context(counted(reader.head().size, title="exporting"))
         exported = export_log(
             reader,
             origin=state.log,
@@ -50,6 +59,9 @@ def export(
             write=partial(write_file, out),
             progress=progress,
         )
+        if payloads:
+            lines = payload_lines(reader, exported.checkpoint.size, state.keyring.open_payload)
+            write_file(out, PAYLOADS, lines, mode=0o600)
     checkpoint = exported.checkpoint
     show_members(
         {"out": str(out), "log": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()},
@@ -66,6 +78,12 @@ def verify(
     since: Annotated[
         Path | None, typer.Option("--since", metavar="CHECKPOINT", help="a checkpoint that was kept before")
     ] = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="also check the payloads in the export, and the scope of arguments")
+    ] = False,
+    issuer: Annotated[
+        list[Path] | None, typer.Option("--issuer", metavar="FILE", help="a JWK set of another issuer of missions")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Verify an export offline: exit 0, or 1 and the first defect with its place.
@@ -80,7 +98,7 @@ def verify(
     if key.resolve() == (folder / "keys.json").resolve():
         note("the keys come from the export itself: this proves that it is whole, and not whose it is")
     try:
-        verified = verify_folder(folder, key=key, since=since)
+        verified = verify_folder(folder, key=key, since=since, payloads=payloads, issuers=issuer or ())
     except LogInvalid as error:
         return _show_break(error, as_json=as_json)
     _show_verified(verified, as_json=as_json)
@@ -160,6 +178,11 @@ def erase(
     with existing(home, config) as state:
         recorded = state.ledger.append(erase_payload(receipt, principal=operator()))[0]
     show_members({"erased": receipt, "receipt": recorded.receipt_id, "index": recorded.index}, as_json=as_json)
+
+
+app.command()(attest.attest)
+app.command()(attest.project)
+app.command()(attest.check)
 
 
 def _show_verified(verified: Verified, *, as_json: bool) -> None:

@@ -135,6 +135,17 @@ def resume(
     _move(mission, "active", reason, home, config, as_json=as_json)
 
 
+@app.command()
+def holder(
+    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="whose key")],
+    home: Home = None,
+) -> None:
+    """Print the member `cnf` that names this machine's holder key of an agent; the key is made where there is none."""
+    from aegis.missions.holder import Holder, holder_folder
+
+    print_json(Holder(holder_folder(home_of(home)), agent).confirmation())
+
+
 @contextmanager
 def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[Gate, Principal]]:
     """The gate of a home, and whom the log names for what is done here: owning a home is administrator power."""

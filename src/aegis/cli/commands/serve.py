@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from aegis.cli.options import ConfigFile, Home, home_of
 from aegis.cli.output import print_line
+
+GC_THRESHOLD: Final = 20_000  # a request makes a few hundred objects and frees them by itself
 
 Certificate = Annotated[
     Path | None, typer.Option("--tls-certificate", metavar="FILE", help="serve TLS with this chain")
@@ -39,6 +42,7 @@ def serve(
     of the file. It is up when `/readyz` answers 200.
     """
     from aegis.bootstrap import open_deployment
+    from aegis.bootstrap.accounts import first_link
     from aegis.server.app import create_app
     from aegis.server.logs import configure_logs
     from aegis.server.serve import SOCKET_NAME, GatewayServer, ServeSettings
@@ -61,8 +65,27 @@ def serve(
 
         def ready(server: GatewayServer) -> None:
             print_line(f"aegis: ready at {scheme}://{shown}:{server.port} and {deployment.home / SOCKET_NAME}")
+            token = first_link(deployment.store)
+            if token is not None:
+                print_line(
+                    f"aegis: the first account is made at {scheme}://{shown}:{server.port}/welcome?token={token}"
+                )
             sys.stdout.flush()
 
-        run(create_app(deployment), settings, ready=ready)
+        app = create_app(deployment)
+        app.models.providers()  # a key that cannot be had is an error now, not at the first request
+        app.mcp.upstreams()
+        _keep_what_stays()
+        run(app, settings, ready=ready)
     finally:
         deployment.close()
+
+
+def _keep_what_stays() -> None:
+    """Take everything made so far, rules and modules above all, out of what the garbage collector walks.
+
+    It lives as long as the process, and walking it would stop every request in between.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])

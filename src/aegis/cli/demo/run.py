@@ -14,7 +14,7 @@ from typing import Any, Final
 from aegis.cli.demo.agents import anthropic_agent, openai_agent
 from aegis.cli.demo.approver import Approver
 from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.stage import AGENT, DemoFailed, Stage, run_aegis, stage
+from aegis.cli.demo.stage import AGENT, PERSON, DemoFailed, Stage, run_aegis, stage
 from aegis.cli.demo.story import ANTHROPIC, APPROVED, EXPECTED, OPENAI, POISONED, Fate
 from aegis.cli.demo.tools import Tools
 from aegis.cli.output import Column, print_line, show_list
@@ -167,6 +167,7 @@ def _stay(here: Stage, folder: Path) -> None:
     key.write_text(here.approver_key)
     with contextlib.suppress(KeyboardInterrupt):
         print_line()
+        print_line(f"the cockpit: {here.url}/ (sign in as {PERSON} with the password {here.password})")
         print_line(f"the gateway stays up at {here.url}; one mail still waits for a person:")
         print_line(f"  aegis approvals list --url {here.url} --key-file {key}")
         _say("Ctrl-C ends it and removes what it wrote")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from aegis.errors import AegisError
 
 AGENT: Final = "demo-agent"
 APPROVER: Final = "dana"
+PERSON: Final = "demo"  # signs in to the cockpit
 _STOP_S: Final = 15
 
 
@@ -34,6 +36,7 @@ class Stage:
     agent_key: str
     approver_key: str
     auditor_key: str
+    password: str
 
     @property
     def gateway(self) -> Gateway:
@@ -43,8 +46,10 @@ class Stage:
 @contextlib.contextmanager
 def stage(folder: Path) -> Iterator[Stage]:
     """A gateway over a fresh home in `folder`, until the block ends. Raises `DemoFailed`."""
+    from aegis.bootstrap.accounts import create_account
     from aegis.bootstrap.credentials import create_key
-    from aegis.bootstrap.state import open_state
+    from aegis.bootstrap.state import mark_demonstration, open_state
+    from aegis.keys.accounts import PERSONAL_ROLES
 
     home = folder / "home"
     home.mkdir(mode=0o700)
@@ -55,8 +60,19 @@ def stage(folder: Path) -> Iterator[Stage]:
         agent = create_key(state, roles=("agent",), agent=AGENT, by="demo").text
         approver = create_key(state, roles=("approver",), name=APPROVER, by="demo").text
         auditor = create_key(state, roles=("auditor",), name="auditor", by="demo").text
+        password = secrets.token_urlsafe(12)
+        create_account(state, PERSON, roles=PERSONAL_ROLES, password=password, by="demo")
+        mark_demonstration(state.store)
     with aegis("serve", "--config", str(config), "--home", str(home), "--port", "0", "--log-level", "error") as url:
-        yield Stage(home=home, config=config, url=url, agent_key=agent, approver_key=approver, auditor_key=auditor)
+        yield Stage(
+            home=home,
+            config=config,
+            url=url,
+            agent_key=agent,
+            approver_key=approver,
+            auditor_key=auditor,
+            password=password,
+        )
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ def log(patient: Patient) -> Iterable[Found]:
     from aegis.bootstrap.state import config_file
     from aegis.pipeline.config import load_config
     from aegis.stores import open_store
+    from aegis.stores.sqlite.files import damage
 
     if not patient.home.is_dir():
         return
@@ -33,13 +34,18 @@ def log(patient: Patient) -> Iterable[Found]:
         if file != settings.store and not (patient.home / file).exists():
             yield Found(check="store", state="skip", found="nothing was recorded yet")
             return
+        if file != settings.store and (wrong := damage(patient.home / file)) is not None:
+            yield Found(
+                check="store", state="fail", found=wrong, hint="stop the gateway and restore the last good copy"
+            )
+            return
         store = open_store(settings.store, home=patient.home, durability=settings.durability)
     except AegisError as error:
         yield Found(check="store", state="fail", found=str(error).splitlines()[0], hint="is the disk full or gone?")
         return
     try:
         with store.reader() as reader:
-            yield Found(check="store", state="ok", found=settings.store)
+            yield Found(check="store", state="ok", found=f"{settings.store}, whole")
             yield from _end_of(reader)
     except AegisError as error:
         yield Found(check="log", state="fail", found=str(error), hint="export the log and run `aegis log verify`")

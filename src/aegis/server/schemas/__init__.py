@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aegis.server.schemas import admin, approval, common, decision, log, mission, session
+from aegis.server.schemas import admin, approval, common, decision, delivery, log, mission, permit, run, session
 
 COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **common.SCHEMAS,
     **decision.SCHEMAS,
     **approval.SCHEMAS,
+    **permit.SCHEMAS,
+    **delivery.SCHEMAS,
     **log.SCHEMAS,
     **session.SCHEMAS,
     **mission.SCHEMAS,
+    **run.SCHEMAS,
     **admin.SCHEMAS,
 }

@@ -59,5 +59,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Error": closed(
         {"error": closed({"code": TEXT, "message": TEXT, "hint": TEXT, "request_id": TEXT})},
     ),
+    "ProviderError": {
+        "type": "object",
+        "properties": {
+            "error": {
+                "type": "object",
+                "properties": {"code": TEXT, "message": TEXT, "hint": TEXT, "request_id": TEXT, "type": TEXT},
+                "required": ["code", "message", "hint", "request_id", "type"],
+            }
+        },
+        "required": ["error"],
+    },
     "ReceiptRef": closed({"id": ID, "index": WHOLE, "leaf_hash": HEX32}),
 }

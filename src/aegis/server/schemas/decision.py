@@ -136,4 +136,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "reason",
         "message",
     ),
+    "StreamChunks": {
+        "type": "string",
+        "description": 'lines of JSON: `{"chunk": TEXT}` or `{"base64": TEXT}`, and where the tool signed the whole, '
+        '`{"provenance": TOKEN}` as the last one',
+    },
+    "StreamVerdicts": {
+        "type": "string",
+        "description": "lines of JSON: `decision`, `verdict`, `bytes` that came, `released` that may be passed on, and "
+        "`final`; the last line also has the members of a result's answer",
+    },
 }

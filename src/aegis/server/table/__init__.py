@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.server.endpoint import Endpoint
-from aegis.server.table import administration, approvals, audit, judging, missions, open_doors
+from aegis.server.table import (
+    administration,
+    approvals,
+    audit,
+    deliveries,
+    judging,
+    missions,
+    models,
+    open_doors,
+    permits,
+    runs,
+)
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *judging.ENDPOINTS,
     *missions.ENDPOINTS,
+    *models.ENDPOINTS,
+    *runs.ENDPOINTS,
     *approvals.ENDPOINTS,
+    *permits.ENDPOINTS,
+    *deliveries.ENDPOINTS,
     *audit.ENDPOINTS,
     *administration.ENDPOINTS,
     *open_doors.ENDPOINTS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from aegis.server.approvals import get_approval, list_approvals, resolve_approval
+from aegis.server.approvals import get_approval, list_approvals, list_grants, resolve_approval, revoke_grant
 from aegis.server.endpoint import Body, Endpoint, Param, Reply
 from aegis.server.events import events
 from aegis.server.limits import MAX_WAIT_S
-from aegis.server.permissions import RESOLVE, SEE_APPROVALS, WATCH
+from aegis.server.permissions import RESOLVE, SEE_APPROVALS, SEE_GRANTS, WATCH
 from aegis.server.schemas.approval import STATES
 from aegis.server.schemas.common import ref
 from aegis.server.table.parts import CURSOR, LIMIT, exact, failing, index, named, ok
@@ -62,8 +62,34 @@ ENDPOINTS: Final = (
         body=Body(schema=ref("Resolution")),
         replies={
             **ok("answered", "Approval"),
-            **failing(s404="there is none", s409="answered or expired already, or not what was shown"),
+            **failing(
+                s404="there is none",
+                s409="answered or expired already, or not what was shown",
+                s429="this person approved as many calls as one may in an hour",
+            ),
         },
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/grants",
+        operation="listGrants",
+        tag="approvals",
+        summary="Grants: calls that people approved for the rest of a session",
+        permission=SEE_GRANTS,
+        handler=list_grants,
+        query=(LIMIT, CURSOR),
+        replies=ok("one page, by id", "Grants"),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/grants/{id}/revoke",
+        operation="revokeGrant",
+        tag="approvals",
+        summary="Take a grant back",
+        permission=SEE_GRANTS,
+        handler=revoke_grant,
+        path_params=named("id of the grant"),
+        replies={**ok("revoked", "Grant"), **failing(s404="there is none", s409="revoked already")},
     ),
     Endpoint(
         method="GET",

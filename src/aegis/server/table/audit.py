@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from aegis.server.attesting import attest_session, project_receipt
 from aegis.server.endpoint import Endpoint, Param, Reply
 from aegis.server.log import checkpoint, consistency, export, keys, proof
-from aegis.server.permissions import AUDIT
+from aegis.server.permissions import ATTEST, AUDIT
 from aegis.server.receipts import get_receipt, list_receipts
 from aegis.server.sessions import list_sessions, trace_session
 from aegis.server.table.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, index, named, ok
@@ -36,6 +37,36 @@ ENDPOINTS: Final = (
         path_params=named("id of the receipt"),
         query=(Param(name="reveal", schema={"type": "boolean", "default": False}, text="unmasked, on record"),),
         replies={**ok("the receipt", "ReceiptDetail"), **failing(s404="there is none")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/receipts/{id}/projection",
+        operation="projectReceipt",
+        tag="audit",
+        summary="One receipt, signed by itself: in closed words for anybody, or whole for auditors",
+        permission=ATTEST,
+        handler=project_receipt,
+        path_params=named("id of the receipt"),
+        query=(
+            Param(
+                name="view",
+                schema={"type": "string", "enum": ["public", "audit"], "default": "public"},
+                text="`public` has closed words alone, `audit` every member",
+            ),
+        ),
+        replies={**ok("the projection", "Projection"), **failing(s404="there is none")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/sessions/{id}/attestation",
+        operation="attestSession",
+        tag="audit",
+        summary="What a session came to, signed by itself: verdicts, budget use, the end of the log",
+        permission=ATTEST,
+        handler=attest_session,
+        path_params=named("name of the session"),
+        query=exact("principal"),
+        replies={**ok("the attestation", "Attestation"), **failing(s404="the log holds nothing of it")},
     ),
     Endpoint(
         method="GET",

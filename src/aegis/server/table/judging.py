@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from aegis.gate.streams import FRAMINGS
 from aegis.server.batch import decide_batch
-from aegis.server.endpoint import Body, Endpoint, Reply
+from aegis.server.endpoint import Body, Endpoint, Param, Reply
 from aegis.server.permissions import DECIDE, OPEN_SESSION
+from aegis.server.result_stream import MEDIA, judge_stream
 from aegis.server.results import judge_result
 from aegis.server.schemas.common import ref
 from aegis.server.sessions import open_session
@@ -74,6 +76,36 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         method="POST",
+        path="/v1/results/{decision_id}/stream",
+        operation="judgeStream",
+        tag="judging",
+        summary="Judge a result while it arrives: lines of chunks in, lines of verdicts out",
+        permission=DECIDE,
+        handler=judge_stream,
+        path_params=(Param(name="decision_id", schema={"type": "string"}, text="the call that was allowed"),),
+        query=(
+            Param(
+                name="framing",
+                schema={"type": "string", "enum": list(FRAMINGS)},
+                text="what the chunks hold: plain bytes, server-sent events, or lines of JSON as MCP writes them",
+            ),
+        ),
+        body=Body(schema=ref("StreamChunks"), media=MEDIA, streamed=True),
+        replies={
+            200: Reply(
+                text="one line for each that came, and the answer of `judgeResult` as the last one; `released` bytes "
+                "of the result, from the first on, may be passed on",
+                schema=ref("StreamVerdicts"),
+                media=MEDIA,
+            ),
+            **failing(
+                s404="the decision is none of this principal",
+                s409="the call was not allowed to run, or a result was given for it",
+            ),
+        },
+    ),
+    Endpoint(
+        method="POST",
         path="/v1/sessions",
         operation="openSession",
         tag="judging",
@@ -83,8 +115,8 @@ ENDPOINTS: Final = (
         body=Body(schema=ref("SessionOpening")),
         replies={
             **ok("opened", "SessionOpened", 201),
-            **ok("it was open already, with the same task", "SessionOpened"),
-            **failing(s404="there is no such mission", s409="it is open with another task"),
+            **ok("it was open already, with the same words", "SessionOpened"),
+            **failing(s404="there is no such mission", s409="it is open with another task, mission or list of tools"),
         },
     ),
 )

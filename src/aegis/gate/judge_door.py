@@ -1,0 +1,57 @@
+"""The gate as judges meet it: their own calls are decided like any other, under a principal with little authority."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Final, Protocol
+
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.judging import JudgeSpec
+from aegis.core.names import Selector
+from aegis.core.principal import Principal
+
+# Keys name their holder `agent:...`, `key:...` or by a name that the operator chose, which cannot begin so.
+PREFIX: Final = "judge:"
+
+
+class Decide(Protocol):
+    """Decides one call for a principal."""
+
+    def __call__(self, call: ToolCall, *, principal: Principal) -> Awaitable[Decision]: ...
+
+
+class Observe(Protocol):
+    """Looks at one result for a principal."""
+
+    def __call__(self, result: ToolResult, *, principal: Principal) -> Awaitable[ResultDecision]: ...
+
+
+def judge_principal(judge: JudgeSpec) -> Principal:
+    """An agent that may call this judge's own tools and nothing else; it approves nothing and gets no permit."""
+    server = PREFIX + judge.name
+    tools = tuple(Selector(f"{server}/{name}") for name in judge.tools.names)
+    return Principal(id=server, roles=frozenset({"agent"}), agent=server, tools=tools)
+
+
+def is_judge(principal: Principal) -> bool:
+    """Whether a call is a judge's own: it passes every guard, and is not judged in turn."""
+    return principal.id.startswith(PREFIX)
+
+
+class Door:
+    """Lets a judge's tool calls through the gate of its worker."""
+
+    def __init__(self, decide: Decide, observe: Observe):
+        self._decide = decide
+        self._observe = observe
+
+    async def decide(self, judge: JudgeSpec, run_id: str, tool: str, arguments: dict[str, Any]) -> Decision:
+        """The decision on one call of the judge; `run_id` is claimed as its parent."""
+        call = ToolCall(tool=tool, server=PREFIX + judge.name, arguments=arguments, parent=run_id)
+        return await self._decide(call, principal=judge_principal(judge))
+
+    async def observe(self, judge: JudgeSpec, decision: Decision, result: str) -> ResultDecision:
+        """What of a result the judge may see."""
+        seen = ToolResult(decision_id=decision.decision_id, result=result)
+        return await self._observe(seen, principal=judge_principal(judge))

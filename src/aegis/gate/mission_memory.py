@@ -1,0 +1,66 @@
+"""What a process remembers of sessions under missions, so that a call need not read the store before it is decided.
+
+What is remembered may let a call through, because the transaction that records the call looks again
+and refuses the record where anything moved. It refuses nothing by itself: a call that would be refused
+is judged again on what the store says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from aegis.guards.mission_view import Balance
+from aegis.missions.ledgers import Account, Ledger
+from aegis.missions.sessions import MissionSession
+
+MAX_SESSIONS: Final = 16_384
+MAX_LEDGERS: Final = 65_536
+
+
+class MissionMemory:
+    """Sessions and balances as this process last wrote or read them; safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[str, MissionSession] = OrderedDict()
+        self._accounts: OrderedDict[str, tuple[Account, Mapping[str, int]]] = OrderedDict()
+
+    def session(self, key: str) -> MissionSession | None:
+        """The session of that key as last seen, or `None`."""
+        return self._sessions.get(key)
+
+    def balances(self, ledgers: Sequence[Ledger]) -> tuple[Balance, ...] | None:
+        """What each ledger has left as last seen; `None` where one was not seen."""
+        found: list[Balance] = []
+        for ledger in ledgers:
+            known = self._accounts.get(ledger.name)
+            if known is None:
+                return None
+            found.append(Balance(name=ledger.name, ceilings=ledger.ceilings, used=known[1]))
+        return tuple(found)
+
+    def account(self, name: str) -> Account | None:
+        """A ledger as this process last wrote it, with the version that it has in the store then."""
+        known = self._accounts.get(name)
+        return None if known is None else known[0].copy(known[0].version)
+
+    def keep(self, key: str, session: MissionSession, accounts: Sequence[tuple[str, Account]]) -> None:
+        """Remember what was just written; the oldest is forgotten first."""
+        with self._lock:
+            self._sessions[key] = session
+            if len(self._sessions) > MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+            for name, account in accounts:
+                self._accounts[name] = (account.copy(account.version + 1), account.used())
+            while len(self._accounts) > MAX_LEDGERS:
+                self._accounts.popitem(last=False)
+
+    def forget(self, key: str, ledgers: Sequence[Ledger]) -> None:
+        """Read this session and its ledgers anew the next time."""
+        with self._lock:
+            self._sessions.pop(key, None)
+            for ledger in ledgers:
+                self._accounts.pop(ledger.name, None)

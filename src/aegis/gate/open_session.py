@@ -1,0 +1,135 @@
+"""Opening a session, as steps: once for each name, and found again by whoever asks for the very same.
+
+(1) an open session is answered where task, owner, mission and tools are those that it was opened with
+(2) under a mission its standing, its agent and the holder's proof are checked
+(3) the opening is recorded; of two callers one opens, and the other finds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from aegis.audit.writer import Unit
+from aegis.core.decision import OpenedSession, ReceiptRef
+from aegis.core.mission import Declaration
+from aegis.core.principal import Principal
+from aegis.core.receipt import Recorded
+from aegis.errors import InvalidCall, StoreConflict
+from aegis.gate.issuing import Issuing
+from aegis.gate.parts import Parts
+from aegis.gate.sessions import Opened, find_session, opening, session_key
+from aegis.gate.surroundings import Surroundings, check_mounts, find_surroundings, surrounded
+from aegis.missions import sessions
+from aegis.missions.sessions import ChallengeGone, MissionSession
+
+Steps = Generator[Unit, tuple[Recorded, ...], OpenedSession]
+
+
+def open_steps(
+    parts: Parts,
+    issuing: Issuing,
+    principal: Principal,
+    session: str,
+    *,
+    task: str,
+    mission: str | None,
+    proof: str | None,
+    tools: Sequence[Any] | None,
+    owner: str = "",
+    mounts: Sequence[Any] = (),
+) -> Steps:
+    """The steps that open `session`; raises `InvalidCall` where it is not opened."""
+
+    def again() -> OpenedSession | None:
+        """(1) The open session; a proof is for a new one, and its challenge is never answered twice."""
+        if proof is not None:
+            return None
+        said = Surroundings(mounts=places, tools=tuple(tools or ()))
+        return _again(
+            parts, issuing, principal, session, task=task, mission=mission, tools=tools, owner=owner, said=said
+        )
+
+    places = check_mounts(mounts, parts.policy.current.previews.rules.mounts, parts.private)
+    found = again()
+    if found is not None:
+        return found
+    acting: Declaration | None = None
+    if mission is None:
+        if proof is not None:
+            raise InvalidCall("`proof` belongs to a `mission`, which is not named")
+        unit = opening(principal, session, task, owner)
+    else:
+        unit, acting = issuing.open(principal, session, task, mission, proof=proof, tools=tools, owner=owner)  # (2)
+    unit = surrounded(unit, session_key(principal, session), places, tools)
+    try:
+        recorded = (yield unit)[0]  # (3)
+    except ChallengeGone as error:
+        raise error.refused() from error
+    except StoreConflict as error:
+        found = again()
+        if found is None:
+            raise InvalidCall("this session is open already", code="conflict", status=409) from error
+        return found
+    receipt = ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex())
+    proves = acting is not None and acting.cnf is not None
+    audience = parts.policy.current.missions.audience if proves else None
+    return OpenedSession(session=session, receipt=receipt, fresh=True, audience=audience)
+
+
+def _again(
+    parts: Parts,
+    issuing: Issuing,
+    principal: Principal,
+    session: str,
+    *,
+    task: str,
+    mission: str | None,
+    tools: Sequence[Any] | None,
+    owner: str,
+    said: Surroundings,
+) -> OpenedSession | None:
+    with parts.store.reader() as reader:
+        opened = find_session(parts, reader, principal, session)
+        if opened is None:
+            return None
+        around = find_surroundings(reader, session_key(principal, session))
+        under = sessions.find(reader, session_key(principal, session))
+        served = None if under is None else under[0]
+        acting = None if served is None else issuing.acting(reader, served.mission_id)
+    _check_same(opened, served, task=task, mission=mission, tools=tools, owner=owner)
+    if around != said:
+        raise InvalidCall(
+            "this session is open already, with other mounts or tools",
+            code="conflict",
+            hint="choose another name",
+            status=409,
+        )
+    receipt = ReceiptRef(id=opened.receipt_id, index=opened.index, leaf_hash=opened.leaf_hash)
+    if served is None or acting is None or acting.cnf is None:
+        return OpenedSession(session=session, receipt=receipt, fresh=False)
+    audience = parts.policy.current.missions.audience
+    return OpenedSession(
+        session=session, receipt=receipt, fresh=False, audience=audience, number=served.window.high + 1
+    )
+
+
+def _check_same(
+    opened: Opened,
+    served: MissionSession | None,
+    *,
+    task: str,
+    mission: str | None,
+    tools: Sequence[Any] | None,
+    owner: str,
+) -> None:
+    manifest = None if tools is None or served is None else sessions.manifest_digest(tools)
+    for what, same in (
+        ("task", opened.task == task),
+        ("owner", (opened.owner or "") == owner),
+        ("mission", mission == (None if served is None else served.mission_id)),
+        ("list of tools", manifest == (None if served is None else served.manifest)),
+    ):
+        if not same:
+            message = f"this session is open already, with another {what}"
+            raise InvalidCall(message, code="conflict", hint="choose another name", status=409)

@@ -1,0 +1,205 @@
+"""The sections `judges` and `judging`, and a judge's own file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from aegis.core.outcome import Effect
+from aegis.keys.reference import check_reference
+from aegis.pipeline.fields import Description, Name, Names, Section, Size, Tier, Timeout, written
+from aegis.pipeline.settings_previews import Folder
+
+MAX_PANEL = 15  # judges of one entry: each is a run of its own
+MAX_COMMANDS = 100
+
+Share = Annotated[float, Field(ge=0, le=1, strict=False), written("a number from 0 to 1")]
+
+
+def _base_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("a base URL is `https://HOST/PATH`, without a query")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a base URL holds no user name or password; give the key as `key`")
+    return text.rstrip("/")
+
+
+def _sqlite(text: str) -> str:
+    if not text.startswith("sqlite:////"):
+        raise ValueError("a judge's database is `sqlite:////FILE`, an absolute path")
+    return text
+
+
+Key = Annotated[str, AfterValidator(check_reference), written("`${env:NAME}` or `file:PATH`")]
+
+
+class JudgeModelSettings(Section):
+    """A model that judges, behind any endpoint that speaks one of these APIs."""
+
+    api: Literal["openai", "anthropic"]
+    """Chat completions of OpenAI and everything compatible, or Anthropic's messages."""
+    url: Annotated[str, AfterValidator(_base_url), written("`https://HOST/PATH`")]
+    """Its base URL: `https://api.openai.com/v1`, `https://api.anthropic.com`."""
+    name: Name
+    """The model that is asked for."""
+    key: Key | None = None
+    """The provider's key."""
+    private: bool = False
+    """Whether it may lie at a private address and be spoken to without TLS."""
+    max_tokens: Annotated[int, Field(ge=64, le=65_536)] = 2_048
+    """Tokens of one answer."""
+    price_in: Annotated[float, Field(ge=0, strict=False)] = 0.0
+    """What a million tokens that are sent cost, in a currency of your own."""
+    price_out: Annotated[float, Field(ge=0, strict=False)] = 0.0
+    """What a million tokens that are received cost."""
+
+
+class JudgeToolsSettings(Section):
+    """What a judge may do to find out; all of it in a sandbox, on the worker's mounts, read-only."""
+
+    cmd_run: Annotated[list[Name], Field(max_length=MAX_COMMANDS)] = Field(default_factory=list, alias="cmd.run")
+    """Commands by their first words: `pytest`, `npm test`, `terraform plan`."""
+    ast_grep_search: bool = Field(default=False, alias="ast_grep.search")
+    """Searches in code by its syntax."""
+    fs_read: bool = Field(default=False, alias="fs.read")
+    """Reads files."""
+    fs_list: bool = Field(default=False, alias="fs.list")
+    """Lists folders."""
+    sql_query: Annotated[str, AfterValidator(_sqlite), written("`sqlite:////FILE`")] | None = Field(
+        default=None, alias="sql.query"
+    )
+    """Runs single SELECTs on a copy of this database."""
+
+
+class JudgeLimitsSettings(Section):
+    """Bounds of one run."""
+
+    turns: Annotated[int, Field(ge=1, le=50)] = 8
+    """Turns of the conversation: how often a model may use tools before it answers."""
+    tokens: Annotated[int, Field(ge=100, le=10_000_000)] = 50_000
+    """Tokens, sent and received."""
+    timeout: Timeout = 300
+    """How long it takes at most; an entry's own `timeout_seconds` can shorten it."""
+    tool_timeout: Timeout = 60
+    """How long one of its programs takes at most."""
+    memory: Annotated[int, Field(ge=16, le=65_536)] = 1_024
+    """Memory of its programs, in MiB."""
+    processes: Annotated[int, Field(ge=4, le=4_096)] = 64
+    """Processes of its programs."""
+
+
+class JudgeSettings(Section):
+    """One judge, in a file of its own or inside of an entry."""
+
+    name: Name
+    """What receipts and costs call it."""
+    description: Description = ""
+    """For people; decides nothing."""
+    model: JudgeModelSettings | None = None
+    """The model that judges."""
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    """A program that judges without a model; files are found beside the judge's own file."""
+    instruction: Annotated[str, Field(max_length=32_768)] = ""
+    """What a model is told beside the criteria."""
+    tools: JudgeToolsSettings = Field(default_factory=JudgeToolsSettings)
+    limits: JudgeLimitsSettings = Field(default_factory=JudgeLimitsSettings)
+    network: list[Literal["*"]] = Field(default_factory=list)
+    """Empty: its programs have no network. `["*"]`: they have this machine's; single hosts cannot be told apart."""
+    programs: list[Folder] = Field(default_factory=list)
+    """Folders that its programs see read-only beside the mounts; `bin` in them is searched."""
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if (self.model is None) == (self.command is None):
+            raise ValueError("a judge has either a `model` or a `command`")
+        return self
+
+
+class JudgeSelectSettings(Section):
+    """Which calls an entry is about; every member that is given must hold."""
+
+    tool: Names | None = None
+    """Tools by name, or with `*`."""
+    server: Names | None = None
+    """Servers by name, or with `*`."""
+    category: Name | None = None
+    """Tools of this category."""
+    effect: Effect | None = None
+    """Calls with this effect, declared or seen."""
+    tier: Tier | None = None
+    """Calls of this tier or a higher one."""
+    unregistered: bool | None = None
+    """Calls of tools that are not registered, or only those that are."""
+
+
+class ValidatorSettings(Section):
+    """One entry of `judges`: who looks at which calls, and what is enough. The first that says no ends the review."""
+
+    name: Name
+    """What findings and receipts call it."""
+    type: Literal["judge", "panel"] | None = None
+    """`panel` asks several judges at the same time. Follows from the other members where it is left out."""
+    select: JudgeSelectSettings = Field(default_factory=JudgeSelectSettings)
+    judge: Name | None = None
+    """The file of a judge, relative to this one."""
+    judges: Annotated[list[Name], Field(min_length=2, max_length=MAX_PANEL)] | None = None
+    """The files of a panel's judges."""
+    model: JudgeModelSettings | None = None
+    """A judge without a file: this model, with the criteria alone."""
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    """A judge without a file: this program."""
+    criteria: Annotated[str, Field(max_length=32_768)] = ""
+    """What a call has to meet."""
+    min_score: Share = 0.7
+    """The least score that is enough."""
+    min_confidence: Share = 0.0
+    """The least confidence that is enough; both must hold."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=3_600, strict=False)] = 300.0
+    """How long each of its judges takes at most."""
+    consensus: Literal["weighted_average", "majority", "unanimous", "best_of_n"] = "unanimous"
+    """What a panel comes to: scores weighted by confidence, more than half, all, or the most confident one."""
+    min_judges: Annotated[int, Field(ge=1, le=MAX_PANEL)] | None = None
+    """How many judges of a panel must answer well; all where it is left out."""
+    min_agreement: Share = 0.0
+    """The least share of a panel's judges on one side; below it a person decides."""
+    cache: Annotated[int, Field(ge=0, le=86_400)] = 0
+    """For so many seconds, a verdict counts again for the same call, criteria, judge and files."""
+
+
+class CeilingSettings(Section):
+    """What may be spent in one day (UTC)."""
+
+    tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens, sent and received."""
+    cost: Annotated[float, Field(ge=0, strict=False)] | None = None
+    """Cost, in the currency of the prices."""
+
+
+class JudgingSettings(Section):
+    """What holds for all judges."""
+
+    mode: Literal["enforce", "observe"]
+    """Whether what they say counts, or is only recorded."""
+    feedback: Literal["reasoning", "code"]
+    """What the agent is told of a rejected call: the judge's reasoning, or the reason's own sentence."""
+    truncated: Literal["reject", "judge"]
+    """What happens to a call too large to be shown in full: it is rejected, or judged by what is shown."""
+    on_unavailable: Literal["block", "require_approval"]
+    """What happens while a judge cannot be asked: refusal, or a person. Never neither."""
+    payload: Size
+    """Bytes of arguments that are shown in full."""
+    recent: Annotated[int, Field(ge=0, le=200)]
+    """How many earlier calls of the session are shown."""
+    concurrency: Annotated[int, Field(ge=1, le=256)]
+    """Judges that run at a time."""
+    probes: Annotated[int, Field(ge=1, le=1_000)]
+    """Denied variants of one agent's calls to one tool in five minutes, beyond which no judge is started."""
+    breaker_failures: Annotated[int, Field(ge=1, le=1_000)]
+    """Failures in a row after which a provider is not asked for a while."""
+    breaker_pause: Timeout
+    """How long it is not asked then."""
+    ceilings: dict[Literal["judge", "agent", "session"], CeilingSettings]
+    """What each judge, agent or session may spend before its calls go to a person."""

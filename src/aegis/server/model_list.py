@@ -1,0 +1,123 @@
+"""`/v1/models`: what may be asked for here, from the lists of the providers; and Anthropic's token counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from aegis.core.strict_json import parse
+from aegis.errors import EgressError, InvalidCall
+from aegis.proxies.models.formats import CHAT, MESSAGES, Format
+from aegis.proxies.models.providers import MAX_ANSWER_BYTES, Provider, Providers, error_of, whole
+from aegis.server.body import Disconnected
+from aegis.server.model_proxy import Answer, ModelProxies, principal_in, request_in
+from aegis.server.permissions import DECIDE, permit
+
+_LISTS: Final = {"openai": "/models", "anthropic": "/v1/models"}
+_COUNT: Final = "/v1/messages/count_tokens"
+
+
+class Models:
+    """The list of models, or one of them."""
+
+    def __init__(self, proxies: ModelProxies):
+        self._proxies = proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        format_ = MESSAGES if "anthropic-version" in headers else CHAT
+        answer = Answer(send, format_, scope["aegis.request_id"])
+        try:
+            permit(principal_in(headers, self._proxies.services), DECIDE)
+            listed = await _listed(self._proxies.providers(), format_, headers)
+            wanted = scope.get("path_params", {}).get("id")
+            found = _page(format_, listed) if wanted is None else _one(wanted, listed)
+            await answer.whole(200, orjson.dumps(found), {})
+        except Exception as error:
+            await answer.fail(error)
+
+
+class CountTokens:
+    """Anthropic's count of tokens: no tool can come of it, so it passes."""
+
+    def __init__(self, proxies: ModelProxies):
+        self._proxies = proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = Answer(send, MESSAGES, scope["aegis.request_id"])
+        try:
+            headers = Headers(scope=scope)
+            permit(principal_in(headers, self._proxies.services), DECIDE)
+            request = await request_in(scope, headers, receive)
+            providers = self._proxies.providers()
+            provider = providers.for_model("anthropic", request.get("model"))
+            async with providers.ask(provider, _COUNT, headers, orjson.dumps(request)) as upstream:
+                value = _value(provider, upstream.status, await whole(upstream, MAX_ANSWER_BYTES))
+            await answer.whole(upstream.status, provider.secret.redacted(orjson.dumps(value)), {})
+        except Disconnected:
+            return
+        except Exception as error:
+            await answer.fail(error)
+
+
+def _one(wanted: str, listed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    for model in listed:
+        if model["id"] == wanted:
+            return model
+    raise InvalidCall("no provider serves this model", code="model_not_found", status=404)
+
+
+def _value(provider: Provider, status: int, body: bytes) -> Any:
+    """The value of a whole answer; raises where it is not the provider's own."""
+    value = parse(body) if status == 200 else error_of(provider, status, body)
+    if isinstance(value, InvalidCall):
+        raise value
+    return value
+
+
+async def _listed(providers: Providers, format_: Format, told: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The models of every provider of one vendor that it is asked for; raises where one cannot be asked."""
+    asked = [one for one in providers.all if one.vendor == format_.vendor]
+    lists = await asyncio.gather(*(_models_of(providers, one, told) for one in asked))
+    seen: dict[str, dict[str, Any]] = {}
+    for provider, models in zip(asked, lists, strict=True):
+        for model in models:
+            name = model.get("id")
+            if isinstance(name, str) and provider.serves(name):
+                seen.setdefault(name, model)
+    return list(seen.values())
+
+
+async def _models_of(providers: Providers, provider: Provider, told: Mapping[str, str]) -> list[dict[str, Any]]:
+    async with providers.ask(provider, _LISTS[provider.vendor], told, method="GET") as upstream:
+        try:
+            body = await whole(upstream, MAX_ANSWER_BYTES)
+        except EgressError as error:
+            raise InvalidCall(
+                f"the provider `{provider.name}` broke off", code="upstream_failed", status=502
+            ) from error
+    if upstream.status != 200:
+        found = error_of(provider, upstream.status, body)
+        if isinstance(found, InvalidCall):
+            raise found
+        raise InvalidCall(f"the provider `{provider.name}` lists no models", code="upstream_failed", status=502)
+    value = parse(provider.secret.redacted(body))
+    data = value.get("data") if isinstance(value, dict) else None
+    return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
+
+
+def _page(format_: Format, models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if format_.vendor == "openai":
+        return {"object": "list", "data": list(models)}
+    names = [model["id"] for model in models]
+    return {
+        "data": list(models),
+        "has_more": False,
+        "first_id": names[0] if names else None,
+        "last_id": names[-1] if names else None,
+    }
