@@ -36,11 +36,13 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
     inside = results.get("in_process")
     if inside:
         raw, bare = inside["raw_fdatasync"]["p50"], inside["bare_sqlite_commit"]["p50"]
+        place = inside.get("raw_in_place")
+        in_place = f" (in place {place['p50']:.0f})" if place else ""
         yield (
             "decision in process, signed, `durability: fsync`, median",
             f"{inside['decide_fsync']['p50']:.0f} us, {inside['fsync_beyond_raw_us']:.0f} us beyond the raw disk",
             "at most 100 us beyond",
-            f"raw write and flush {raw:.0f} us, bare SQLite commit {bare:.0f} us",
+            f"raw write and flush {raw:.0f} us{in_place}, bare SQLite commit {bare:.0f} us",
         )
         yield (
             "decision in process, signed, `durability: os`, median",
@@ -91,6 +93,30 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
             "",
         )
         yield "a key and a gateway, from nothing to ready", f"{start['key_and_gateway_ready_ms']:.0f} ms", "", ""
+    pages = results.get("cockpit")
+    if pages:
+        yield from cockpit_rows(pages)
+
+
+def cockpit_rows(cockpit: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """The pages of the cockpit over a long log, beside the same pages over a short one."""
+    for name, times in cockpit["pages"].items():
+        yield (
+            f"cockpit, page `{name}`, {cockpit['receipts']:,} receipts, on the server, median",
+            f"{times['p50_ms']:.1f} ms (p95 {times['p95_ms']:.1f})",
+            "at most 100 ms",
+            f"over 1,000 receipts {times['short_p50_ms']:.1f} ms",
+        )
+    interactive = cockpit["interactive_ms"]
+    if isinstance(interactive, Mapping):
+        told = ", ".join(f"{name} {value:.0f} ms" for name, value in interactive.items())
+        yield "cockpit, from navigation to a page that can be used, Chromium", told, "at most 1 s", ""
+    yield (
+        f"cockpit, counting {cockpit['receipts']:,} receipts once, beside the pages",
+        f"{cockpit['counted_s']:.0f} s",
+        "",
+        f"first visit {cockpit['first_visit_ms']:.0f} ms",
+    )
 
 
 _WIDTH: Final = 720

@@ -22,6 +22,7 @@ from typing import Any
 import uvloop
 
 from aegis.core.call import ToolCall
+from benchmarks.cockpit import cockpit
 from benchmarks.deployments import embedded, free_port, gateway, resident_mib
 from benchmarks.load import Load, request, run
 from benchmarks.stats import interleave, measure
@@ -39,13 +40,20 @@ Section = dict[str, Any]
 
 
 def disk(folder: Path) -> dict[str, Callable[[], object]]:
-    """The raw disk: 1 KiB written and flushed, and one row committed by a bare SQLite."""
+    """The raw disk: 1 KiB written and flushed, at the end of a file and in place, and one row of a bare SQLite."""
     descriptor = os.open(folder / "raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     block = os.urandom(1_024)
+    filled = os.open(folder / "filled", os.O_CREAT | os.O_RDWR, 0o600)
+    os.write(filled, bytes(1_048_576))
+    os.fsync(filled)
 
     def raw() -> None:
         os.write(descriptor, block)
         os.fdatasync(descriptor)
+
+    def in_place() -> None:
+        os.pwrite(filled, block, 0)
+        os.fdatasync(filled)
 
     connection = sqlite3.connect(folder / "raw.db", isolation_level=None)
     connection.execute("pragma journal_mode=wal")
@@ -55,7 +63,7 @@ def disk(folder: Path) -> dict[str, Callable[[], object]]:
     def row() -> None:
         connection.execute("insert into t (b) values (?)", (block,))
 
-    return {"raw fdatasync": raw, "bare sqlite commit": row}
+    return {"raw fdatasync": raw, "raw in place": in_place, "bare sqlite commit": row}
 
 
 def in_process(folder: Path, quick: bool) -> Section:
@@ -249,4 +257,5 @@ SECTIONS: dict[str, Callable[[Path, bool], Section]] = {
     "argument_size": argument_size,
     "log_length": log_length,
     "start_up": start_up,
+    "cockpit": cockpit,
 }
