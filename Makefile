@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo test test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 
@@ -12,14 +12,27 @@ setup: ## build .venv with everything that the targets below need
 demo: setup ## a gateway, an agent and a verified log; ONCE=1 exits at the end
 	@.venv/bin/aegis demo $(if $(ONCE),--once)
 
-test: setup ## run every test
+system: # programs that the tests need beside Python
+	@sh scripts/system.sh bwrap chromium pg_ctlcluster
+
+test: setup system ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n auto $(ARGS)
+	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
+
+test-all: test ## and the oldest supported version of every framework
+	@$(PY) scripts/run_frameworks.py --only-oldest
+
+frameworks: setup ## run the contract of adapters over the frameworks; ARGS="langchain" for some of them
+	@$(PY) scripts/run_frameworks.py $(ARGS)
 
 check: setup ## types, lint, layers, generated files
 	@sh scripts/check.sh
 
 docs: setup ## write the generated reference pages
 	@$(PY) scripts/generate.py
+
+screenshots: setup system ## every page of the cockpit, into docs/screenshots
+	@$(PY) scripts/screenshots.py
 
 bench: setup ## measure on this machine; writes benchmarks/results and the table in docs
 	@$(PY) -m benchmarks $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 import sys
 import textwrap
@@ -14,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from aegis.guards import cedar
-from aegis.pipeline import settings, settings_content, settings_missions, settings_tools
+from aegis.pipeline import settings
 from aegis.pipeline.document import plain
 from aegis.pipeline.profiles import profile
 from aegis.pipeline.settings import PROFILES, Settings
@@ -143,10 +144,26 @@ def _sections() -> Iterator[str]:
         "`pipeline`": "PipelineSettings",
         "`policies`": "PolicySettings",
         "`policies.*.select`": "SelectSettings",
+        "`policies.*.approvals`": "OwnApprovalSettings",
         "`approvals`": "ApprovalSettings",
         "`approvals.notify`": "NotifierSettings",
+        "`judges`": "ValidatorSettings",
+        "`judges.*.select`": "JudgeSelectSettings",
+        "`judges.*.model`, and `model` in the file of a judge": "JudgeModelSettings",
+        "`judging`": "JudgingSettings",
+        "`judging.ceilings.*`": "CeilingSettings",
+        "`previews`": "PreviewSettings",
+        "`tools.*.preview`": "ToolPreviewSettings",
         "`missions`": "MissionSettings",
         "`missions.quotes`": "QuoteSettings",
+        "`proxies`": "ProxySettings",
+        "`proxies.providers`": "ProviderSettings",
+        "`proxies.mcp`": "McpProxySettings",
+        "`runs`": "RunSettings",
+        "`runs.models`": "ModelSettings",
+        "`runs.models.*.price`": "PriceSettings",
+        "`runs.servers`": "ToolServerSettings",
+        "`runs.routes`": "RouteSettings",
     }
     sections = {name for name in definitions if name.endswith("Settings")}
     if sections != set(places.values()):
@@ -156,7 +173,8 @@ def _sections() -> Iterator[str]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    for module in (settings, settings_tools, settings_content, settings_missions):
+    for path in sorted(Path(settings.__file__).parent.glob("settings*.py")):
+        module = importlib.import_module(f"aegis.pipeline.{path.stem}")
         found = getattr(module, name, None)
         if isinstance(found, type) and issubclass(found, BaseModel):
             return found

@@ -38,6 +38,12 @@ _VERIFIER: Final = (
     "tests/unit/audit/test_verify_keys.py",
     "tests/unit/audit/test_verify_records.py",
 )
+_QUEUE: Final = (
+    "tests/claims/test_approvals.py",
+    "tests/integration/test_gate.py",
+    "tests/integration/test_gateway_quorum.py",
+    "tests/integration/test_gateway_narrowing.py",
+)
 # Module -> the tests that have to notice.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "aegis.core.combine": ("tests/unit/core/test_combine.py", "tests/property/test_combine.py"),
@@ -45,7 +51,9 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "aegis.audit.merkle": ("tests/unit/audit/test_merkle.py",),
     "aegis.audit.verify": _VERIFIER,
     "aegis.audit.records": _VERIFIER,
-    "aegis.approvals.queue": ("tests/claims/test_approvals.py", "tests/integration/test_gate.py"),
+    "aegis.approvals.machine": _QUEUE,
+    "aegis.approvals.queue": _QUEUE,
+    "aegis.keys.permits": ("tests/integration/test_permits.py",),
 }
 
 _COMPARE: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {

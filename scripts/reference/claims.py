@@ -27,6 +27,20 @@ AREAS: Final[dict[str, str]] = {
     "GWY": "The gateway",
     "FLT": "Faults",
     "MIS": "Missions",
+    "DET": "Detection",
+    "TOL": "What tools say about themselves",
+    "PER": "Permits",
+    "NTF": "Notifications",
+    "SBX": "The sandbox",
+    "PRV": "Previews",
+    "JDG": "The judge",
+    "FRW": "Frameworks",
+    "PRX": "Model proxies",
+    "MCP": "The MCP proxy",
+    "HOK": "Hooks of coding agents",
+    "RUN": "Governed runs",
+    "COK": "The cockpit",
+    "EGR": "What leaves the machine",
 }
 
 

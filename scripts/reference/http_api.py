@@ -18,6 +18,7 @@ from reference.markdown import page, table
 TAGS = {
     "judging": "Judging",
     "approvals": "Approvals and events",
+    "models": "Model proxies",
     "audit": "Audit",
     "administration": "Administration",
     "open": "Health, keys, description",

@@ -51,7 +51,7 @@ def _function(name: str, value: Any) -> list[str]:
 
 def _signature(name: str, value: Any) -> str:
     signature = inspect.signature(value)
-    parameters = [one for one in signature.parameters.values() if one.name != "self"]
+    parameters = [_nameable(one) for one in signature.parameters.values() if one.name != "self"]
     written = _parameters(parameters)
     returned = signature.return_annotation
     arrow = "" if returned is inspect.Signature.empty or returned == "None" else f" -> {_annotation(returned)}"
@@ -59,6 +59,20 @@ def _signature(name: str, value: Any) -> str:
     if len(short) <= 100:
         return short
     return f"{name}(\n    " + ",\n    ".join(written) + f",\n){arrow}"
+
+
+class _Named:
+    """A default that is a function, written by its name: where it lies in memory differs with every run."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _nameable(one: inspect.Parameter) -> inspect.Parameter:
+    return one.replace(default=_Named(one.default.__name__)) if inspect.isfunction(one.default) else one
 
 
 def _parameters(parameters: list[inspect.Parameter]) -> list[str]:

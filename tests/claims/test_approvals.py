@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from aegis.approvals.queue import REDEEMABLE_MICROS, find, transition
+from aegis.approvals.machine import REDEEMABLE_MICROS
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
 from aegis.gate.control import set_agent
 from aegis.gate.gate import Gate
-from aegis.gate.ids import new_id
+from support.approvals import resolve
 from support.deployments import deployment
 from support.faults import Hands, gate_over
 
@@ -33,15 +33,7 @@ def approved(place: Deployment, gate: Gate) -> Decision:
     held = gate.decide(MAIL)
     assert held.outcome is Outcome.REQUIRE_APPROVAL
     assert held.approval is not None
-    with place.store.reader() as reader:
-        approval = find(reader, held.approval.id)
-    assert approval is not None
-    gate.record(
-        transition(
-            approval, "approved", receipt_id=new_id(), principal="user:ann", now=gate.parts.clock(),
-            approvers=("user:ann",),
-        )
-    )  # fmt: skip
+    resolve(gate, held.approval.id)
     return held
 
 

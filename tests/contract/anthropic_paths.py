@@ -23,13 +23,13 @@ COMMON: dict[str, Any] = {"model": "m", "max_tokens": 99, "tools": TOOLS}
 
 def client(world: World) -> anthropic.Anthropic:
     http = anthropic.DefaultHttpxClient(verify=TLS)
-    return anthropic.Anthropic(base_url=world.provider.anthropic_url, api_key="k", max_retries=0, http_client=http)
+    return anthropic.Anthropic(base_url=world.anthropic_url, api_key=world.key, max_retries=0, http_client=http)
 
 
 def aclient(world: World) -> anthropic.AsyncAnthropic:
     http = anthropic.DefaultAsyncHttpxClient(verify=TLS)
-    url = world.provider.anthropic_url
-    return anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0, http_client=http)
+    url = world.anthropic_url
+    return anthropic.AsyncAnthropic(base_url=url, api_key=world.key, max_retries=0, http_client=http)
 
 
 def messages(ask: Ask) -> Path:

@@ -16,6 +16,7 @@ from openai.lib.responses_tool_runner import (
     RegisteredFunction,
     ResponsesToolRunner,
 )
+from openai.lib.streaming.chat import ChatCompletionStreamState
 
 from support.worlds import REQUIRED, SCHEMAS, Path, World, loads
 
@@ -34,12 +35,12 @@ RESPONSE_TOOLS: Any = [
 
 def client(world: World) -> openai.OpenAI:
     http = openai.DefaultHttpxClient(verify=TLS)
-    return openai.OpenAI(base_url=world.provider.url, api_key="k", max_retries=0, http_client=http)
+    return openai.OpenAI(base_url=world.url, api_key=world.key, max_retries=0, http_client=http)
 
 
 def aclient(world: World) -> openai.AsyncOpenAI:
     http = openai.DefaultAsyncHttpxClient(verify=TLS)
-    return openai.AsyncOpenAI(base_url=world.provider.url, api_key="k", max_retries=0, http_client=http)
+    return openai.AsyncOpenAI(base_url=world.url, api_key=world.key, max_retries=0, http_client=http)
 
 
 # One answer to a conversation, as the SDK gives it.
@@ -145,14 +146,14 @@ async def _astream_helper(world: World, messages: list[Any]) -> Any:
 
 
 def _stream(world: World, messages: list[Any]) -> Any:
-    state = openai.lib.streaming.chat.ChatCompletionStreamState()
+    state = ChatCompletionStreamState()
     for chunk in client(world).chat.completions.create(model="m", messages=messages, stream=True):
         state.handle_chunk(chunk)
     return state.get_final_completion()
 
 
 async def _astream(world: World, messages: list[Any]) -> Any:
-    state = openai.lib.streaming.chat.ChatCompletionStreamState()
+    state = ChatCompletionStreamState()
     async for chunk in await aclient(world).chat.completions.create(model="m", messages=messages, stream=True):
         state.handle_chunk(chunk)
     return state.get_final_completion()
@@ -160,7 +161,7 @@ async def _astream(world: World, messages: list[Any]) -> Any:
 
 def _body_stream(world: World, messages: list[Any]) -> Any:
     # An agent that reads the lines itself.
-    state = openai.lib.streaming.chat.ChatCompletionStreamState()
+    state = ChatCompletionStreamState()
     create = client(world).chat.completions.with_streaming_response.create
     with create(model="m", messages=messages, stream=True) as response:
         for line in response.iter_lines():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aegis.audit.merkle import Frontier, inclusion_proof, root_at, verify_inclusion
 from aegis.core.ports import Document, Entry, Head, Search, SessionRow, Store
@@ -451,7 +451,7 @@ def test_searching_finds_what_looking_at_every_entry_finds(
     for _ in range(data.draw(st.integers(1, 4))):
         for values in data.draw(st.lists(st.fixed_dictionaries(columns), min_size=1, max_size=10)):
             index = len(entries)
-            entries.append(replace(entry(index), **values))  # type: ignore[arg-type]
+            entries.append(replace(entry(index), **values))
             with store.transaction() as transaction:
                 append(transaction, entries[-1])
         for search in data.draw(st.lists(searches, min_size=1, max_size=3)):

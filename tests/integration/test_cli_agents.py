@@ -60,3 +60,12 @@ def test_stopping_an_agent_puts_no_policy_on_the_record(tmp_path: Path) -> None:
     before = read_json(aegis("agents", "revoke", "bot", "--home", home, "--json"))["receipt"]["index"]
     after = read_json(aegis("agents", "restore", "bot", "--home", home, "--json"))["receipt"]["index"]
     assert after == before + 1
+
+
+def test_an_empty_name_stops_nobody_and_says_so(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    deployment(home).close()
+    for verb in ("revoke", "restore"):
+        refused = aegis("agents", verb, "", "--home", home)
+        assert refused.returncode == 2
+        assert "agent" in refused.stderr

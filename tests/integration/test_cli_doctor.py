@@ -30,6 +30,39 @@ def examine(home: Path, *more: str | Path) -> tuple[int, dict[str, dict[str, Any
     return finished.returncode, {one["check"]: one for one in value["checks"]}
 
 
+TOOLS = """
+from langchain_core.tools import BaseTool, tool
+
+@tool
+def wipe(disk: str, times: int = 1) -> str:
+    "Wipe a disk."
+    raise SystemExit("a canary must not run this")
+
+class Sly(BaseTool):
+    name: str = "sly"
+    description: str = "Has a way round."
+
+    def _run(self, text: str) -> str:
+        raise SystemExit("a canary must not run this")
+
+    def invoke(self, input, config=None, **kwargs):
+        return self._run(text="past every seam")
+
+sly = Sly()
+"""
+
+
+def test_canaries_find_the_path_that_leads_round_the_decision(tmp_path: Path) -> None:
+    (tmp_path / "shop_tools.py").write_text(TOOLS)
+    finished = aegis("doctor", "--coverage", "--import", "shop_tools", "--json", cwd=tmp_path)
+    value = read_json(finished)
+    assert finished.returncode == 1
+    states = {(one["tool"], one["path"]): one["state"] for one in value["paths"]}
+    assert states["sly", "invoke"] == "UNCOVERED"
+    assert states["sly", "run"] == "covered"
+    assert {state for (tool, _), state in states.items() if tool == "wipe"} == {"covered"}
+
+
 def test_a_healthy_home_passes_and_says_what_it_cannot_protect_from(home: Path) -> None:
     code, checks = examine(home)
     assert code == 0
@@ -101,3 +134,20 @@ def test_a_gateway_that_does_not_answer_fails(home: Path) -> None:
     code, checks = examine(home, "--url", "http://127.0.0.1:1")
     assert code == 1
     assert checks["gateway"]["state"] == "fail"
+
+
+def test_a_damaged_page_of_the_database_fails(home: Path) -> None:
+    file = home / "aegis.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    data = bytearray(file.read_bytes())
+    for page in range(3, pages):
+        data[page * size : page * size + 64] = b"\xff" * 64
+    file.write_bytes(bytes(data))
+    code, checks = examine(home)
+    assert code == 1
+    assert checks["store"]["state"] == "fail"
+    assert "damaged" in checks["store"]["found"] or "cannot be read" in checks["store"]["found"]

@@ -23,9 +23,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     commit = Ledger.commit
 
-    def counted(self: Ledger, units: Sequence[Unit]) -> Any:
+    def counted(self: Ledger, units: Sequence[Unit], *, wait_s: float | None = None) -> Any:
         sizes.append(len(units))
-        return commit(self, units)
+        return commit(self, units, wait_s=wait_s)
 
     monkeypatch.setattr(Ledger, "commit", counted)
     return sizes
@@ -48,7 +48,10 @@ async def test_calls_of_neighbouring_turns_share_a_commit(tmp_path: Path, groups
 
 
 async def test_nobody_waits_for_those_who_keep_coming(tmp_path: Path, groups: list[int]) -> None:
-    place = deployment(tmp_path / "home")
+    # A log in memory is never slow: every commit runs on the loop.
+    place = deployment(
+        tmp_path / "home", "version: 1\nprofile: standard\nstore: 'memory:'\nlimits: {rate: unlimited}\n"
+    )
     await place.gate.adecide(READ)
     groups.clear()
     started: list[asyncio.Task[Any]] = []

@@ -19,7 +19,9 @@ def test_the_demonstration_shows_every_outcome_and_a_log_that_verifies(tmp_path:
 
 
 def test_the_gateway_stays_up_until_ctrl_c_and_nothing_is_left() -> None:
-    with subprocess.Popen([str(AEGIS), "demo"], stdout=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(
+        [str(AEGIS), "demo"], stdout=subprocess.PIPE, text=True, env=environment(), preexec_fn=_heed_ctrl_c
+    ) as process:
         assert process.stdout is not None
         folder = ""
         for line in process.stdout:
@@ -31,3 +33,8 @@ def test_the_gateway_stays_up_until_ctrl_c_and_nothing_is_left() -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert not Path(folder).exists()
+
+
+def _heed_ctrl_c() -> None:
+    """A runner in the background may have been told to ignore it, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

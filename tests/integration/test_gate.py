@@ -8,19 +8,18 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pytest
 
-from aegis.approvals.queue import find, transition
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.core.principal import Principal
-from aegis.errors import InvalidCall, StoreConflict
+from aegis.errors import InvalidCall
 from aegis.gate.control import set_agent
-from aegis.gate.ids import new_id
+from support.approvals import resolve
 from support.deployments import deployment
 
 READ = ToolCall(tool="read_file", arguments={"path": "notes.txt"})
@@ -39,20 +38,8 @@ def receipts(place: Deployment) -> list[dict[str, Any]]:
         return [orjson.loads(entry.body) for entry in reader.entries(0, reader.head().size)]
 
 
-def approve(place: Deployment, approval_id: str, to: Any = "approved") -> None:
-    with place.store.reader() as reader:
-        approval = find(reader, approval_id)
-    assert approval is not None
-    place.gate.record(
-        transition(
-            approval,
-            to,
-            receipt_id=new_id(),
-            principal="user:ann",
-            now=place.gate.parts.clock(),
-            approvers=("user:ann",),
-        )
-    )
+def approve(place: Deployment, approval_id: str, to: Literal["approve", "deny"] = "approve") -> None:
+    resolve(place.gate, approval_id, to)
 
 
 def test_an_allowed_call_is_in_the_log_before_it_is_answered(place: Deployment) -> None:
@@ -148,10 +135,11 @@ def test_a_held_call_with_other_arguments_is_a_conflict_after_approval(place: De
 def test_a_denied_call_is_refused_for_good(place: Deployment) -> None:
     held = place.gate.decide(MAIL)
     assert held.approval is not None
-    approve(place, held.approval.id, "denied")
+    approve(place, held.approval.id, "deny")
     assert place.gate.decide(MAIL).reason is Reason.APPROVAL_DENIED
-    with pytest.raises(StoreConflict):
-        approve(place, held.approval.id, "approved")
+    with pytest.raises(InvalidCall) as refusal:
+        approve(place, held.approval.id, "approve")
+    assert (refusal.value.code, refusal.value.status) == ("not_pending", 409)
 
 
 def test_the_kill_switch_works_on_the_next_call_even_from_another_process(place: Deployment, tmp_path: Path) -> None:

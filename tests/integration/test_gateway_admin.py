@@ -97,6 +97,11 @@ def test_the_configuration_is_shown_with_the_digest_of_its_receipts(gateway: Ser
     assert shown["config"]["tools"]["deploy"]["risk"] == "critical"
 
 
+def test_a_name_that_no_agent_can_have_is_not_stopped(gateway: Served) -> None:
+    for name in ("%20", "x" * 300):
+        assert gateway.ask("POST", f"/v1/agents/{name}/revoke", {}, key="root").status == 422
+
+
 def test_a_configuration_is_replaced_at_once_on_record_and_in_the_file(gateway: Served) -> None:
     assert gateway.decide().json["decision"] == "allow"
     answer = gateway.ask("PUT", "/v1/config", STRICT.encode(), key="root")
@@ -109,7 +114,18 @@ def test_a_configuration_is_replaced_at_once_on_record_and_in_the_file(gateway: 
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"version: 2", b"version: 1\ntoools: {}", b"version: 1\nversion: 1", b"\xff", b"[", b"a: &a [*a]"]
+    "text",
+    [
+        b"",
+        b"{}",
+        b"profile: standard",
+        b"version: 2",
+        b"version: 1\ntoools: {}",
+        b"version: 1\nversion: 1",
+        b"\xff",
+        b"[",
+        b"a: &a [*a]",
+    ],
 )
 def test_a_configuration_that_does_not_compile_changes_nothing(gateway: Served, text: bytes) -> None:
     before = gateway.ask("GET", "/v1/config", key="root").json

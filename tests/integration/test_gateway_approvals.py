@@ -138,8 +138,11 @@ def test_only_an_approver_answers_and_never_for_its_own_call(gateway: Served) ->
         {"decision": "approve", "force": True},
         {"decision": "approve", "reason": 7},
         {"decision": "approve", "scope": "always"},
-        {"decision": "approve", "scope": "session"},
-        {"decision": "approve", "arguments": {"to": "b@example.com"}},
+        {"decision": "approve", "scope": "session"},  # the call belongs to no session
+        {"decision": "approve", "arguments": "to"},
+        {"decision": "deny", "arguments": {"to": "b@example.com"}},
+        {"decision": "approve", "by": "ann"},
+        {"decision": "approve", "approver": "boss"},
         [],
         "approve",
         b"approve",

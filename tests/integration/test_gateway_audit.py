@@ -183,7 +183,7 @@ def test_a_session_is_opened_once_with_its_task(gateway: Served) -> None:
     "body",
     [
         {"task": 7}, {"session": ""}, {"session": " "}, {"task": "a" * 16_385}, {"name": "s"}, [],
-        {"available_tools": ["a"]}, {"mounts": {}}, {"proof": "p"},
+        {"available_tools": {}}, {"mounts": {}}, {"proof": "p"},
     ],
 )  # fmt: skip
 def test_a_session_that_cannot_be_kept_as_asked_is_422(gateway: Served, body: Any) -> None:

@@ -22,7 +22,7 @@ def gateway(tmp_path: Path) -> Iterator[Served]:
         yield running
 
 
-def gone(*arguments: Any) -> NoReturn:
+def gone(*arguments: Any, **named: Any) -> NoReturn:
     raise StoreUnavailable("the store is gone")
 
 

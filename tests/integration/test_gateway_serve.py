@@ -115,11 +115,14 @@ def test_log_lines_are_json_without_argument_values(tmp_path: Path) -> None:
         assert word not in "\n".join(lines)
 
 
-def test_a_second_gateway_on_the_same_home_is_refused_and_a_dead_ones_socket_replaced(tmp_path: Path) -> None:
+def test_a_second_gateway_of_a_home_leaves_the_socket_alone_and_a_dead_ones_is_replaced(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with gateway_process(home) as gateway:
-        with pytest.raises(RuntimeError, match="another gateway listens"), gateway_process(home):
-            pass
+        before = (home / "aegis.sock").stat().st_ino
+        with gateway_process(home) as second:
+            assert second.decide()[0] == 200
+            assert (home / "aegis.sock").stat().st_ino == before
+        assert (home / "aegis.sock").stat().st_ino == before
         assert gateway.decide()[0] == 200
         gateway.process.kill()
         gateway.process.wait()

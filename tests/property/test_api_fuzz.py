@@ -22,6 +22,8 @@ from support.served import Served, served
 MEANING = {
     "getInclusionProof", "getConsistencyProof", "exportLog", "replaceConfig", "checkConfig", "replayConfig",
     "listReceipts", "listSessions", "traceSession", "listAgents", "listApprovals", "listMissions",
+    "listGrants", "listDeliveries",
+    "proxyChatCompletions", "proxyResponses", "proxyMessages", "proxyCountTokens", "proxyModels", "proxyModel",
     "issueMission", "publishMissionStatus", "openSession",
 }  # fmt: skip
 # `PUT {}` is a configuration of an unexpected type that YAML spells the same way; a check never refuses.
@@ -29,6 +31,12 @@ LENIENT = {"replaceConfig", "checkConfig", "replayConfig"}
 
 schema = schemathesis.openapi.from_dict(description()).exclude(operation_id="watchEvents")
 schema.config.generation.update(max_examples=8)
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(context: schemathesis.SerializationContext, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
 
 EVERYTHING = ("agent", "tool", "approver", "auditor", "issuer", "admin")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aegis.core.call import ToolCall, ToolResult, check_call
 from aegis.core.canonical import canonical
-from aegis.core.decision import ApprovalRef, Decision, ReceiptRef, ResultDecision
+from aegis.core.decision import ApprovalRef, Decision, OpenedSession, ReceiptRef, ResultDecision
 from aegis.core.digest import call_digest
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
@@ -27,6 +27,7 @@ class ScriptedDecider:
     decided: list[ToolCall] = field(default_factory=list)
     observed: list[ToolResult] = field(default_factory=list)
     waited: list[ToolCall] = field(default_factory=list)
+    opened: list[tuple[str, str, str | None]] = field(default_factory=list)
     closed: bool = False
     _known: dict[tuple[str | None, str], Decision] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -66,6 +67,29 @@ class ScriptedDecider:
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> Decision:
         return self.wait(call, decision, timeout)
+
+    def open_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        mounts: Sequence[str] = (),
+    ) -> OpenedSession:
+        self.opened.append((session, task, mission))
+        return OpenedSession(session=session, receipt=ReceiptRef(id="r", index=0, leaf_hash="h"), fresh=True)
+
+    async def aopen_session(
+        self,
+        session: str,
+        *,
+        task: str = "",
+        mission: str | None = None,
+        tools: Sequence[Any] | None = None,
+        mounts: Sequence[str] = (),
+    ) -> OpenedSession:
+        return self.open_session(session, task=task, mission=mission, tools=tools, mounts=mounts)
 
     def close(self) -> None:
         self.closed = True

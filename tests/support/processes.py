@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,11 @@ class Process:
 
 
 @contextmanager
-def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Iterator[Process]:
-    """A gateway on a free port; killed at the end if it still runs. Its log lines are on `process.stderr`."""
+def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0, log: Path | None = None) -> Iterator[Process]:
+    """A gateway on a free port; killed at the end if it still runs.
+
+    Its log lines are on `process.stderr`, which a busy gateway fills, or in the file `log`.
+    """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = home / "aegis.yaml"
     file.write_text(config)
@@ -58,23 +61,25 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0) -> Itera
         credentials.add("bot", "agent", agent="bot")
         credentials.add("auditor", "auditor")
     keys = {name: credentials.text(name) for name in credentials.issued}
-    with subprocess.Popen(
-        [AEGIS, "serve", "--config", file, "--home", home, "--port", str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(home),
-            "XDG_CACHE_HOME": str(default_cache_folder().parents[1]),
-        },
-    ) as process:
+    with (
+        ExitStack() as stack,
+        subprocess.Popen(
+            [AEGIS, "serve", "--config", file, "--home", home, "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if log is None else stack.enter_context(log.open("w")),
+            text=True,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(home),
+                "XDG_CACHE_HOME": str(default_cache_folder().parents[1]),
+            },
+        ) as process,
+    ):
         assert process.stdout is not None
         line = process.stdout.readline()
         ready = line.partition("http://127.0.0.1:")[2].split()
         if not ready:
-            assert process.stderr is not None
-            raise RuntimeError(process.stderr.read())
+            raise RuntimeError("" if process.stderr is None else process.stderr.read())
         try:
             yield Process(home=home, port=int(ready[0]), process=process, keys=keys)
         finally:

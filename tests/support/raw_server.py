@@ -92,6 +92,8 @@ class RawServer:
                     if answer is None:
                         return
                     connected.sendall(answer)
+                    if b"connection: close" in answer.partition(b"\r\n\r\n")[0].lower():
+                        return
             except OSError:
                 return
 

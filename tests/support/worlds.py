@@ -36,6 +36,19 @@ class World:
     ran: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=lambda: {"send_email": "sent", "read_file": "text"})
 
+    key: str = "k"
+    door: str = ""
+
+    @property
+    def url(self) -> str:
+        """The base URL with a version, as the OpenAI SDK takes it."""
+        return f"{self.door}/v1" if self.door else self.provider.url
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL without a version, as the Anthropic SDK takes it."""
+        return self.door or self.provider.anthropic_url
+
     def run(self, tool: str, arguments: dict[str, Any]) -> str:
         """The body of every tool."""
         self.ran.append((tool, arguments))

@@ -16,7 +16,7 @@ def read(*chunks: bytes) -> list[Event]:
 
 
 STREAM = b": hello\r\nevent: a\r\ndata: one\r\ndata: two\r\n\r\ndata:three\n\nid: 7\rdata: four\r\rdata: five"
-EVENTS = [Event(event="a", data="one\ntwo"), Event(data="three"), Event(data="four"), Event(data="five")]
+EVENTS = [Event(event="a", data="one\ntwo"), Event(data="three"), Event(data="four", id="7"), Event(data="five")]
 
 
 def test_every_line_ending_and_field_is_read() -> None:

@@ -71,7 +71,7 @@ def test_the_report_names_framework_version_seams_and_what_is_refused(tmp_path: 
     report = aegis.auto(config=config(tmp_path))
     assert isinstance(report, Report)
     named = {one.framework: one for one in report.hooked}
-    assert named.keys() == {"openai", "anthropic"}
+    assert named.keys() >= {"openai", "anthropic"}
     assert named["openai"].version == openai.__version__
     assert "SyncAPIClient.request" in named["openai"].seams
     assert "realtime.connect" in named["openai"].barred
@@ -138,7 +138,8 @@ def test_an_unsupported_version_can_be_a_warning(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(openai_adapter, "SUPPORTED", ((9, 0), (10,)))
     with pytest.warns(UserWarning, match="openai"):
         report = aegis.auto("http://127.0.0.1:9", on_unhooked="warn")
-    assert [one.framework for one in report.hooked] == ["anthropic"]
+    assert {one.framework for one in report.hooked} >= {"anthropic"}
+    assert "openai" not in {one.framework for one in report.hooked}
     assert len(report.unhooked) == 1
 
 

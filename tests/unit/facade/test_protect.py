@@ -26,7 +26,9 @@ from support.decider import ScriptedDecider, allowed, blocked, changed, held, sa
 @pytest.fixture
 def decider() -> Iterator[ScriptedDecider]:
     scripted = ScriptedDecider()
-    replace_runtime(Runtime(enforcer=Enforcer(scripted), memory=Memory(), gateway="test", authenticated=None))
+    replace_runtime(
+        Runtime(enforcer=Enforcer(scripted), host=scripted, memory=Memory(), gateway="test", authenticated=None)
+    )
     yield scripted
     replace_runtime(None)
     assert scripted.closed

@@ -32,15 +32,15 @@ class Disk:
         self.delay = 0.0
         self.threads: list[str] = []
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        return self._transaction()
+    def transaction(self, *, wait_s: float | None = None) -> AbstractContextManager[Transaction]:
+        return self._transaction(wait_s)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Transaction]:
+    def _transaction(self, wait_s: float | None) -> Iterator[Transaction]:
         self.threads.append(threading.current_thread().name)
         time.sleep(self.delay)
         self.open.wait()
-        with self.store.transaction() as transaction:
+        with self.store.transaction(wait_s=wait_s) as transaction:
             yield transaction
 
 
@@ -106,3 +106,27 @@ async def test_a_caller_that_goes_away_disturbs_nobody(work: Commits) -> None:
     gone.cancel()
     assert (await stays)[0].index in {0, 1}
     assert work.depth == 0
+
+
+async def test_a_loop_does_not_wait_for_another_writer(disk: Disk, work: Commits) -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with disk.store.transaction():
+            held.set()
+            done.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    waiting = asyncio.ensure_future(work.append(unit()))
+    turns = 0
+    while "aegis-commit" not in disk.threads:
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert not waiting.done()
+    done.set()
+    assert await waiting
+    other.join()
+    assert turns < 1_000
+    work.close()

@@ -158,13 +158,10 @@ def test_what_cannot_be_enforced_is_named_with_its_place(text: str, pointer: str
 @pytest.mark.parametrize(
     "text",
     [
-        "judges: [{name: security}]",
         "pipeline: {call: [rate, anomaly]}",
-        "pipeline: {call: [rate, judge]}",
         "pipeline: {result: [content, stream]}",
         "guards: {anomaly: {mode: enforce}}",
         "store: postgresql://localhost/aegis",
-        "approvals: {notify: [{kind: webhook, url: 'https://example.com'}]}",
     ],
 )
 def test_what_this_version_does_not_have_is_refused_and_not_ignored(text: str) -> None:

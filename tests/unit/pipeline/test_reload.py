@@ -68,7 +68,7 @@ def test_a_change_that_cannot_be_recorded_is_not_made(path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         held.reload("file")
     with pytest.raises(StoreUnavailable):
-        held.replace("limits: {rate: 6/minute}\n", by="admin")
+        held.replace("version: 1\nlimits: {rate: 6/minute}\n", by="admin")
     assert held.current is before
     assert path.read_text() == "limits: {rate: 5/minute}\n"
     assert [entry.name for entry in path.parent.iterdir()] == ["aegis.yaml"]
@@ -103,8 +103,8 @@ def test_what_is_not_a_file_or_not_there_is_refused(path: Path) -> None:
 
 def test_a_replaced_configuration_is_in_the_file_and_in_force(path: Path) -> None:
     held, changes = holder(path)
-    held.replace("limits: {rate: 7/minute}\n", by="admin-key")
-    assert path.read_text() == "limits: {rate: 7/minute}\n"
+    held.replace("version: 1\nlimits: {rate: 7/minute}\n", by="admin-key")
+    assert path.read_text() == "version: 1\nlimits: {rate: 7/minute}\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [(change.trigger, change.by) for change in changes] == [("api", "admin-key")]
     assert held.reload("file") is None
@@ -116,16 +116,16 @@ def test_a_linked_configuration_stays_linked(path: Path, tmp_path: Path) -> None
     real.write_text("version: 1\n")
     path.symlink_to(real)
     held = PolicyHolder(load_config(path), path=path)
-    held.replace("limits: {rate: 7/minute}\n", by="admin")
+    held.replace("version: 1\nlimits: {rate: 7/minute}\n", by="admin")
     assert path.is_symlink()
-    assert real.read_text() == "limits: {rate: 7/minute}\n"
+    assert real.read_text() == "version: 1\nlimits: {rate: 7/minute}\n"
 
 
 def test_a_configuration_that_others_can_replace_is_not_written(path: Path) -> None:
     held, changes = holder(path)
     path.parent.chmod(0o777)
     with pytest.raises(ConfigError, match="others can replace"):
-        held.replace("limits: {rate: 7/minute}\n", by="admin")
+        held.replace("version: 1\nlimits: {rate: 7/minute}\n", by="admin")
     assert (path.read_text(), changes) == ("version: 1\n", [])
 
 
@@ -143,14 +143,14 @@ def test_a_reload_frees_nobodys_limit(path: Path) -> None:
     held, _ = holder(path, "limits: {rate: 1/minute}\n")
     call = Incoming(tool="t", server=None, arguments={}, principal=AGENT, agent="bot", session="", call_id="c", now=0)
     assert held.current.evaluate(call).combined.outcome is Outcome.ALLOW
-    held.replace("limits: {rate: 1/minute, max_depth: 9}\n", by="admin")
+    held.replace("version: 1\nlimits: {rate: 1/minute, max_depth: 9}\n", by="admin")
     assert held.current.evaluate(call).combined.outcome is Outcome.BLOCK
 
 
 def test_without_a_file_there_is_nothing_to_reload() -> None:
     held = PolicyHolder(load_config())
     assert held.reload("signal") is None
-    held.replace("limits: {rate: 5/minute}", by="admin")
+    held.replace("version: 1\nlimits: {rate: 5/minute}", by="admin")
     assert held.config.settings.limits.rate is not None
     assert held.config.settings.limits.rate.limit == 5
 

@@ -366,5 +366,5 @@ def test_approvals_of_a_tool_are_laid_over_the_general_ones() -> None:
     evaluation = made.evaluate(incoming(tool="pay"))
     assert evaluation.combined.reason is Reason.APPROVAL_REQUIRED
     assert evaluation.approval is not None
-    assert (evaluation.approval_timeout, evaluation.approval.quorum) == (90, 2)
+    assert (evaluation.approval.timeout_seconds, evaluation.approval.quorum) == (90, 2)
     assert made.approval_for(None, "other").timeout_seconds == 300
