@@ -157,7 +157,7 @@ def test_a_store_that_is_too_slow_blocks(place: Deployment, monkeypatch: pytest.
     thread = threading.Thread(target=lambda: first.append(gate.decide(READ)))
     thread.start()
     try:
-        assert store.entered.wait(10)
+        assert store.entered.wait(60)
         for way in ("sync", "async"):
             decision = asked(gate, READ, way)
             assert (decision.outcome, decision.reason) == (Outcome.BLOCK, Reason.UNAVAILABLE)
@@ -298,7 +298,7 @@ def test_a_gateway_that_is_too_slow_refuses(way: str) -> None:
     release = threading.Event()
 
     def late(_: Received) -> bytes | None:
-        release.wait(10)
+        release.wait(60)
         return None
 
     with serving(late) as server:

@@ -146,7 +146,7 @@ def test_text_reaches_the_reader_before_a_held_call_is_decided() -> None:
     approved = threading.Event()
 
     def resolve(call: ToolCall) -> Decision:
-        assert approved.wait(10)
+        assert approved.wait(60)
         return allowed(call)
 
     decider = ScriptedDecider(rules={"send_email": held}, resolve=resolve)

@@ -31,4 +31,5 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_example_compiles_under_every_profile(example: str, profile: str) -> None:
-    compile_policy(parse_config(f"profile: {profile}\n{example}"))
+    config = parse_config(f"profile: {profile}\n{example}")
+    assert compile_policy(config).digest == compile_policy(config).digest

@@ -22,11 +22,13 @@ PAGES = sorted(
 def test_every_example_does_what_its_page_says(page: Path, tmp_path: Path) -> None:
     reader = Reader(place=tmp_path)
     tmp_path.chmod(0o700)
+    found = list(blocks(page.read_text(encoding="utf-8")))
     try:
-        for block in blocks(page.read_text(encoding="utf-8")):
+        for block in found:
             reader.run(block)
     finally:
         reader.close()
+    assert reader.done == len(found)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

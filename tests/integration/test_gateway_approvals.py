@@ -182,7 +182,7 @@ def test_a_long_poll_ends_with_the_answer(gateway: Served) -> None:
     time.sleep(0.3)
     assert not answers
     resolve(gateway, approval, {"decision": "approve"})
-    waiter.join(10)
+    waiter.join(60)
     assert answers[0].json["state"] == "approved"
 
 

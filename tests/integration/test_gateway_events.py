@@ -162,5 +162,5 @@ def test_a_drain_ends_the_stream_in_order(gateway: Served) -> None:
         gateway.server.stop()
         rest = stream.response.read()
     assert b"the gateway goes down" in rest
-    gateway.thread.join(10)
+    gateway.thread.join(60)
     assert not gateway.thread.is_alive()

@@ -239,7 +239,7 @@ def test_many_pipelined_requests_are_not_taken_for_one_long_one(gateway: Served)
 
 
 def test_headers_that_never_end_are_431(gateway: Served) -> None:
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n")
         received = b""
         with contextlib.suppress(OSError):  # hung up on while it still sends

@@ -15,7 +15,6 @@ import pytest
 
 from aegis.bootstrap import open_state
 from aegis.bootstrap.credentials import create_key
-from aegis.cli.commands.hook import MARGIN_S
 from support.deployments import deployment
 from support.served import served
 
@@ -150,7 +149,7 @@ class TestResults:
 
 class TestHeldCalls:
     def test_a_held_call_is_blocked_and_runs_once_when_it_is_made_again(self, home: Home) -> None:
-        first = hook(home, before("Deploy", {"to": "prod"}), "--timeout", str(MARGIN_S + 1))
+        first = hook(home, before("Deploy", {"to": "prod"}), "--wait", "0")
         assert first.returncode == 2
         assert "a person has to approve it" in first.stderr
         state = open_state(home / "aegis.yaml", home)
@@ -171,7 +170,7 @@ class TestHeldCalls:
         assert (second.returncode, second.stderr) == (0, "")
         seen = hook(home, after("Deploy", {"to": "prod"}, "deployed", call="toolu_2"))
         assert (seen.returncode, seen.stdout) == (0, "")
-        third = hook(home, before("Deploy", {"to": "prod"}, call="toolu_3"), "--timeout", str(MARGIN_S + 1))
+        third = hook(home, before("Deploy", {"to": "prod"}, call="toolu_3"), "--wait", "0")
         assert third.returncode == 2
 
 

@@ -23,7 +23,7 @@ Acknowledged = list[tuple[str, int]]
 
 def load(port: int, key: str, acknowledged: Acknowledged) -> None:
     """Decide until the gateway is gone; remember what it acknowledged."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     while True:
         body = json.dumps({"tool": "read_file", "arguments": {"path": "a.txt"}, "call_id": uuid.uuid4().hex})

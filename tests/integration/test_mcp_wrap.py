@@ -100,11 +100,11 @@ async def test_what_the_server_asks_the_client_passes(home: Path) -> None:
         return types.ElicitResult(action="accept", content={"colour": "blue"})
 
     async def folders(context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///work/here"))])
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///srv/here"))])
 
     async with connected(home, elicitation_callback=answer, list_roots_callback=folders) as client:
         assert "blue" in text(await client.call_tool("ask", {}))
-        assert text(await client.call_tool("roots", {})) == "file:///work/here"
+        assert text(await client.call_tool("roots", {})) == "file:///srv/here"
 
 
 async def test_many_calls_at_the_same_time_are_matched_by_their_ids(home: Path) -> None:

@@ -143,7 +143,7 @@ class TestHistories:
 
 def resolve(gateway: Served, decision: str) -> None:
     """What a person answers to the one held call."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         items = gateway.ask("GET", "/v1/approvals", key="ann").json["items"]
         pending = [item for item in items if item["state"] == "pending"]

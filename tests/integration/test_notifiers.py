@@ -189,8 +189,9 @@ def test_an_embedded_gate_sends_as_well(tmp_path: Path) -> None:
         from aegis.core.call import ToolCall
 
         place.gate.decide(ToolCall(tool="send_email", arguments=MAIL, call_id="e-1"))
-        receiver.wait(1)
+        (message,) = receiver.wait(1)
         place.close()
+    assert json.loads(message.body)["type"] == "approval.pending"
 
 
 def test_one_process_sends_a_message_and_a_dead_one_holds_it_up_for_a_lease_alone(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_reading_events_does_not_depend_on_the_chunks(stream: bytes, sizes: list
 @given(names, values)
 def test_answers_of_any_shape_are_settled_or_left(name: str, junk: Any) -> None:
     for answer in ({"choices": junk, "output": junk, "content": junk}, {"choices": [{"message": junk}]}):
-        DIALECTS[name].calls(answer)
+        calls = DIALECTS[name].calls(answer)
+        assert all(call.tool for call in calls)
         DIALECTS[name].settle(answer, {}, structured=False)
 
 

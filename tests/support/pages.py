@@ -63,6 +63,7 @@ class Reader:
 
     place: Path
     printed: str = ""
+    done: int = 0
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def run(self, block: Block) -> None:
@@ -78,6 +79,7 @@ class Reader:
             self.running.append(self._start(block))
         elif block.language in RUN:
             self._finish(block, int(value) if kind == "exit" else 0)
+        self.done += 1
 
     def close(self) -> None:
         for process in self.running:

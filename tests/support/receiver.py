@@ -27,13 +27,13 @@ class Receiver:
     statuses: list[int] = field(default_factory=lambda: [200])
     got: list[Got] = field(default_factory=list)
 
-    def wait(self, count: int, seconds: float = 20) -> list[Got]:
+    def wait(self, count: int, seconds: float = 60) -> list[Got]:
         """What came in, once it is at least `count` requests; fails where they do not come."""
         until(lambda: len(self.got) >= count, seconds)
         return self.got
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Return once `condition` holds; fails where it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -72,6 +72,8 @@ class Deliveries:
                     await asyncio.gather(*(self._send(message, clients) for message in batch))
             except StoreError:  # nothing is lost: the store keeps it
                 _log.warning("messages could not be sent, the store does not answer")
+            except Exception:  # the next look tries again: one fault must not silence every later message
+                _log.exception("messages could not be sent")
 
     def _claimed(self) -> list[Message]:
         """The next messages, ours to send."""

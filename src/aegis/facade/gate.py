@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from aegis.bootstrap import open_deployment
 from aegis.core.call import ToolCall
@@ -12,6 +12,7 @@ from aegis.core.decision import Decision, OpenedSession
 from aegis.core.principal import Principal
 from aegis.errors import MissionInvalid
 from aegis.gate.gate import Gate as PartsGate
+from aegis.gate.open_session import Opening, OpeningSteps
 from aegis.gate.parts import Parts
 from aegis.missions.holder import Holder, Provers, holder_folder
 
@@ -50,86 +51,17 @@ class Gate(PartsGate):
         """`decide` for event loops."""
         return await super().adecide(self._provers.prove(call), principal=principal)
 
-    def open_session(
-        self,
-        session: str,
-        *,
-        task: str = "",
-        mission: str | None = None,
-        tools: Sequence[Any] | None = None,
-        proof: str | None = None,
-        owner: str = "",
-        mounts: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> OpenedSession:
-        """Open `session` as the host, and under a mission where one is named, proving its holder key."""
+    def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
+        """Open `session`, and where its mission names a holder key answer the challenge for it."""
         try:
-            opened = super().open_session(
-                session,
-                task=task,
-                mission=mission,
-                tools=tools,
-                proof=proof,
-                owner=owner,
-                mounts=mounts,
-                principal=principal,
-            )
+            opened = yield from super()._opening(whose, session, said)
         except MissionInvalid as error:
-            if not _wants_proof(error, mission, proof):
+            if said.mission is None or said.proof is not None or error.code != "proof_invalid":
                 raise
-            nonce, unit = self.issuing.challenge(principal or self.principal)
-            self.record(unit)
-            opened = super().open_session(
-                session,
-                task=task,
-                mission=mission,
-                tools=tools,
-                proof=self._answer(nonce, mission or "", session),
-                owner=owner,
-                mounts=mounts,
-                principal=principal,
-            )
-        return self._proving(opened)
-
-    async def aopen_session(
-        self,
-        session: str,
-        *,
-        task: str = "",
-        mission: str | None = None,
-        tools: Sequence[Any] | None = None,
-        proof: str | None = None,
-        owner: str = "",
-        mounts: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> OpenedSession:
-        """`open_session` for event loops."""
-        try:
-            opened = await super().aopen_session(
-                session,
-                task=task,
-                mission=mission,
-                tools=tools,
-                proof=proof,
-                owner=owner,
-                mounts=mounts,
-                principal=principal,
-            )
-        except MissionInvalid as error:
-            if not _wants_proof(error, mission, proof):
-                raise
-            nonce, unit = self.issuing.challenge(principal or self.principal)
-            await self.arecord(unit)
-            opened = await super().aopen_session(
-                session,
-                task=task,
-                mission=mission,
-                tools=tools,
-                proof=self._answer(nonce, mission or "", session),
-                owner=owner,
-                mounts=mounts,
-                principal=principal,
-            )
+            nonce, unit = self.issuing.challenge(whose)
+            yield unit
+            proof = self._answer(nonce, said.mission, session)
+            opened = yield from super()._opening(whose, session, replace(said, proof=proof))
         return self._proving(opened)
 
     def _answer(self, nonce: str, mission: str, session: str) -> str:
@@ -144,7 +76,3 @@ class Gate(PartsGate):
 
     def _holder(self) -> Holder:
         return Holder(holder_folder(self._home), self.principal.agent or self.principal.id)
-
-
-def _wants_proof(error: MissionInvalid, mission: str | None, proof: str | None) -> bool:
-    return mission is not None and proof is None and error.code == "proof_invalid"

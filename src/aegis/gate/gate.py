@@ -29,7 +29,7 @@ from aegis.gate.issuing import Issuing
 from aegis.gate.judging import Judging
 from aegis.gate.missions import Missions
 from aegis.gate.observe import Results, withheld
-from aegis.gate.open_session import open_steps
+from aegis.gate.open_session import Opening, OpeningSteps, open_steps
 from aegis.gate.parts import Parts
 from aegis.gate.redeeming import Redeeming
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
@@ -112,21 +112,8 @@ class Gate:
         agent works in, which previews and judges look at. The same words again find the same session.
         Raises `InvalidCall` where it is not opened, and `StoreError` where nothing can be recorded.
         """
-        whose = principal or self.principal
-        return self._commits.run(
-            open_steps(
-                self.parts,
-                self.issuing,
-                whose,
-                session,
-                task=task,
-                mission=mission,
-                proof=proof,
-                tools=tools,
-                owner=owner,
-                mounts=mounts,
-            )
-        )
+        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
+        return self._commits.run(self._opening(principal or self.principal, session, said))
 
     async def aopen_session(
         self,
@@ -141,21 +128,11 @@ class Gate:
         principal: Principal | None = None,
     ) -> OpenedSession:
         """`open_session` for event loops."""
-        whose = principal or self.principal
-        return await self._commits.arun(
-            open_steps(
-                self.parts,
-                self.issuing,
-                whose,
-                session,
-                task=task,
-                mission=mission,
-                proof=proof,
-                tools=tools,
-                owner=owner,
-                mounts=mounts,
-            )
-        )
+        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
+        return await self._commits.arun(self._opening(principal or self.principal, session, said))
+
+    def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
+        return open_steps(self.parts, self.issuing, whose, session, said)
 
     def answer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
         """Count a person's answer to a held call; raises `InvalidCall` where it does not count."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aegis.audit.writer import Unit
@@ -23,45 +24,49 @@ from aegis.gate.surroundings import Surroundings, check_mounts, find_surrounding
 from aegis.missions import sessions
 from aegis.missions.sessions import ChallengeGone, MissionSession
 
-Steps = Generator[Unit, tuple[Recorded, ...], OpenedSession]
+OpeningSteps = Generator[Unit, tuple[Recorded, ...], OpenedSession]
 
 
-def open_steps(
-    parts: Parts,
-    issuing: Issuing,
-    principal: Principal,
-    session: str,
-    *,
-    task: str,
-    mission: str | None,
-    proof: str | None,
-    tools: Sequence[Any] | None,
-    owner: str = "",
-    mounts: Sequence[Any] = (),
-) -> Steps:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """What a host says of a session that it opens.
+
+    `tools` are what it offers the agent, `proof` answers a challenge of the mission's holder key, `owner` is the
+    person for whom the agent runs, `mounts` are folders of this machine.
+    """
+
+    task: str = ""
+    mission: str | None = None
+    tools: Sequence[Any] | None = None
+    proof: str | None = None
+    owner: str = ""
+    mounts: Sequence[Any] = ()
+
+
+def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: str, said: Opening) -> OpeningSteps:
     """The steps that open `session`; raises `InvalidCall` where it is not opened."""
 
     def again() -> OpenedSession | None:
         """(1) The open session; a proof is for a new one, and its challenge is never answered twice."""
-        if proof is not None:
+        if said.proof is not None:
             return None
-        said = Surroundings(mounts=places, tools=tuple(tools or ()))
-        return _again(
-            parts, issuing, principal, session, task=task, mission=mission, tools=tools, owner=owner, said=said
-        )
+        around = Surroundings(mounts=places, tools=tuple(said.tools or ()))
+        return _again(parts, issuing, principal, session, said, around)
 
-    places = check_mounts(mounts, parts.policy.current.previews.rules.mounts, parts.private)
+    places = check_mounts(said.mounts, parts.policy.current.previews.rules.mounts, parts.private)
     found = again()
     if found is not None:
         return found
     acting: Declaration | None = None
-    if mission is None:
-        if proof is not None:
+    if said.mission is None:
+        if said.proof is not None:
             raise InvalidCall("`proof` belongs to a `mission`, which is not named")
-        unit = opening(principal, session, task, owner)
+        unit = opening(principal, session, said.task, said.owner)
     else:
-        unit, acting = issuing.open(principal, session, task, mission, proof=proof, tools=tools, owner=owner)  # (2)
-    unit = surrounded(unit, session_key(principal, session), places, tools)
+        unit, acting = issuing.open(  # (2)
+            principal, session, said.task, said.mission, proof=said.proof, tools=said.tools, owner=said.owner
+        )
+    unit = surrounded(unit, session_key(principal, session), places, said.tools)
     try:
         recorded = (yield unit)[0]  # (3)
     except ChallengeGone as error:
@@ -82,12 +87,8 @@ def _again(
     issuing: Issuing,
     principal: Principal,
     session: str,
-    *,
-    task: str,
-    mission: str | None,
-    tools: Sequence[Any] | None,
-    owner: str,
-    said: Surroundings,
+    said: Opening,
+    surroundings: Surroundings,
 ) -> OpenedSession | None:
     with parts.store.reader() as reader:
         opened = find_session(parts, reader, principal, session)
@@ -97,8 +98,8 @@ def _again(
         under = sessions.find(reader, session_key(principal, session))
         served = None if under is None else under[0]
         acting = None if served is None else issuing.acting(reader, served.mission_id)
-    _check_same(opened, served, task=task, mission=mission, tools=tools, owner=owner)
-    if around != said:
+    _check_same(opened, served, said)
+    if around != surroundings:
         raise InvalidCall(
             "this session is open already, with other mounts or tools",
             code="conflict",
@@ -114,20 +115,12 @@ def _again(
     )
 
 
-def _check_same(
-    opened: Opened,
-    served: MissionSession | None,
-    *,
-    task: str,
-    mission: str | None,
-    tools: Sequence[Any] | None,
-    owner: str,
-) -> None:
-    manifest = None if tools is None or served is None else sessions.manifest_digest(tools)
+def _check_same(opened: Opened, served: MissionSession | None, said: Opening) -> None:
+    manifest = None if said.tools is None or served is None else sessions.manifest_digest(said.tools)
     for what, same in (
-        ("task", opened.task == task),
-        ("owner", (opened.owner or "") == owner),
-        ("mission", mission == (None if served is None else served.mission_id)),
+        ("task", opened.task == said.task),
+        ("owner", (opened.owner or "") == said.owner),
+        ("mission", said.mission == (None if served is None else served.mission_id)),
         ("list of tools", manifest == (None if served is None else served.manifest)),
     ):
         if not same:

@@ -32,7 +32,7 @@ def outcome(value: str, role: Any = "command") -> Outcome:
         "x " * 9_000 + " ; cat /srv/../home/ann/.aegis/k ; " + "y " * 9_000,
         "../" * 9_000 + ".aegis/keys",
         "aegis/x " * 30_000,
-        "rm -rf ~/work/../.aegis",
+        "rm -rf ~/src/../.aegis",
         "cd ~ && rm -r .aegis",
         "echo x > aegis.yaml",
         "sed -i s/block/scan/ /srv/shop//./aegis.yaml",

@@ -47,7 +47,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMPONENTS))
 def test_every_schema_is_one(name: str) -> None:
-    meta.validate(COMPONENTS[name])
+    assert meta.is_valid(COMPONENTS[name])
     Draft202012Validator({**COMPONENTS[name], "components": {"schemas": COMPONENTS}})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -42,11 +43,19 @@ def hook(
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, help="seconds within which the host is answered, whatever happens")
     ] = DEFAULT_TIMEOUT - MARGIN_S,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait", min=0, help="seconds for which a held call waits for a person; what the time-out leaves"
+        ),
+    ] = None,
 ) -> int:
     """Judge the event on standard input: 0 lets the host go on, 2 blocks, with the reason on standard error."""
     if context.invoked_subcommand is not None:
         return 0
     from aegis.proxies.hooks.supervise import supervised
+
+    answered_by = time.monotonic() + timeout
 
     def work() -> HookAnswer:
         from aegis.proxies.hooks.event import MAX_INPUT, read_event
@@ -56,7 +65,10 @@ def hook(
         event = read_event(sys.stdin.buffer.read(MAX_INPUT + 1))
         decider = _decider(config, home, agent, url, key_file)
         try:
-            judge = Judge(decider, HookState(home_of(home)), wait_seconds=max(0.0, timeout - MARGIN_S))
+            wait_until = (
+                answered_by - MARGIN_S if wait is None else min(time.monotonic() + wait, answered_by - MARGIN_S)
+            )
+            judge = Judge(decider, HookState(home_of(home)), wait_until=wait_until)
             return judge.answer(event)
         finally:
             decider.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Any, Final
 
 from aegis.adapters._enforce import Enforcer
@@ -20,12 +21,12 @@ _UNSEEN: Final = "the result was withheld: nobody decided the call that it belon
 
 
 class Judge:
-    """Judges events for one decider; `wait_seconds` is how long a held call may wait inside of the host's patience."""
+    """Judges events for one decider; a held call waits until `wait_until` of the monotonic clock, in seconds."""
 
-    def __init__(self, decider: Decider, state: HookState, *, wait_seconds: float):
+    def __init__(self, decider: Decider, state: HookState, *, wait_until: float):
         self._decider = decider
         self._state = state
-        self._wait = wait_seconds
+        self._wait_until = wait_until
 
     def answer(self, event: HookEvent) -> HookAnswer:
         """What the host is told."""
@@ -47,7 +48,7 @@ class Judge:
             if held is None:
                 held = {"call_id": call_id}
                 self._state.put("held", event.again, held)
-            decision = self._decider.wait(call, decision, self._wait)
+            decision = self._decider.wait(call, decision, max(0.0, self._wait_until - time.monotonic()))
         if decision.outcome is Outcome.REQUIRE_APPROVAL:
             return refused(_waiting(event, decision))
         if held is not None:
