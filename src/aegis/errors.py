@@ -11,6 +11,7 @@
     ├── StreamCut              a streamed result was cut; nothing more of it may be used
     ├── UnhookedFramework      `auto()` could not cover an installed framework
     ├── ForeignAnswer          a model provider's answer is not of the format that it claims
+    ├── ModelFailed            a model did not answer, or not as its API says
     ├── StoreError
     │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
     │   │   └── StoreBusy      another writer holds the store: nothing was begun
@@ -130,6 +131,10 @@ class UnhookedFramework(AegisError):
 
 class ForeignAnswer(AegisError):
     """A model provider's answer is not of the format that it claims; nothing of it is passed on."""
+
+
+class ModelFailed(AegisError):
+    """A model did not answer, or not as its API says; the message holds nothing of request, key or answer."""
 
 
 class StoreError(AegisError):

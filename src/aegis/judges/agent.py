@@ -12,14 +12,16 @@ import orjson
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.judging import JudgeRules, JudgeSpec, ModelSpec
 from aegis.core.outcome import Outcome
+from aegis.dialects.arguments import read_arguments
+from aegis.errors import ModelFailed
 from aegis.judges.answer import read_answer
 from aegis.judges.command import Failed
 from aegis.judges.model import Result, Spent
 from aegis.judges.prompt import system_prompt
-from aegis.judges.providers.client import BreakerOpen, ProviderFailed, Providers
-from aegis.judges.providers.turns import Asked, Turn
-from aegis.judges.tools import Refused, definitions, run_tool
+from aegis.judges.providers import BreakerOpen, Providers
+from aegis.judges.tools import Refused, definitions, run_tool, tool_of
 from aegis.judges.workspace import Workspace
+from aegis.models.values import Asked, Message
 
 MICRO = 1_000_000
 
@@ -51,29 +53,29 @@ class Conversation:
         """What the model makes of the fenced payload `data`; raises `Failed` or `Malformed`."""
         system = system_prompt(criteria, self.judge.instruction, word)
         tools = definitions(self.judge)
-        turns = [Turn(role="user", text=data)]
+        messages: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": data}]
         for _ in range(self.judge.limits.turns):
             try:
-                answered = await self.providers.ask(
-                    self.rules, self.model, system, turns, tools, max(0.001, deadline - time.monotonic())
+                answer = await self.providers.ask(
+                    self.rules, self.model, messages, tools, max(0.001, deadline - time.monotonic())
                 )
             except BreakerOpen as error:
                 raise Failed("breaker", "the provider failed too often and is not asked for a while") from error
-            except ProviderFailed as error:
+            except ModelFailed as error:
                 raise Failed("provider", str(error)) from error
-            self._count(answered.tokens_in, answered.tokens_out)
+            self._count(answer.read, answer.wrote)
             self.transcript.append(
-                {"text": answered.turn.text, "calls": [[call.name, call.arguments] for call in answered.turn.calls]}
+                {"text": answer.text, "calls": [[tool_of(call.name), call.arguments] for call in answer.calls]}
             )
             if self.spent.tokens_in + self.spent.tokens_out > self.judge.limits.tokens:
                 raise Failed("tokens", "the judge used more tokens than it may")
-            if not answered.turn.calls:
-                return read_answer(answered.turn.text)
-            turns.append(answered.turn)
-            for call in answered.turn.calls:
+            if not answer.calls:
+                return read_answer(answer.text)
+            messages.append(answer.message)
+            for call in answer.calls:
                 said = await self._tool(call, deadline)
-                self.transcript.append({"tool": call.name, "result": said})
-                turns.append(Turn(role="tool", text=said, call_id=call.call_id))
+                self.transcript.append({"tool": tool_of(call.name), "result": said})
+                messages.append({"role": "tool", "tool_call_id": call.call_id, "content": said})
         raise Failed("turns", "the judge gave no answer within its turns")
 
     def _count(self, tokens_in: int, tokens_out: int) -> None:
@@ -82,14 +84,16 @@ class Conversation:
 
     async def _tool(self, call: Asked, deadline: float) -> str:
         """One tool call of the judge: decided like any other, run in the sandbox, its result looked at."""
-        if call.arguments is None or call.name not in self.judge.tools.names:
+        name = tool_of(call.name)
+        given, _ = read_arguments(name, call.arguments)
+        if given is None or name not in self.judge.tools.names:
             return _error("there is no such tool, or its arguments are no object")
-        decision = await self.door.decide(self.judge, self.run_id, call.name, call.arguments)
+        decision = await self.door.decide(self.judge, self.run_id, name, given)
         if not decision.allowed:
             return _error(decision.message)
-        arguments = call.arguments if decision.arguments is None else decision.arguments
+        arguments = given if decision.arguments is None else decision.arguments
         try:
-            said = await run_tool(self.judge, self.workspace, call.name, arguments, deadline - time.monotonic())
+            said = await run_tool(self.judge, self.workspace, name, arguments, deadline - time.monotonic())
         except Refused as error:
             return _error(str(error))
         seen = await self.door.observe(self.judge, decision, said)

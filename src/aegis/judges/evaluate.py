@@ -19,7 +19,7 @@ from aegis.judges.agent import GateDoor
 from aegis.judges.calibration import Scored
 from aegis.judges.model import Ran
 from aegis.judges.payload import Subject, make_payload
-from aegis.judges.providers.client import Providers
+from aegis.judges.providers import Providers
 from aegis.judges.run import Runner
 from aegis.judges.workspace import read_workspace
 

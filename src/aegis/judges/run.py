@@ -23,7 +23,7 @@ from aegis.judges.command import Failed, run_command
 from aegis.judges.model import Cause, Ran, Result, Spent
 from aegis.judges.panel import enough
 from aegis.judges.payload import Payload, fenced, masked
-from aegis.judges.providers.client import Providers
+from aegis.judges.providers import Providers
 from aegis.judges.workspace import Workspace
 
 _log = logging.getLogger("aegis.judges")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from aegis.judges.providers.client import Providers
+from aegis.judges.providers import Providers
 
 T = TypeVar("T")
 THREADS: Final = 256  # programs of judges at a time, whatever the configuration allows

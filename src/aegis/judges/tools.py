@@ -22,6 +22,7 @@ from aegis.sandbox import Box, Mount
 
 MAX_SHOWN: Final = 32_768  # characters of one result that go back into the conversation
 MAX_WORDS: Final = 64
+_DOT: Final = "__"  # for the dot, which vendors do not take in a tool's name
 _TEXT: Final = {"type": "string"}
 # Fixed programs of ours; what the judge says is an argument of theirs.
 _READ: Final = ("head", "-c", "262144", "--")
@@ -73,14 +74,19 @@ DEFINITIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 def definitions(judge: JudgeSpec) -> list[dict[str, Any]]:
-    """The tools of `judge` as a provider is told of them; commands are named."""
+    """The tools of `judge` as a model is told of them, in the shape of chat completions; commands are named."""
     found = []
     for name in judge.tools.names:
-        definition = {"name": name, **DEFINITIONS[name]}
+        definition = {"name": name.replace(".", _DOT), **DEFINITIONS[name]}
         if name == "cmd.run":
             definition["description"] += " Allowed: " + ", ".join(f"`{one}`" for one in judge.tools.commands) + "."
-        found.append(definition)
+        found.append({"type": "function", "function": definition})
     return found
+
+
+def tool_of(name: str) -> str:
+    """The tool that a model calls by `name`."""
+    return name.replace(_DOT, ".")
 
 
 async def run_tool(judge: JudgeSpec, workspace: Workspace, name: str, arguments: dict[str, Any], seconds: float) -> str:

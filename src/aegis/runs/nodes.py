@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from langgraph.types import interrupt
@@ -22,15 +22,15 @@ from aegis.core.names import Selector, split_selector
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.egress import Egress
-from aegis.errors import StoreError
+from aegis.errors import ModelFailed, StoreError
 from aegis.gate import Gate
+from aegis.models.client import ask
 from aegis.pipeline.compile_tools import CONTINUE_RUN
 from aegis.runs.claims import Claims
 from aegis.runs.execute import Executor
 from aegis.runs.guard import GuardContext, Message, RunGuard, RunReport, RunView, Stage
 from aegis.runs.guards.mask import concealed
 from aegis.runs.plan import Plan
-from aegis.runs.provider import ModelFailed, ask
 from aegis.runs.record import RunRecord
 from aegis.runs.routing import Health, compliant
 from aegis.runs.spending import spend
@@ -39,6 +39,7 @@ from aegis.runs.state import RunState, Status
 from aegis.runs.texts import with_texts
 from aegis.runs.tools import Offer, ToolFailed, ToolServers
 
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024  # of one model: bounds what it can make us hold
 _ASK_SERVER, _ASK_TOOL = split_selector(CONTINUE_RUN)
 
 
@@ -94,7 +95,14 @@ class Nodes:
         rows: list[dict[str, Any]] = []
         for model in models:
             try:
-                answer = await ask(self._tools.egress, model, messages, offer.wire(), self._plan.settings.timeout)
+                answer = await ask(
+                    self._tools.egress,
+                    model.endpoint,
+                    messages,
+                    offer.wire(),
+                    seconds=self._plan.settings.timeout,
+                    max_bytes=MAX_ANSWER_BYTES,
+                )
             except ModelFailed:
                 self._tools.health.failed(model)
                 rows.append({"guard": model.name, "outcome": "block", "rules": [], "reason": "unavailable"})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aegis.errors import ConfigError, Problem
+from aegis.models.values import Endpoint
 from aegis.pipeline.config import Config
 from aegis.pipeline.settings_proxies import ProviderSettings
 from aegis.pipeline.settings_runs import ModelSettings, RouteSettings, ToolServerSettings
@@ -20,6 +21,12 @@ class Model:
     name: str
     settings: ModelSettings
     provider: ProviderSettings
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it is asked."""
+        provider = self.provider
+        return Endpoint(api=provider.dialect, url=provider.url, name=self.settings.model, key=provider.key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from aegis.runs.guard import Message
+from aegis.models.values import Message, texts
 
 Change = Callable[[str], str]
-
-
-def texts(message: Message) -> Iterator[str]:
-    """Every text that a model would read in this message: its content, or the text parts of it."""
-    content = message.get("content")
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for part in content:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                yield part["text"]
 
 
 def with_texts(message: Message, change: Change) -> Message:

@@ -11,9 +11,9 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.facts import extract
 from aegis.guards.base import ResultCase
 from aegis.guards.result import ResultContentGuard
+from aegis.models.values import texts
 from aegis.runs.guard import GuardContext, Message, RunReport, RunView, Stage
 from aegis.runs.guards.options import read_options
-from aegis.runs.texts import texts
 
 
 class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,18 +9,11 @@ from typing import Any, Final
 
 from aegis.core.judging import JudgeRules, ModelSpec
 from aegis.egress import Egress, EgressPolicy
-from aegis.errors import EgressError, KeyFileError
-from aegis.judges.providers.anthropic import Anthropic
-from aegis.judges.providers.openai import OpenAI
-from aegis.judges.providers.turns import Answered, BadAnswer, Turn, Wire
-from aegis.keys.reference import read_secret
+from aegis.errors import ModelFailed
+from aegis.models.client import ask
+from aegis.models.values import Answer, Endpoint, Message
 
 MAX_ANSWER: Final = 1_048_576  # bytes of one provider's answer
-_WIRES: Final[dict[str, Wire]] = {"openai": OpenAI(), "anthropic": Anthropic()}
-
-
-class ProviderFailed(Exception):
-    """The provider did not answer as it should; the message says how, without its text."""
 
 
 class BreakerOpen(Exception):
@@ -60,38 +53,22 @@ class Providers:
         self,
         rules: JudgeRules,
         model: ModelSpec,
-        system: str,
-        turns: Sequence[Turn],
+        messages: Sequence[Message],
         tools: Sequence[dict[str, Any]],
         seconds: float,
-    ) -> Answered:
-        """The model's next turn; raises `ProviderFailed` or `BreakerOpen`."""
+    ) -> Answer:
+        """The model's next message; raises `ModelFailed` or `BreakerOpen`."""
         breaker = self._breakers.setdefault(model.url, Breaker())
         breaker.check(rules)
         try:
-            answered = await self._ask(model, system, turns, tools, seconds)
-        except (ProviderFailed, asyncio.CancelledError):  # one that is given up was too slow
+            answer = await ask(
+                self._client(model), _endpoint(model), messages, tools, seconds=seconds, max_bytes=MAX_ANSWER
+            )
+        except (ModelFailed, asyncio.CancelledError):  # one that is given up was too slow
             breaker.count(rules, failed=True)
             raise
         breaker.count(rules, failed=False)
-        return answered
-
-    async def _ask(
-        self, model: ModelSpec, system: str, turns: Sequence[Turn], tools: Sequence[dict[str, Any]], seconds: float
-    ) -> Answered:
-        wire = _WIRES[model.api]
-        try:
-            key = read_secret(model.key).reveal() if model.key else ""
-            request = wire.request(model, key, system, turns, tools)
-            response = await self._client(model).send(request, total_seconds=seconds, max_bytes=MAX_ANSWER)
-        except (EgressError, KeyFileError) as error:
-            raise ProviderFailed(str(error)) from error
-        if response.status != 200:
-            raise ProviderFailed(f"the provider answered {response.status}")
-        try:
-            return wire.answer(response.body)
-        except BadAnswer as error:
-            raise ProviderFailed(str(error)) from error
+        return answer
 
     def _client(self, model: ModelSpec) -> Egress:
         private = frozenset({_host(model.url)}) if model.private else frozenset[str]()
@@ -102,6 +79,12 @@ class Providers:
     async def aclose(self) -> None:
         for client in self._clients.values():
             await client.aclose()
+
+
+def _endpoint(model: ModelSpec) -> Endpoint:
+    return Endpoint(
+        api=model.api, url=model.url, name=model.name, key=model.key, max_tokens=model.max_tokens, temperature=0
+    )
 
 
 def _host(url: str) -> str:
