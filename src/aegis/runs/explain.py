@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
-from aegis.core.ports import Reader, Search
+from aegis.core.ports import Entry, Reader, Search
+from aegis.errors import InvalidCall
 
 _PAGE: Final = 1_000
 _KINDS: Final = frozenset({"run", "decision", "result", "approval", "redemption", "judge"})
@@ -28,12 +29,15 @@ class Step:
     rules: tuple[str, ...] = ()
 
 
-def explain(reader: Reader, run_id: str) -> Iterator[Step]:
-    """Every step of the run, oldest first; nothing where the log holds none of it."""
-    for index in _indexes(reader, run_id):
-        entry = reader.entry(index)
-        if entry is None:
-            continue
+def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[Step]:
+    """Every step of the run, oldest first; nothing where the log holds none of it.
+
+    Only what the run's own principal did in it is told, and what people and judges answered to that: a session of the
+    same name that belongs to another principal is another one. `principal` says whose session is meant where the name
+    is not that of a run. Raises `InvalidCall` where several principals have such a session and none is named.
+    """
+    entries = [entry for index in _indexes(reader, run_id) if (entry := reader.entry(index)) is not None]
+    for entry in _of_one(entries, principal or _owner(entries)):
         receipt = orjson.loads(entry.body)
         stage = receipt.get("action", entry.kind) if entry.kind == "run" else entry.kind
         subject = receipt.get("tool", "")
@@ -41,7 +45,7 @@ def explain(reader: Reader, run_id: str) -> Iterator[Step]:
         rows = receipt.get("guards") or [{"guard": "", "outcome": decided, "rules": []}]
         for row in rows:
             yield Step(
-                index=index,
+                index=entry.index,
                 time=receipt["time"],
                 stage=stage,
                 subject=subject,
@@ -59,3 +63,21 @@ def _indexes(reader: Reader, run_id: str) -> list[int]:
         found += [entry.index for entry in page if entry.kind in _KINDS]
         before = page[-1].index
     return found[::-1]
+
+
+def _owner(entries: Sequence[Entry]) -> str:
+    """Whose run it is; runs have names of their own, sessions of several principals may share one."""
+    owners = {entry.principal for entry in entries if entry.kind == "run"}
+    owners = owners or {entry.principal for entry in entries if entry.kind == "decision"}
+    if len(owners) > 1:
+        raise InvalidCall("several principals have a session of this name", hint="name one with `--principal`")
+    return next(iter(owners), "")
+
+
+def _of_one(entries: Iterable[Entry], owner: str) -> Iterator[Entry]:
+    """The entries of this principal, and those that answer them."""
+    known: set[str] = set()
+    for entry in entries:
+        if entry.principal == owner or entry.parent in known:
+            known.add(entry.receipt_id)
+            yield entry

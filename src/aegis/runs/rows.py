@@ -14,19 +14,25 @@ from aegis.errors import StoreConflict
 from aegis.runs.state import Status
 
 COLLECTION: Final = "runs"
+ENDED: Final = frozenset({"completed", "refused", "failed"})
 LEASE_SECONDS: Final = 30
 """How long a process may be silent before another takes its runs up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRow:
-    """One run as the store lists it. `principal` is whose it is; `digest` names the request that started it."""
+    """One run as the store lists it. `principal` is whose it is; `digest` names the request that started it.
+
+    `attempts` counts how often it was begun or taken up since it last waited for a person.
+    """
 
     run_id: str
     principal: str
     route: str
     digest: str
     status: Status
+    agent: str = ""
+    attempts: int = 0
     owner: str = ""
     lease: int = 0
     version: int = 0
@@ -53,14 +59,17 @@ class RunRows:
 
     def start(self, row: RunRow) -> RunRow:
         """Put a new run on the list, leased to this process. Raises `StoreConflict` where the id is taken."""
-        return self._write(replace(row, status="running", owner=self._owner, lease=self._until(), version=1))
+        return self._write(
+            replace(row, status="running", owner=self._owner, lease=self._until(), version=1, attempts=1)
+        )
 
     def take(self, row: RunRow) -> RunRow | None:
         """Take a run up; `None` where somebody is at work on it, it ended, or another was faster."""
         at_work = row.status == "running" and row.lease > self._clock() and not _gone(row.owner)
-        if at_work or row.status in ("completed", "refused"):
+        if at_work or row.status in ENDED:
             return None
-        return self._lease(row)
+        attempts = row.attempts + 1 if row.status == "running" else 1
+        return self._lease(replace(row, attempts=attempts))
 
     def renew(self, row: RunRow) -> RunRow | None:
         """Go on with a run that this process works on; `None` where another one took it."""
@@ -75,6 +84,8 @@ class RunRows:
 
     def settle(self, row: RunRow, status: Status) -> RunRow:
         """Say what became of the run that this process works on. Raises `StoreConflict` where it is not its own."""
+        if row.owner != self._owner:
+            raise StoreConflict("the run was taken up by another process")
         return self._write(replace(row, status=status, owner="", lease=0, version=row.version + 1))
 
     def _until(self) -> int:
@@ -83,6 +94,8 @@ class RunRows:
     def _write(self, row: RunRow) -> RunRow:
         body: dict[str, Any] = {
             "principal": row.principal,
+            "agent": row.agent,
+            "attempts": row.attempts,
             "route": row.route,
             "digest": row.digest,
             "owner": row.owner,

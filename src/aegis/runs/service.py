@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -15,6 +16,7 @@ from langgraph.types import Command
 from aegis.bootstrap import Deployment
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.egress import Egress, EgressPolicy
 from aegis.errors import InvalidCall, StoreConflict
@@ -35,6 +37,7 @@ from aegis.runs.tools import ToolServers
 _log = logging.getLogger("aegis.runs")
 
 MAX_STEPS: Final = 1_000  # of one graph: a custom graph that turns in a circle ends
+MOST_ATTEMPTS: Final = 5  # a run that breaks off, or takes its process with it, is not taken up for ever
 MOST_AT_WORK: Final = 200  # runs of this process at a time; further ones wait for their turn
 
 
@@ -64,10 +67,17 @@ class Runs:
 
         Raises `InvalidCall` for a route that does not exist, or an id that another request took.
         """
-        plan, tools = self._plan(request.route)
+        plan, _ = self._plan(request.route)
         run_id = request.run_id or new_id()
         digest = sha256(canonical([list(request.messages), list(request.documents), request.route]))
-        row = RunRow(run_id=run_id, principal=principal.id, route=plan.name, digest=digest, status="running")
+        row = RunRow(
+            run_id=run_id,
+            principal=principal.id,
+            agent=principal.agent or "",
+            route=plan.name,
+            digest=digest,
+            status="running",
+        )
         try:
             row = await asyncio.to_thread(self._rows.start, row)
         except StoreConflict:
@@ -88,13 +98,12 @@ class Runs:
             "messages": list(request.messages),
             "documents": [{"role": "document", "content": text} for text in request.documents],
         }
-        return await self._go(row, plan, tools, state)
+        return await self._go(row, state)
 
     async def get(self, principal: Principal, run_id: str) -> RunAnswer:
         """Where the run stands. Raises `InvalidCall` (404) for one of another principal."""
         row = await self._own(principal, run_id)
-        plan, tools = self._plan(row.route)
-        return await self._answer(row, self._graph(plan, tools))
+        return await self._answer(row)
 
     async def resume(self, principal: Principal, run_id: str) -> RunAnswer:
         """Go on with a paused run: what was approved runs, what was denied is told to the model."""
@@ -112,7 +121,10 @@ class Runs:
         rows = await asyncio.to_thread(self._rows.with_status, "running")
         if paused:
             rows += await asyncio.to_thread(self._rows.with_status, "paused")
-        await asyncio.gather(*(self._take_up(row) for row in rows))
+        ends = await asyncio.gather(*(self._take_up(row) for row in rows), return_exceptions=True)
+        for row, end in zip(rows, ends, strict=True):
+            if isinstance(end, BaseException):  # one run that cannot go on keeps no other from it
+                _log.error("a run was not taken up", extra={"run": row.run_id, "error": type(end).__name__})
 
     async def aclose(self) -> None:
         """End the tool servers and connections."""
@@ -122,29 +134,67 @@ class Runs:
             await tools.egress.aclose()
 
     async def _take_up(self, row: RunRow) -> RunAnswer:
-        plan, tools = self._plan(row.route)
         leased = await asyncio.to_thread(self._rows.take, row)
         if leased is None:
-            return await self._answer(row, self._graph(plan, tools))
-        return await self._go(leased, plan, tools, Command(resume=True) if row.status == "paused" else None)
+            return await self._answer(row)
+        if leased.attempts > MOST_ATTEMPTS:
+            return await self._fail(leased)
+        return await self._go(leased, Command(resume=True) if row.status == "paused" else None)
 
-    async def _go(self, row: RunRow, plan: Plan, tools: Tools, entry: RunState | Command[Any] | None) -> RunAnswer:
-        graph = self._graph(plan, tools)
-        config = {"configurable": {"thread_id": row.run_id}, "recursion_limit": MAX_STEPS}
-        async with self._work:
-            beat = asyncio.create_task(self._beat(row))
-            try:
-                await graph.ainvoke(entry, config, durability="sync")
-            finally:
-                beat.cancel()
-                await asyncio.gather(beat, return_exceptions=True)
-        answer = await self._answer(row, graph)
+    async def _go(self, row: RunRow, entry: RunState | Command[Any] | None) -> RunAnswer:
+        """Take the run as far as it goes. One that breaks off is taken up again, `MOST_ATTEMPTS` times in all."""
+        try:
+            async with self._work:
+                kept = await self._at_work(row, entry)
+            answer = await self._answer(row)
+        except Exception as error:
+            # An error of a node may hold what the run is about, so it is logged by its name alone.
+            extra = {"run": row.run_id, "attempt": row.attempts, "error": type(error).__name__}
+            _log.error("a run broke off", extra=extra)
+            return await self._broke(row)
         latest = await asyncio.to_thread(self._rows.find, row.run_id) or row
-        await asyncio.to_thread(self._rows.settle, latest, answer.status)
+        if kept:
+            await asyncio.to_thread(self._rows.settle, latest, answer.status)
         return answer
 
+    async def _at_work(self, row: RunRow, entry: RunState | Command[Any] | None) -> bool:
+        """Run the graph while the lease is kept; whether it was kept. What the graph raises is raised."""
+        graph = self._graph(*self._plan(row.route))
+        config = {"configurable": {"thread_id": row.run_id}, "recursion_limit": MAX_STEPS}
+        work = asyncio.ensure_future(graph.ainvoke(entry, config, durability="sync"))
+        beat = asyncio.create_task(self._beat(row))
+        try:
+            done, _ = await asyncio.wait({work, beat}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            work.cancel()
+            beat.cancel()
+            await asyncio.gather(work, beat, return_exceptions=True)
+        for task in done:
+            task.result()
+        return work in done
+
+    async def _broke(self, row: RunRow) -> RunAnswer:
+        """Let go of a run that broke off, for the next attempt; end it after the last one."""
+        latest = await asyncio.to_thread(self._rows.find, row.run_id) or row
+        if latest.attempts >= MOST_ATTEMPTS:
+            return await self._fail(latest)
+        return _bare(await asyncio.to_thread(self._rows.settle, latest, "running"))
+
+    async def _fail(self, row: RunRow) -> RunAnswer:
+        """End a run that cannot go on. Raises `StoreError` where that cannot be recorded; it is tried again then."""
+        principal = Principal(id=row.principal, roles=frozenset({"agent"}), agent=row.agent or None)
+        await self._record.write(
+            row.run_id,
+            principal,
+            "end",
+            outcome=Outcome.BLOCK,
+            reason=Reason.UNAVAILABLE,
+            details={"status": "failed", "attempts": row.attempts},
+        )
+        return _bare(await asyncio.to_thread(self._rows.settle, row, "failed"))
+
     async def _beat(self, row: RunRow) -> None:
-        """Keep the lease while the run is at work."""
+        """Keep the lease while the run is at work; returns once another process has it."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
             kept = await asyncio.to_thread(self._rows.renew, row)
@@ -153,7 +203,10 @@ class Runs:
                 return
             row = kept
 
-    async def _answer(self, row: RunRow, graph: Any) -> RunAnswer:
+    async def _answer(self, row: RunRow) -> RunAnswer:
+        if row.status == "failed":
+            return _bare(row)
+        graph = self._graph(*self._plan(row.route))
         snapshot = await graph.aget_state({"configurable": {"thread_id": row.run_id}})
         values: dict[str, Any] = snapshot.values
         held = tuple(dict(interrupt.value) for task in snapshot.tasks for interrupt in task.interrupts)
@@ -209,6 +262,14 @@ class Runs:
 
     def _graph(self, plan: Plan, tools: Tools) -> Any:
         return compile_graph(Nodes(plan, tools), self._saver, self._graphs.get(plan.name, standard_graph))
+
+
+def _bare(row: RunRow) -> RunAnswer:
+    """What can be said of a run without its checkpoints, which may be what is broken."""
+    answer = RunAnswer(run_id=row.run_id, status=row.status, route=row.route)
+    if row.status != "failed":
+        return answer
+    return replace(answer, reason=Reason.UNAVAILABLE.value, message="the run broke off too often and was ended")
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Annotated, Any, Literal, TypedDict
 
-Status = Literal["running", "paused", "completed", "refused"]
+Status = Literal["running", "paused", "completed", "refused", "failed"]
 
 
 class RunState(TypedDict, total=False):

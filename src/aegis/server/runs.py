@@ -98,7 +98,7 @@ def _completion(run: RunAnswer, now: int) -> dict[str, Any]:
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": text},
-                "finish_reason": "content_filter" if run.status == "refused" else "stop",
+                "finish_reason": "content_filter" if run.status in ("refused", "failed") else "stop",
             }
         ],
         "usage": {**usage, "total_tokens": sum(usage.values())},

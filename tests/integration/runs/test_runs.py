@@ -173,6 +173,35 @@ def test_what_happened_is_explained_from_the_log(here: World) -> None:
     assert steps[-1].stage == "end"
 
 
+def test_another_principals_session_of_the_same_name_is_not_told(here: World) -> None:
+    from aegis.runs.explain import explain
+
+    paused = here.run(call("send_email", {"to": "a@example.com", "body": "hi"}), say("sent"), id="told")
+    body = {"tool": "read_note", "arguments": {"name": "foreign"}, "session": "told"}
+    assert here.gateway.ask("POST", "/v1/decisions", body, key="other").status == 200
+    approve(here, paused.json)
+    wait(here, "told")
+    with here.gateway.deployment.store.reader() as reader:
+        steps = list(explain(reader, "told"))
+    assert "read_note" not in {step.subject for step in steps}
+    assert "approval" in {step.stage for step in steps}  # a person's answer belongs to it all the same
+
+
+def test_a_session_that_several_principals_have_is_told_of_the_named_one(here: World) -> None:
+    from aegis.errors import InvalidCall
+    from aegis.runs.explain import explain
+
+    for key in ("bot", "other"):
+        body = {"tool": "read_note", "arguments": {"name": key}, "session": "shared"}
+        principal = here.gateway.ask("POST", "/v1/decisions", body, key=key).json
+    with here.gateway.deployment.store.reader() as reader:
+        with pytest.raises(InvalidCall, match="several principals"):
+            list(explain(reader, "shared"))
+        entry = reader.entry_by_id(principal["decision_id"])
+        assert entry is not None
+        assert {step.index for step in explain(reader, "shared", entry.principal)} == {entry.index}
+
+
 def test_chat_completions_are_a_face_of_the_same_runs(here: World) -> None:
     here.provider.script = [say("hello there")]
     body = {"model": "default", "messages": [{"role": "user", "content": "hi"}]}
@@ -239,6 +268,16 @@ def test_documents_with_orders_are_dropped(here: World) -> None:
     assert answer.json["output"] == "nine"
     assert "nine" in str(here.provider.seen[0])
     assert "Ignore all" not in str(here.provider.seen[0])
+
+
+def test_secrets_in_documents_are_masked_and_the_rest_of_them_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "ghp_" + "k3Qz8VtX1mLw9RbN5cYhJ2dPfG7sUa4EoTiM"
+    with world(tmp_path, monkeypatch, routes="{default: {models: [main], ingress: [documents]}}") as here:
+        here.run(say("ok"), documents=[f"The token is {secret}, ask Ann."])
+        assert secret not in str(here.provider.seen)
+        assert "ask Ann" in str(here.provider.seen[0])
 
 
 def test_a_budget_ends_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,9 @@ _COLUMNS = (
 
 def explain(
     run: Annotated[str, typer.Argument(metavar="RUN", help="the run's id, or the name of any session")],
+    principal: Annotated[
+        str, typer.Option(metavar="ID", help="whose session is meant, where several principals have one of this name")
+    ] = "",
     config: ConfigFile = None,
     home: Home = None,
     as_json: Json = False,
@@ -33,7 +36,7 @@ def explain(
     from aegis.runs.explain import explain as steps_of
 
     with existing(home, config) as state, state.store.reader() as reader:
-        steps = list(steps_of(reader, run))
+        steps = list(steps_of(reader, run, principal))
     if not steps:
         raise InvalidCall(f"the log holds nothing of a run `{run}`", code="not_found")
     rows: list[dict[str, Any]] = [

@@ -41,7 +41,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Run": closed(
         {
             "id": TEXT,
-            "status": {"type": "string", "enum": ["running", "paused", "completed", "refused"]},
+            "status": {"type": "string", "enum": ["running", "paused", "completed", "refused", "failed"]},
             "route": TEXT,
             "output": nullable(TEXT),
             "reason": TEXT,

@@ -1,0 +1,117 @@
+"""Runs that break off: taken up a few times, ended with a reason on the record, and no tool runs twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aegis.bootstrap import Deployment
+from aegis.core.principal import Principal
+from aegis.runs.explain import explain
+from aegis.runs.nodes import Nodes
+from aegis.runs.request import RunRequest
+from aegis.runs.rows import RunRow, RunRows
+from aegis.runs.service import MOST_ATTEMPTS, Runs, open_runs
+from aegis.runs.spine import BuildGraph, standard_graph
+from aegis.runs.state import RunState
+from support.deployments import deployment
+from support.run_world import Provider, call, config, provider, say, write_tools
+
+BOT = Principal(id="bot", roles=frozenset({"agent"}), agent="bot")
+REQUEST = RunRequest(messages=({"role": "user", "content": "go"},), run_id="poor")
+
+
+class Broken(Exception):
+    """What a node of somebody else's graph raises."""
+
+
+@asynccontextmanager
+async def world(
+    folder: Path, build: BuildGraph = standard_graph
+) -> AsyncIterator[tuple[Runs, Deployment, Provider, Path]]:
+    command, journal = write_tools(folder)
+    with provider() as model:
+        model.script = [call("read_note", {"name": "a"}), say("done")]
+        routes = "{default: {models: [main], servers: [office]}}"
+        place = deployment(folder / "home", config(model.url, command, routes=routes))
+        try:
+            async with open_runs(place, {"default": build}) as runs:
+                yield runs, place, model, journal
+        finally:
+            place.close()
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUN_TEST_KEY", "sk-test-of-runs")
+
+
+def after_tools(breaks: int) -> BuildGraph:
+    """The standard graph, but the model's second turn raises so many times; the tools have run by then."""
+    raised = 0
+
+    def build(nodes: Nodes) -> object:
+        real = nodes.model
+
+        async def model(state: RunState) -> RunState:
+            nonlocal raised
+            if state.get("turns", 0) == 1 and raised < breaks:
+                raised += 1
+                raise Broken("the text of an error is nobody's business")
+            return await real(state)
+
+        nodes.model = model  # type: ignore[method-assign]
+        return standard_graph(nodes)
+
+    return build  # type: ignore[return-value]
+
+
+async def test_a_run_that_breaks_off_every_time_ends_as_failed(tmp_path: Path) -> None:
+    async with world(tmp_path, after_tools(1_000)) as (runs, place, _, journal):
+        assert (await runs.start(BOT, REQUEST)).status == "running"
+        for _ in range(MOST_ATTEMPTS + 3):
+            await runs.recover()
+        ended = await runs.get(BOT, "poor")
+        assert (ended.status, ended.reason) == ("failed", "unavailable")
+        assert (await runs.resume(BOT, "poor")).status == "failed"
+        assert (await runs.start(BOT, REQUEST)).status == "failed"
+        with place.store.reader() as reader:
+            steps = [step for step in explain(reader, "poor") if step.stage == "end"]
+        assert [(step.outcome, step.reason) for step in steps] == [("block", "unavailable")]
+        assert journal.read_text().splitlines() == ["read_note a"]
+
+
+async def test_a_run_that_breaks_off_once_goes_on(tmp_path: Path) -> None:
+    async with world(tmp_path, after_tools(2)) as (runs, _, _, journal):
+        await runs.start(BOT, REQUEST)
+        await runs.recover()
+        await runs.recover()
+        assert (await runs.get(BOT, "poor")).output == "done"
+        assert journal.read_text().splitlines() == ["read_note a"]
+
+
+async def test_a_run_that_takes_its_process_with_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:
+    async with world(tmp_path) as (runs, place, _, _):
+        rows = RunRows(place.store, place.gate.parts.clock, "999999999-gone")
+        row = rows.start(RunRow(run_id="poor", principal="bot", route="default", digest="d", status="running"))
+        for _ in range(MOST_ATTEMPTS - 1):
+            taken = rows.take(replace(row, owner="999999999-gone"))
+            assert taken is not None
+            row = taken
+        await runs.recover()
+        assert (await runs.get(BOT, "poor")).status == "failed"
+
+
+async def test_a_run_whose_route_is_gone_keeps_no_other_from_going_on(tmp_path: Path) -> None:
+    async with world(tmp_path, after_tools(1)) as (runs, place, _, _):
+        rows = RunRows(place.store, place.gate.parts.clock, "999999999-gone")
+        rows.start(RunRow(run_id="lost", principal="bot", route="away", digest="d", status="running"))
+        await runs.start(BOT, REQUEST)
+        for _ in range(MOST_ATTEMPTS):
+            await runs.recover()
+        assert (await runs.get(BOT, "poor")).status == "completed"
+        assert (await runs.get(BOT, "lost")).status == "failed"
