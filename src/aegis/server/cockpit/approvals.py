@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -11,7 +12,6 @@ from starlette.responses import RedirectResponse, Response
 from aegis.audit.writer import Unit
 from aegis.core.ports import Search
 from aegis.core.receipt import Draft
-from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.gate.ids import new_id
 from aegis.gate.repeat import load_payload
@@ -19,7 +19,9 @@ from aegis.server.cockpit.arguments import leaves
 from aegis.server.cockpit.ask import ask
 from aegis.server.cockpit.effect import changed_files, sentence, touched
 from aegis.server.cockpit.live import row_of
+from aegis.server.cockpit.narrowing import narrowed, places
 from aegis.server.cockpit.page import Visit
+from aegis.server.cockpit.privacy import covered, private_texts
 from aegis.server.cockpit.render import html
 
 STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
@@ -80,8 +82,9 @@ async def resolve(visit: Visit) -> Response:
             body["reason"] = form["reason"].strip()
         if form.get("scope") == "session" and body["decision"] == "approve":
             body["scope"] = "session"
-        if form.get("narrow") and body["decision"] == "approve":
-            body["arguments"] = _narrowed(form.get("arguments", ""))
+        if body["decision"] == "less":
+            held = await ask(visit, "getApproval", path={"id": approval_id})
+            body |= {"decision": "approve", "arguments": narrowed(held.get("arguments"), form)}
         await ask(visit, "resolveApproval", path={"id": approval_id}, body=body)
     except InvalidCall as problem:
         if problem.status == 404:
@@ -95,15 +98,19 @@ async def resolve(visit: Visit) -> Response:
 
 async def _review(visit: Visit, approval: dict[str, Any], *, problem: InvalidCall | None, revealed: bool) -> Response:
     seen = await asyncio.to_thread(_details, visit, approval, revealed)
-    arguments = approval.get("arguments")
-    preview = approval.get("preview") or {}
+    arguments, findings = approval.get("arguments"), seen["findings"]
+    hidden = seen.pop("hidden")
+    preview = covered(approval.get("preview") or {}, hidden)
+    approval = {**approval, "task": covered(approval.get("task"), hidden)}
     return html(
         visit,
         "approval.html",
         approval=approval,
         problem=problem,
         revealed=revealed,
-        narrowing=orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode() if _plain(arguments) else "",
+        places=places(arguments, findings, hidden=hidden, form=visit.form),
+        narrowing=visit.form.get("decision") == "less",
+        given=visit.form.get("reason", ""),
         preview=preview,
         files=changed_files(preview),
         **seen,
@@ -122,9 +129,13 @@ def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str
             same = Search(session=approval["session"], principal=approval["principal"], before=entry.index, limit=PAST)
             before = reader.search(same)
     findings = [] if payload is None else payload.get("findings", [])
+    facts = _facts(approval, {} if entry is None else orjson.loads(entry.body))
+    hidden = [] if revealed else private_texts(findings, approval.get("submitted"), services.policy.current.scanner)
+    facts["named"] = [replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
     return {
-        **_facts(approval, {} if entry is None else orjson.loads(entry.body)),
-        "leaves": leaves(approval.get("arguments") or {}, findings, hide=not revealed),
+        **facts,
+        "hidden": hidden,
+        "leaves": leaves(approval.get("arguments") or {}, findings, hidden=hidden),
         "findings": findings,
         "before": [row_of(orjson.loads(row.body)) for row in reversed(before)],
         "past": [
@@ -160,19 +171,3 @@ def _facts(approval: dict[str, Any], receipt: dict[str, Any]) -> dict[str, Any]:
         "sentence": sentence(approval, named, irreversible, effects),
         "why": approval.get("held_because") or receipt.get("reason", ""),
     }
-
-
-def _narrowed(text: str) -> dict[str, Any]:
-    value = parse(text.encode())
-    if not isinstance(value, dict):
-        raise InvalidCall("the narrowed arguments are not a JSON object", hint="keep the braces")
-    return value
-
-
-def _plain(arguments: Any) -> bool:
-    """Whether the arguments can be edited as text: integers beyond 64 bits cannot be written by this encoder."""
-    try:
-        orjson.dumps(arguments)
-    except TypeError:
-        return False
-    return isinstance(arguments, dict)

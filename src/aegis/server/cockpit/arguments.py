@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-import orjson
 from markupsafe import Markup
 
-from aegis.core.masking import mask
 from aegis.core.pointer import escape
+from aegis.server.cockpit.privacy import as_text, covered
 from aegis.server.cockpit.text import visible
-
-PRIVATE: Final = frozenset({"secret", "pii"})  # findings whose evidence is shown by right alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +24,12 @@ class Leaf:
     hides: bool = False
 
 
-def leaves(value: Any, findings: Sequence[Mapping[str, Any]] = (), *, hide: bool = False) -> list[Leaf]:
-    """The values of `value` in order; with `hide`, what findings call private is masked."""
+def leaves(value: Any, findings: Sequence[Mapping[str, Any]] = (), *, hidden: Sequence[str] = ()) -> list[Leaf]:
+    """The values of `value` in order; the texts of `hidden` are masked wherever they stand."""
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for finding in findings:
         by_path.setdefault(finding["path"], []).append(finding)
-    return [_leaf(pointer, item, by_path.get(pointer, []), hide) for pointer, item in _walk("", value)]
+    return [_leaf(pointer, item, by_path.get(pointer, []), hidden) for pointer, item in _walk("", value)]
 
 
 def _walk(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -46,25 +43,17 @@ def _walk(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield pointer, value
 
 
-def _leaf(pointer: str, value: Any, findings: list[Mapping[str, Any]], hide: bool) -> Leaf:
-    text = value if isinstance(value, str) else orjson.dumps(value).decode() if _small(value) else str(value)
-    hidden = False
-    if hide:
-        for finding in findings:
-            if finding["category"] in PRIVATE and finding["evidence"] and finding["evidence"] in text:
-                text = text.replace(finding["evidence"], mask(finding["evidence"]))
-                hidden = True
-    marked = [
-        mask(finding["evidence"]) if hide and finding["category"] in PRIVATE else finding["evidence"]
-        for finding in findings
-    ]
+def _leaf(pointer: str, value: Any, findings: list[Mapping[str, Any]], hidden: Sequence[str]) -> Leaf:
+    whole = as_text(value)
+    text = covered(whole, hidden)
+    marked = [covered(finding["evidence"], hidden) for finding in findings]
     name = pointer[1:].replace("~1", "/").replace("~0", "~") or "(value)"
     return Leaf(
         pointer=pointer,
         name=name,
         html=_marked(text, marked),
         notes=tuple(dict.fromkeys(_note(finding) for finding in findings)),
-        hides=hidden,
+        hides=text != whole,
     )
 
 
@@ -91,7 +80,3 @@ def _marked(text: str, pieces: Sequence[str]) -> Markup:
 def _note(finding: Mapping[str, Any]) -> str:
     message = finding["message"] or finding["category"].replace("_", " ")
     return f"{finding['rule']}: {message}"
-
-
-def _small(value: Any) -> bool:
-    return not isinstance(value, int) or -(2**63) <= value < 2**64

@@ -34,7 +34,7 @@ from aegis.server.permissions import Permission, permit
 COOKIE: Final = "aegis_session"
 SECURE_COOKIE: Final = "__Host-aegis_session"  # browsers take it over TLS alone, for this host alone
 MAX_QUERY_BYTES: Final = 8_192
-MAX_FIELDS: Final = 200
+MAX_FIELDS: Final = 600  # the form that narrows a call has two for each place
 MAX_FORM_BYTES: Final = 2 * 1024 * 1024  # a configuration is at most 1 MiB, and percent-encoding makes it longer
 
 _log = logging.getLogger("aegis.server.cockpit")

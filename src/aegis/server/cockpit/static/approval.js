@@ -1,7 +1,7 @@
 // A denial needs a reason: asked for before the form goes out.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
-  const reason = document.getElementById("reason"), text = document.getElementById("arguments"), narrow = document.getElementById("narrow");
+  const reason = document.getElementById("reason");
   document.querySelectorAll("[data-needs-reason]").forEach((button) => button.addEventListener("click", (event) => {
     if (reason.value.trim()) { reason.setCustomValidity(""); return; }
     event.preventDefault();
@@ -9,5 +9,4 @@ document.addEventListener("DOMContentLoaded", () => {
     reason.reportValidity();
   }));
   if (reason) reason.addEventListener("input", () => reason.setCustomValidity(""));
-  if (text && narrow) text.addEventListener("input", () => { narrow.checked = true; });
 });
