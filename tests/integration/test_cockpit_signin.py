@@ -9,9 +9,10 @@ import pytest
 
 from aegis.bootstrap.accounts import alter_account, first_link, password_link
 from aegis.core.times import MICROS
+from aegis.errors import InvalidCall
 from aegis.keys.tokens import IDLE_S, find_session
 from aegis.server.cockpit.table import PAGES
-from aegis.server.cockpit.throttle import FREE
+from aegis.server.cockpit.throttle import COLLECTION, FORGOTTEN_S, FREE, LONGEST_S, SLOTS, Throttle
 from support.people import PASSWORD, Person, person, state_of
 from support.served import Served, served
 
@@ -101,6 +102,47 @@ def test_a_name_that_was_tried_too_often_has_to_wait(gateway: Served) -> None:
     assert target.sign_in("wrong, wrong, wrong").status == 429
     assert target.sign_in().status == 429
     assert person(gateway, "other.person", "approver").sign_in().status == 303
+
+
+@pytest.mark.claim("COK-03")
+def test_tries_are_counted_over_every_process_and_survive_a_restart(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as first, served(tmp_path / "home") as second:
+        here = person(first, "target", "approver")
+        there = Person(gateway=second, name="target")
+        for number in range(FREE + 1):
+            assert (here, there)[number % 2].sign_in("wrong, wrong, wrong").status == 401
+        assert (here.sign_in().status, there.sign_in().status) == (429, 429)
+    with served(tmp_path / "home") as again:
+        waiting = Throttle(again.deployment.store, again.app.services.clock)
+        # One more failure than the restarted process ever saw: it goes on counting where the others were.
+        later = Throttle(again.deployment.store, lambda: again.app.services.clock() + LONGEST_S * MICROS)
+        later.attempt("target")
+        with pytest.raises(InvalidCall, match="tried too often"):
+            waiting.attempt("target")
+
+
+def test_a_success_and_a_long_time_begin_the_count_anew(gateway: Served) -> None:
+    store, now = gateway.deployment.store, gateway.app.services.clock()
+    clock = [now]
+    throttle = Throttle(store, lambda: clock[0])
+    for _ in range(FREE + 1):
+        throttle.attempt("forgotten")
+    with pytest.raises(InvalidCall):
+        throttle.attempt("forgotten")
+    clock[0] = now + FORGOTTEN_S * MICROS
+    for _ in range(FREE + 1):
+        throttle.attempt("forgotten")
+    throttle.succeeded("forgotten")
+    throttle.attempt("forgotten")
+
+
+def test_made_up_names_are_kept_in_bounded_room(gateway: Served) -> None:
+    throttle = Throttle(gateway.deployment.store, gateway.app.services.clock)
+    for number in range(50):
+        throttle.attempt(f"{number}" * 1_000)
+    with gateway.deployment.store.reader() as reader:
+        kept = reader.documents(COLLECTION)
+    assert all(int(one.key) < SLOTS and len(one.body) < 100 for one in kept)
 
 
 @pytest.mark.claim("COK-01")

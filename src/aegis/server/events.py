@@ -6,14 +6,12 @@ The id of an event is the log index of the receipt behind it, so a client that c
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
 
 from aegis.approvals.queue import find
 from aegis.core.ports import Entry, Reader, Store
@@ -22,11 +20,9 @@ from aegis.server.answers import encode
 from aegis.server.approval_view import approval_view
 from aegis.server.endpoint import Asked
 from aegis.server.feed import Dropped, Subscription
+from aegis.server.feed_stream import HEARTBEAT_S, TICK_S, FeedStream
 from aegis.server.receipt_view import summary
 
-HEARTBEAT_S: Final = 15.0  # keeps proxies from closing a quiet stream
-TICK_S: Final = 0.5  # how soon a stream sees that the gateway drains
-SEND_S: Final = 30.0  # how long a client may leave its side of the connection full
 RETRY_MS: Final = 1_000
 MAX_DIGITS: Final = 16
 
@@ -82,31 +78,6 @@ def _event(name: str, index: int, data: dict[str, Any]) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (index, name.encode(), encode(data))
 
 
-class EventStream(StreamingResponse):
-    """A stream that leaves the feed at its end, and gives up on a client that does not read."""
-
-    def __init__(self, asked: Asked, subscription: Subscription[Sent], after: int | None):
-        self._feed = asked.services.feed
-        self._subscription = subscription
-        super().__init__(
-            _stream(asked, subscription, after),
-            media_type="text/event-stream",
-            headers={"x-accel-buffering": "no"},
-        )
-
-    async def stream_response(self, send: Send) -> None:
-        async def within(message: Message) -> None:
-            await asyncio.wait_for(send(message), SEND_S)
-
-        await super().stream_response(within)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._feed.leave(self._subscription)
-
-
 async def events(asked: Asked) -> Response:
     """The stream; everything after `Last-Event-ID` (or `after`) first, then what is recorded."""
     after = asked.query.get("after")
@@ -115,7 +86,9 @@ async def events(asked: Asked) -> Response:
         if not (given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS):
             raise InvalidCall("`Last-Event-ID` is not an id of this stream", hint="send back the last `id` as it came")
         after = int(given)
-    return EventStream(asked, await asked.services.feed.subscribe(), after)
+    feed = asked.services.feed
+    subscription = await feed.subscribe()
+    return FeedStream(feed, subscription, _stream(asked, subscription, after))
 
 
 async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | None) -> AsyncIterator[bytes]:

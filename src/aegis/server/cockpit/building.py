@@ -11,6 +11,7 @@ from aegis.server.cockpit.alerting import Alerting
 from aegis.server.cockpit.live import shape
 from aegis.server.cockpit.parts import Cockpit
 from aegis.server.cockpit.rollup import Rollup
+from aegis.server.cockpit.throttle import Throttle
 from aegis.server.cockpit.verifying import Verifications
 from aegis.server.feed import Feed
 from aegis.server.services import Services
@@ -24,6 +25,7 @@ def build_cockpit(deployment: Deployment, services: Services) -> Cockpit:
         feed=Feed(services.store, shape),
         rollup=rollup,
         alerting=Alerting(services, rollup),
+        throttle=Throttle(services.store, services.clock),
         demo=is_demonstration(services.store),
         verifications=Verifications(
             home=deployment.home,

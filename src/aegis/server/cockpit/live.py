@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
 
 from aegis.core.ports import Entry, Store
 from aegis.keys.tokens import find_session
 from aegis.server.cockpit import words
 from aegis.server.cockpit.page import Visit
-from aegis.server.feed import Dropped, Feed, Subscription
+from aegis.server.feed import Dropped, Subscription
+from aegis.server.feed_stream import HEARTBEAT_S, TICK_S, FeedStream
 
 SHOWN: Final = ("decision", "result", "approval", "redemption", "revocation", "config", "alarm", "grant")
 FILTERS: Final = ("decision", "reason", "agent", "tool", "kind", "session")
-TICK_S: Final = 0.5
-HEARTBEAT_S: Final = 15.0
-SEND_S: Final = 30.0
 STANDING_S: Final = 30.0  # how soon a stream ends after its session did
 
 
@@ -69,31 +66,8 @@ async def live(visit: Visit) -> Response:
     """The stream of rows that match the filters of the query."""
     wanted = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
     feed = visit.cockpit.feed
-    return _Stream(visit, feed, await feed.subscribe(), wanted)
-
-
-class _Stream(StreamingResponse):
-    """A stream that leaves the feed at its end, and gives up on a browser that does not read."""
-
-    def __init__(self, visit: Visit, feed: Feed[Row], subscription: Subscription[Row], wanted: Mapping[str, str]):
-        self._feed, self._subscription = feed, subscription
-        super().__init__(
-            _rows(visit, subscription, wanted),
-            media_type="text/event-stream",
-            headers={"x-accel-buffering": "no"},
-        )
-
-    async def stream_response(self, send: Send) -> None:
-        async def within(message: Message) -> None:
-            await asyncio.wait_for(send(message), SEND_S)
-
-        await super().stream_response(within)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._feed.leave(self._subscription)
+    subscription = await feed.subscribe()
+    return FeedStream(feed, subscription, _rows(visit, subscription, wanted))
 
 
 async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aegis.server.cockpit.throttle import Throttle
 from aegis.server.services import Services
 
 if TYPE_CHECKING:
     from aegis.server.cockpit.alerting import Alerting
     from aegis.server.cockpit.live import Row
     from aegis.server.cockpit.rollup import Rollup
+    from aegis.server.cockpit.throttle import Throttle
     from aegis.server.cockpit.verifying import Verifications
     from aegis.server.feed import Feed
 
@@ -28,8 +28,8 @@ class Cockpit:
     rollup: Rollup
     verifications: Verifications
     alerting: Alerting
+    throttle: Throttle
     demo: bool = False
-    throttle: Throttle = field(default_factory=Throttle)
 
     async def close(self) -> None:
         """End what runs beside requests."""

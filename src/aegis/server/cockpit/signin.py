@@ -33,12 +33,10 @@ async def sign_in(visit: Visit) -> Response:
     name, password = visit.form.get("name", "").strip(), visit.form.get("password", "")
     throttle, target = visit.cockpit.throttle, _next(visit.form.get("next", ""))
     try:
-        throttle.check(name)
         async with throttle.hashing:
             account = await asyncio.to_thread(_checked, visit, name, password)
     except InvalidCall as problem:
         return html(visit, "sign_in.html", problem.status, problem=problem, name=name, next=target, known=True)
-    throttle.succeeded(name)
     return await _open(visit, account, target)
 
 
@@ -120,11 +118,13 @@ def _signed_in(account: Account) -> Draft:
 
 
 def _checked(visit: Visit, name: str, password: str) -> Account:
+    throttle = visit.cockpit.throttle
+    throttle.attempt(name)
     with visit.services.store.reader() as reader:
         account = find_account(reader, name) if name else None
     if not password_matches(account, password) or account is None:
-        visit.cockpit.throttle.failed(name)
         raise InvalidCall("name and password do not belong together", code="unauthenticated", status=401)
+    throttle.succeeded(name)
     return account
 
 
