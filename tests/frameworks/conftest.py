@@ -14,13 +14,15 @@ import pytest
 from frameworks.model import Framework, Way
 
 NAME = os.environ.get("AEGIS_TEST_FRAMEWORK", "")
+# Tests that are about one framework.
+ALONE = {"test_agents_pause.py": "openai_agents", "test_claude_agent.py": "claude_agent"}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Nothing is collected unless a framework is named, and what is about one framework for that one alone."""
     if not NAME:
         return True
-    return True if collection_path.name == "test_agents_pause.py" and NAME != "openai_agents" else None
+    return True if ALONE.get(collection_path.name, NAME) != NAME else None
 
 
 def framework() -> Framework:

@@ -31,6 +31,7 @@ ADAPTERS: Final = (
     "aegis.adapters.openai_agents",
     "aegis.adapters.pydantic_ai",
     "aegis.adapters.google_adk",
+    "aegis.adapters.claude_agent",
 )
 
 
