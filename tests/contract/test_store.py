@@ -17,18 +17,21 @@ from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt, StoreUnavaila
 from aegis.stores import open_store
 from aegis.stores.sqlite import store as sqlite_store
 from support.log_entries import append, entry, grow, payload
+from support.postgres import Server
 
 Open = Callable[[], Store]
-ENGINES = ["memory:", "sqlite:///log.db"]
+ENGINES = ["memory:", "sqlite:///log.db", "postgresql:"]
 
 
 @pytest.fixture(params=ENGINES)
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     opened: list[Store] = []
+    server: Server | None = request.getfixturevalue("postgres_server") if request.param == "postgresql:" else None
 
     def open_one() -> Store:
         home = tmp_path / str(len(opened))
-        store = open_store(request.param, home=home, durability="os", busy_s=0.2)
+        url = request.param if server is None else server.database()
+        store = open_store(url, home=home, durability="os", busy_s=0.2)
         opened.append(store)
         return store
 

@@ -94,7 +94,7 @@ class Served:
         *,
         key: str | None = "bot",
         headers: Mapping[str, str] | None = None,
-        timeout: float = 20,
+        timeout: float = 60,
     ) -> Answer:
         """One request on a connection of its own; a body that is not bytes is sent as JSON."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -114,7 +114,7 @@ class Served:
         """One decision."""
         return self.ask("POST", "/v1/decisions", {"tool": tool, "arguments": {}, **members}, key=key)
 
-    def raw(self, data: bytes, *, timeout: float = 10) -> bytes:
+    def raw(self, data: bytes, *, timeout: float = 60) -> bytes:
         """Whatever the gateway says to these bytes until it closes or is silent."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
             connection.sendall(data)
@@ -134,7 +134,7 @@ class Served:
     def stop(self) -> None:
         """Drain and end."""
         self.server.stop()
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -164,7 +164,7 @@ def served(
 
     thread = threading.Thread(target=serve, args=(app, chosen), kwargs={"ready": ready}, daemon=True)
     thread.start()
-    assert started.wait(20)
+    assert started.wait(60)
     running = Served(deployment=place, app=app, server=servers[0], credentials=credentials, unix=unix, thread=thread)
     try:
         yield running

@@ -32,10 +32,15 @@ class Secret:
         return data.replace(self._value.encode("ascii"), b"[redacted]")
 
 
+def is_reference(text: str) -> bool:
+    """Whether `text` is a well-formed reference to a secret."""
+    named = text.startswith(_ENV) and text.endswith("}") and len(text) > len(_ENV) + 1
+    return named or (text.startswith(_FILE) and len(text) > len(_FILE))
+
+
 def check_reference(reference: str) -> str:
     """`reference` where it is well-formed; raises `ValueError` for anything else, a secret itself included."""
-    named = reference.startswith(_ENV) and reference.endswith("}") and len(reference) > len(_ENV) + 1
-    if named or (reference.startswith(_FILE) and len(reference) > len(_FILE)):
+    if is_reference(reference):
         return reference
     raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
 

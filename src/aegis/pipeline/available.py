@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
+
+from aegis.keys.reference import is_reference
 
 CALL_GUARDS: Final = ("rate", "registry", "schema", "content", "cedar")
 # Asked about every call of a mission, whatever the lists say; they may be listed.
@@ -13,11 +16,10 @@ SLOW_GUARDS: Final = ("judge",)
 ALWAYS: Final = ("protected", "evidence")  # asked about every call, whatever `pipeline.call` lists
 RESULT_GUARDS: Final = ("content",)
 NOTIFIERS: Final = ("webhook", "slack")
-STORES: Final = ("sqlite:", "memory:")
+STORES: Final = ("sqlite:", "postgresql:", "postgres:", "memory:")
 
 # Named in the documentation, and refused with a clear word until they exist.
 PLANNED_GUARDS: Final = frozenset({"dataflow", "anomaly", "stream"})
-PLANNED_STORES: Final = ("postgresql:", "postgres:")
 
 
 def check_guard(name: str, known: tuple[str, ...]) -> str:
@@ -30,12 +32,17 @@ def check_guard(name: str, known: tuple[str, ...]) -> str:
 
 
 def check_store(url: str) -> str:
-    """`url`, where this version has a store for it; raises `ValueError` otherwise."""
+    """`url`, where this version has a store for it; raises `ValueError` otherwise.
+
+    A password never stands in the configuration, which is shown to administrators and kept beside receipts.
+    """
     if url.startswith(STORES):
+        if urlsplit(url).password is not None:
+            raise ValueError("a password does not belong here: give the whole URL as `${env:NAME}` or `file:PATH`")
         return url
-    if url.startswith(PLANNED_STORES):
-        raise ValueError("the store `postgresql` is not available in this version")
-    raise ValueError("a store is `sqlite:///FILE` or `memory:`")
+    if is_reference(url):
+        return url
+    raise ValueError("a store is `sqlite:///FILE`, `postgresql://...`, `${env:NAME}`, `file:PATH` or `memory:`")
 
 
 def check_notifier(kind: str) -> str:

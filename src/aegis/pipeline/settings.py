@@ -105,7 +105,11 @@ class Settings(Section):
     """The version of this format."""
     profile: Literal["strict", "standard", "observe"]
     """The starting point that the file is laid over."""
-    store: Annotated[str, AfterValidator(available.check_store), written("`sqlite:///FILE`, or `memory:`")]
+    store: Annotated[
+        str,
+        AfterValidator(available.check_store),
+        written("`sqlite:///FILE`, `postgresql://...`, a reference to one, or `memory:`"),
+    ]
     """Where the log is kept; a relative file lies in the home. Takes effect at the next start."""
     durability: Literal["fsync", "os"]
     """Whether a decision survives a power cut, or a crash of the process. Takes effect at the next start."""

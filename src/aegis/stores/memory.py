@@ -14,7 +14,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload, Search, SessionRow
-from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreUnavailable
+from aegis.errors import StoreBusy, StoreConflict, StoreUnavailable
+from aegis.stores.continuing import check_continues, check_payloads
 
 _COLUMNS: Final = ("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
 _Documents = Mapping[tuple[str, str], Document]
@@ -129,13 +130,8 @@ class MemoryTransaction(MemoryReader):
         Raises `StoreCorrupt` where the leaves do not continue the log.
         """
         tables, size = self._tables, self._head.size
-        for offset, entry in enumerate(entries, size):
-            if entry.index != offset:
-                raise StoreCorrupt(f"index {entry.index} does not continue a log of {offset} leaves")
-        if head.size != size + len(entries):
-            raise StoreCorrupt("the new head does not stand at the end of the new leaves")
-        if any(payload.index in tables.payloads for payload in payloads):
-            raise StoreCorrupt("the store already has what should be new")
+        check_continues(size, entries, head)
+        check_payloads(size, payloads, head)
         for entry in entries:
             tables.entries.append(entry)
             tables.by_id[entry.receipt_id] = entry.index

@@ -42,7 +42,8 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with postgres() as folder:
+    with postgres() as running:
+        folder = str(running.folder)
         with psycopg.connect(f"postgresql://admin@/postgres?host={folder}", autocommit=True) as admin:
             admin.execute("CREATE ROLE previews LOGIN")
             admin.execute("CREATE DATABASE shop OWNER previews")

@@ -161,7 +161,6 @@ def test_what_cannot_be_enforced_is_named_with_its_place(text: str, pointer: str
         "pipeline: {call: [rate, anomaly]}",
         "pipeline: {result: [content, stream]}",
         "guards: {anomaly: {mode: enforce}}",
-        "store: postgresql://localhost/aegis",
     ],
 )
 def test_what_this_version_does_not_have_is_refused_and_not_ignored(text: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from aegis.audit.merkle import Frontier
+from aegis.stores.call_key import call_key
 from aegis.stores.sqlite import SqliteStore
-from aegis.stores.sqlite import reader as sqlite_reader
 from aegis.stores.sqlite.files import PAGE_BYTES
 from aegis.stores.sqlite.schema import MIGRATIONS, migrate
 from support.log_entries import append, entry, grow, payload
@@ -110,7 +110,7 @@ def test_a_file_of_the_first_version_keeps_everything(path: Path) -> None:
                 item.decision,
                 item.reason,
                 item.parent,
-                sqlite_reader.call_key(item.principal, item.session, item.call_id),
+                call_key(item.principal, item.session, item.call_id),
                 item.body,
             ),
         )

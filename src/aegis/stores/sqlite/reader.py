@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.errors import StoreCorrupt
+from aegis.stores.call_key import call_key
 from aegis.stores.sqlite import search as index
 from aegis.stores.sqlite.errors import too_large, wrapped
 
@@ -40,21 +39,6 @@ _DOCUMENTS_IN_STATE: Final = (
     "SELECT collection, key, version, body, state FROM document"
     " WHERE collection = ? AND state = ? AND state <> '' AND key > ? ORDER BY key LIMIT ?"
 )
-
-_sha256 = hashlib.sha256
-
-
-def call_key(principal: str, session: str, call_id: str) -> int:
-    """The 64-bit key under which a call is indexed: half for the session, half for the call.
-
-    Different calls may share a key; the columns tell them apart.
-    """
-    return int.from_bytes(_scope(principal, session) + _sha256(call_id.encode()).digest()[:4], "big", signed=True)
-
-
-@lru_cache(maxsize=4_096)
-def _scope(principal: str, session: str) -> bytes:
-    return _sha256(f"{principal}\0{session}".encode()).digest()[:4]
 
 
 class SqliteReader:

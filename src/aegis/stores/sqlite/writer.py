@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload
-from aegis.errors import StoreConflict, StoreCorrupt
+from aegis.errors import StoreConflict
+from aegis.stores.call_key import call_key
+from aegis.stores.continuing import check_continues, check_payloads
 from aegis.stores.sqlite.errors import too_large, wrapped
-from aegis.stores.sqlite.reader import SqliteReader, call_key
+from aegis.stores.sqlite.reader import SqliteReader
 
 _INSERT_LEAF: Final = (
     "INSERT INTO leaf (idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision,"
@@ -49,15 +51,10 @@ class SqliteTransaction(SqliteReader):
         Raises `StoreCorrupt` where the leaves do not continue the log.
         """
         before = self.head()
-        for offset, entry in enumerate(entries, before.size):
-            if entry.index != offset:
-                raise StoreCorrupt(f"index {entry.index} does not continue a log of {offset} leaves")
-        if head.size != before.size + len(entries):
-            raise StoreCorrupt("the new head does not stand at the end of the new leaves")
+        check_continues(before.size, entries, head)
+        check_payloads(before.size, payloads, head)
         sealed = {payload.index: payload for payload in payloads}
-        rows = [_leaf_row(entry, sealed.pop(entry.index, None), head) for entry in entries]
-        if sealed:
-            raise StoreCorrupt(f"index {next(iter(sealed))} has a payload and no new leaf")
+        rows = [_leaf_row(entry, sealed.get(entry.index), head) for entry in entries]
         self._write(_INSERT_LEAF, rows)
         if nodes:
             self._write(_INSERT_NODE, [(node.level, node.position, node.hash) for node in nodes])
