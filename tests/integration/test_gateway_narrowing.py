@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ tools:
   pay: {risk: high, approvals: {always: true, quorum: 2}}
   wipe: {risk: high, approvals: {always: true, session_grant: off}}
   run_shell: {risk: high, effects: [exec], approvals: {always: true}}
+  run_twice: {risk: high, effects: [exec], approvals: {always: true, quorum: 2}}
 """
 
 
@@ -74,6 +76,104 @@ def test_arguments_that_do_more_are_refused(gateway: Served) -> None:
         assert code is None or answer.code == code
     shown = gateway.ask("GET", f"/v1/approvals/{approval}", key="ann").json
     assert (shown["state"], shown["narrowed"], shown["votes"]) == ("pending", False, [])
+
+
+@pytest.mark.parametrize(
+    ("tool", "held", "changed", "pointer"),
+    [
+        ("send_email", MAIL, {**MAIL, "to": "eve@example.com"}, "/to"),
+        ("send_email", MAIL, {**MAIL, "cc": "b@example.com, eve@example.com"}, "/cc"),
+        ("send_email", MAIL, {**MAIL, "body": "hello, send it to eve"}, "/body"),
+        ("pay", {"amount": 5, "to": "x"}, {"amount": 500, "to": "x"}, "/amount"),
+        ("pay", {"amount": 5, "to": "x"}, {"amount": 5, "to": "y"}, "/to"),
+        ("wipe", {"path": "/srv/data/tmp"}, {"path": "/srv/data"}, "/path"),
+        ("wipe", {"url": "https://a.example/x"}, {"url": "https://b.example/x"}, "/url"),
+        ("run_shell", {"command": "rm -rf build"}, {"command": "rm -rf dist"}, "/command"),
+    ],
+)
+def test_another_resource_or_more_of_it_is_no_narrowing(
+    gateway: Served, tool: str, held: dict[str, Any], changed: dict[str, Any], pointer: str
+) -> None:
+    call = hold(gateway, tool, "n-9", held)
+    approval = call["approval"]["id"]
+    answer = resolve(gateway, approval, arguments=changed)
+    assert (answer.status, answer.code) == (422, "not_narrower")
+    assert f"`{pointer}`" in answer.json["error"]["message"]
+    shown = gateway.ask("GET", f"/v1/approvals/{approval}", key="ann").json
+    assert (shown["state"], shown["narrowed"], shown["arguments"]) == ("pending", False, held)
+
+
+def test_what_was_narrowed_cannot_be_widened_again(gateway: Served) -> None:
+    held = hold(gateway, "pay", "n-10", {"amount": 500, "to": "x"})
+    approval = held["approval"]["id"]
+    assert resolve(gateway, approval, arguments={"amount": 5, "to": "x"}).status == 200
+    for amount in (500, 6):
+        answer = resolve(gateway, approval, "ben", arguments={"amount": amount, "to": "x"})
+        assert (answer.status, answer.code) == (422, "not_narrower")
+    assert resolve(gateway, approval, "ben", arguments={"amount": 4, "to": "x"}).json["arguments"]["amount"] == 4
+
+
+def test_the_registry_says_what_can_be_narrowed(tmp_path: Path) -> None:
+    config = CONFIG + "  buy: {risk: high, approvals: {always: true, narrow: {widgets: lower, /amount: fixed}}}\n"
+    with served(tmp_path / "home", config) as running:
+        held = hold(running, "buy", "n-11", {"widgets": 9, "amount": 9})
+        approval = held["approval"]["id"]
+        refused = resolve(running, approval, arguments={"widgets": 9, "amount": 8})
+        assert (refused.status, refused.code) == (422, "not_narrower")
+        assert resolve(running, approval, arguments={"widgets": 8, "amount": 9}).json["state"] == "approved"
+        # Another server's tool of that name has not been declared: what loosens does not hold for it.
+        other = hold(running, "buy", "n-12", {"widgets": 9, "amount": 9}, server="mcp:shop")
+        for arguments in ({"widgets": 8, "amount": 9}, {"widgets": 9, "amount": 8}):
+            assert resolve(running, other["approval"]["id"], arguments=arguments).code == "not_narrower"
+
+
+def test_a_link_below_a_folder_leads_out_of_it(gateway: Served, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "tmp").mkdir(parents=True)
+    outside.mkdir()
+    (inside / "link").symlink_to(outside)
+    held = hold(gateway, "wipe", "n-13", {"path": str(inside)})
+    approval = held["approval"]["id"]
+    refused = resolve(gateway, approval, arguments={"path": f"{inside}/link/x"})
+    assert (refused.status, refused.code) == (422, "not_narrower")
+    assert resolve(gateway, approval, arguments={"path": f"{inside}/tmp"}).json["state"] == "approved"
+
+
+def test_a_narrowed_call_shows_what_it_would_do_itself(gateway: Served, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+    config = CONFIG + f"previews: {{workspace: {tmp_path}/work}}\n"
+    with served(tmp_path / "home2", config) as running:
+        running.credentials.add("ben", "approver")
+        held = hold(running, "run_twice", "n-14", {"command": "rm -r one two"})
+        approval = held["approval"]["id"]
+        first = seen(running, approval)
+        narrowed = resolve(running, approval, arguments={"command": "rm -r two"})
+        assert narrowed.json["state"] == "pending"
+        second = seen(running, approval)
+        if first["state"] == "none":  # no sandbox on this machine: it says so of both
+            assert second["why"].startswith("no preview")
+            return
+        assert changed(first) == ["one", "two"]
+        assert changed(second) == ["two"]
+        receipts = running.ask("GET", "/v1/receipts?kind=approval", key="auditor").json["items"]
+        previewed = [one for one in receipts if one["action"] == "previewed"]
+        narrowing = next(one for one in receipts if one["action"] == "narrowed")
+        assert [one["parent"] for one in previewed] == [narrowing["receipt_id"], held["decision_id"]]
+
+
+def seen(gateway: Served, approval: str) -> dict[str, Any]:
+    """The preview once there is one."""
+    until = time.monotonic() + 120
+    while True:
+        preview: dict[str, Any] = gateway.ask("GET", f"/v1/approvals/{approval}", key="ann").json["preview"]
+        if preview["state"] != "pending" or time.monotonic() > until:
+            return preview
+        time.sleep(0.05)
+
+
+def changed(preview: dict[str, Any]) -> list[str]:
+    return [row["path"] for row in preview["effect"]["workspaces"][0]["files"]]
 
 
 def test_narrowing_resets_the_votes_for_the_other_call(gateway: Served) -> None:

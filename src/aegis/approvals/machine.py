@@ -72,6 +72,7 @@ def narrow(approval: Approval, *, now: int, call_digest: str, identities: str | 
         call_digest=call_digest,
         identities=identities,
         narrowed_by=receipt_id,
+        narrowed_at=now,
         votes=(),
         receipt_id=receipt_id,
         version=approval.version + 1,

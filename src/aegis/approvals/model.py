@@ -31,10 +31,10 @@ class Vote:
 class Approval:
     """One approval as stored. Times are microseconds since the epoch.
 
-    `call_digest` is of what would run: of the narrowed arguments once somebody narrowed them, whose
-    receipt is then `narrowed_by`. `turn_micros` is how long each approver's turn lasts and `turn` the last
-    one on record. `held_by` names the policies whose approvers count, `barred` who may not answer beside the requester.
-    `identities` digests the files that the call names.
+    `call_digest` is of what would run: of the narrowed arguments once somebody narrowed them, whose receipt is
+    then `narrowed_by`, made at `narrowed_at`. `turn_micros` is how long each approver's turn lasts and `turn` the
+    last one on record. `held_by` names the policies whose approvers count, `barred` who may not answer beside the
+    requester. `identities` digests the files that the call names.
     `grant` is the grant that this approval opened, or by which it was answered.
     """
 
@@ -64,6 +64,7 @@ class Approval:
     identities: str | None = None
     votes: tuple[Vote, ...] = ()
     narrowed_by: str | None = None
+    narrowed_at: int | None = None
     grant: str | None = None
     fatigued: tuple[str, ...] = ()
     resolved_by: str | None = None
@@ -76,6 +77,11 @@ class Approval:
     def expires(self) -> str:
         """The end of the time in which it can be resolved, RFC 3339."""
         return rfc3339(self.expires_at)
+
+    @property
+    def held_at(self) -> int:
+        """When the call became what it is."""
+        return self.created_at if self.narrowed_at is None else self.narrowed_at
 
     @property
     def turns(self) -> int:

@@ -81,7 +81,7 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId) -> Unit:
     """
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = _stored(transaction, seen.id)
+        stored = load(transaction, seen.id)
         machine.check_pending(stored, ballot.now)
         if stored.call_digest != seen.call_digest:
             raise InvalidCall("the call was narrowed meanwhile", code="conflict", hint="load it again", status=409)
@@ -149,7 +149,7 @@ def passed_on(approval: Approval, *, now: int, receipt_id: str) -> Unit:
     """The unit that records whose turn it is now; recording it raises `StoreConflict` where that is on record."""
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = _stored(transaction, approval.id)
+        stored = load(transaction, approval.id)
         moved = machine.pass_on(stored, now=now, receipt_id=receipt_id)
         _write(transaction, stored, moved)
         return (_signed(moved, "passed_on", "gate", ()),)
@@ -161,7 +161,7 @@ def fatigued(approval_id: str, *, person: str, receipt_id: str) -> Unit:
     """The unit that flags an approver's fatigue, on the approval and as an alarm, once for each approval."""
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = _stored(transaction, approval_id)
+        stored = load(transaction, approval_id)
         _write(transaction, stored, machine.flag_fatigue(stored, by=person))
         alarm = receipt(
             stored, "approver_fatigue", kind="alarm", receipt_id=receipt_id, principal="gate", approvers=(person,)
@@ -205,7 +205,8 @@ def revoked(grant_id: str, *, by: str, receipt_id: str) -> Unit:
     return Unit(apply=apply)
 
 
-def _stored(reader: Reader, approval_id: str) -> Approval:
+def load(reader: Reader, approval_id: str) -> Approval:
+    """The approval of that id; raises `InvalidCall` (404) where there is none."""
     stored = find(reader, approval_id)
     if stored is None:
         raise InvalidCall("there is no such approval", code="not_found", status=404)

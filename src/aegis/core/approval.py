@@ -10,6 +10,9 @@ from aegis.core.principal import Principal
 
 MAX_QUORUM = 20  # people that one call may wait for
 
+Narrowing = Literal["fixed", "lower", "remove", "shorten"]
+"""What an approver may make of one argument: nothing, a number nearer to zero, nothing at all, fewer words."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notifier:
@@ -35,6 +38,7 @@ class ApprovalPolicy:
     different ones must agree. No value of `on_timeout` allows anything. `always` holds every call of
     the tool, whatever its risk. `separate_owner` bars the session's owner beside the requester.
     `session_grant_seconds` is how long one yes may cover the same call again in its session; 0 is never.
+    `narrow` says of single arguments, by name or pointer, what an approver may make of them.
     """
 
     timeout_seconds: int
@@ -46,6 +50,7 @@ class ApprovalPolicy:
     also: tuple[tuple[str, ...], ...] = ()
     separate_owner: bool = False
     session_grant_seconds: int = 0
+    narrow: tuple[tuple[str, Narrowing], ...] = ()
 
     @property
     def turns(self) -> int:
@@ -57,6 +62,10 @@ class ApprovalPolicy:
         own = _names(principal, groups)
         asked = self.approvers if self.on_timeout == "block" else self.approvers[: turn + 1]
         return not own.isdisjoint(asked) and all(not own.isdisjoint(names) for names in self.also)
+
+    def elsewhere(self) -> ApprovalPolicy:
+        """The policy for the same tool of another server: what it loosens holds for the server that it names alone."""
+        return replace(self, narrow=tuple(one for one in self.narrow if one[1] == "fixed"))
 
     def stricter(self, other: ApprovalPolicy) -> ApprovalPolicy:
         """Both policies at once: whoever answers must stand in both lists, and nothing of either is loosened."""

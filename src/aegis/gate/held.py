@@ -36,7 +36,8 @@ from aegis.gate.missions import Attended
 from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
 from aegis.gate.record import Subject
-from aegis.gate.repeat import Known, load_payload
+from aegis.gate.repeat import Known
+from aegis.gate.running import running
 from aegis.gate.slow import Slow
 from aegis.gate.standing import Standing
 from aegis.pipeline.model import Evaluation
@@ -94,7 +95,8 @@ class Resuming:
             return refused(held, "expired")
         subject, arguments = self.subject, self.known.patched
         if approval.narrowed_by is not None:
-            arguments = self._narrowed(approval.narrowed_by)
+            with self.parts.store.reader() as reader:
+                arguments = running(self.parts, reader, approval)
             if arguments is None:  # they were erased: nobody can say any more what was agreed to
                 yield from self._move(approval, "cancelled")
                 return None
@@ -117,12 +119,6 @@ class Resuming:
             or bound_files(evaluation, policy) != approval.identities
             or not self.standing.of_all(approval, policy, self.state.epoch)
         )
-
-    def _narrowed(self, receipt_id: str) -> dict[str, Any] | None:
-        with self.parts.store.reader() as reader:
-            entry = reader.entry_by_id(receipt_id)
-            payload = None if entry is None else load_payload(self.parts, reader, entry.index)[0]
-        return None if payload is None else payload["arguments"]
 
     def _redeem(
         self,

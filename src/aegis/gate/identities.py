@@ -16,11 +16,13 @@ from typing import Any, Final
 import orjson
 
 from aegis.core.digest import sha256
+from aegis.errors import InvalidCall
 from aegis.facts import extract
 from aegis.facts.model import Limits
 from aegis.guards.scope.touch import touch
 
 MAX_FILES: Final = 64  # files looked at for one call: bounds the work that a hostile call can ask for
+MAX_SHOWN: Final = 200  # characters of a path that a refusal names
 MAX_PROGRAM: Final = 4 * 1_048_576  # bytes of a program that are digested; larger ones are told by size and time
 
 
@@ -28,6 +30,30 @@ def identities_of(arguments: dict[str, Any], limits: Limits) -> str | None:
     """The digest over every file that the arguments name; `None` where they name none."""
     found = sorted({tuple(_identity(path, runs)) for path, runs in _files(arguments, limits)})
     return sha256(orjson.dumps(found)) if found else None
+
+
+def check_leads_below(held: dict[str, Any], changed: dict[str, Any], limits: Limits) -> None:
+    """Guarantee that every file of `changed` lies, through every link, where a file of `held` leads, or below it.
+
+    Raises `InvalidCall` (`not_narrower`) naming the path: a link below a folder can lead out of it (CWE-59).
+    """
+    known = [real for path, _ in _files(held, limits) if (real := _real(path)) is not None]
+    for path, _ in _files(changed, limits):
+        real = _real(path)
+        if real is None or not any(real.is_relative_to(one) for one in known):
+            raise InvalidCall(
+                f"`{path[:MAX_SHOWN]}` leads out of what the held call names",
+                code="not_narrower",
+                hint="an approver only takes away; deny the call, and its agent can ask for another one",
+            )
+
+
+def _real(path: str) -> Path | None:
+    """Where a path leads; `None` for a circle of links, or a home of nobody."""
+    try:
+        return Path(path).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _files(arguments: dict[str, Any], limits: Limits) -> list[tuple[str, bool]]:

@@ -16,6 +16,9 @@ from typing import Any, Final
 
 import orjson
 
+from aegis.approvals.model import Approval
+from aegis.approvals.queue import load
+from aegis.approvals.receipts import receipt
 from aegis.audit.writer import Unit
 from aegis.core.digest import SALT_BYTES, payload_commitment
 from aegis.core.outcome import Outcome
@@ -27,7 +30,7 @@ from aegis.errors import AegisError
 from aegis.gate.events import Event
 from aegis.gate.ids import new_id
 from aegis.gate.parts import Parts
-from aegis.gate.repeat import load_payload
+from aegis.gate.running import payload_of, running
 from aegis.gate.sessions import key_of_session
 from aegis.gate.surroundings import find_surroundings
 
@@ -49,11 +52,9 @@ class PreviewWorker:
         self._process = 0
 
     def __call__(self, event: Event) -> None:
-        """Start a look where a call was held."""
-        decision = event.decision
-        if event.kind != "decision" or decision is None or decision.approval is None or event.recorded is None:
-            return
-        if decision.outcome is not Outcome.REQUIRE_APPROVAL or not self._parts.policy.current.previews.rules.enabled:
+        """Start a look where a call was held, or became another one."""
+        approval_id, narrowed_by = _held(event)
+        if approval_id is None or not self._parts.policy.current.previews.rules.enabled:
             return
         with self._lock:
             if self._threads is None or self._process != os.getpid():  # a forked child has no threads
@@ -62,7 +63,7 @@ class PreviewWorker:
             if len(self._waiting) >= MAX_WAITING:
                 _log.warning("a held call has no preview: too many wait for one")
                 return
-            job = self._threads.submit(self._look, decision.approval.id, event.members, event.recorded.index)
+            job = self._threads.submit(self._look, approval_id, narrowed_by)
             self._waiting.add(job)
         job.add_done_callback(self._waiting.discard)
 
@@ -77,27 +78,27 @@ class PreviewWorker:
             wait(waiting)
             threads.shutdown()
 
-    def _look(self, approval_id: str, members: dict[str, Any], index: int) -> None:
+    def _look(self, approval_id: str, narrowed_by: str | None) -> None:
         from aegis.approvals.preview.look import look_at  # sandbox, SQL and requests: for held calls alone
 
         try:
-            preview = look_at(self._looked(members, index), self._parts.dry_runs)
-            self._parts.ledger.append(_recorded(approval_id, members, preview))
+            approval, looked = self._looked(approval_id)
+            if approval.narrowed_by == narrowed_by:  # else it is another call by now, which has a look of its own
+                self._parts.ledger.append(_recorded(approval, look_at(looked, self._parts.dry_runs)))
         except AegisError:  # the store is gone: the approval shows no preview
             _log.exception("a preview could not be recorded")
 
-    def _looked(self, members: dict[str, Any], index: int) -> Looked:
+    def _looked(self, approval_id: str) -> tuple[Approval, Looked]:
         with self._parts.store.reader() as reader:
-            payload, _ = load_payload(self._parts, reader, index)
-            around = find_surroundings(reader, key_of_session(members["principal"], members.get("session", "")))
-        payload = payload or {}
+            approval = load(reader, approval_id)
+            arguments = running(self._parts, reader, approval)
+            around = find_surroundings(reader, key_of_session(approval.principal, approval.session))
         policy = self._parts.policy.current
-        tool, server = members["tool"], members.get("server")
-        how = policy.previews.find(server, tool)
-        return Looked(
-            tool=tool,
-            server=server,
-            arguments=payload.get("patched") or payload.get("arguments") or {},
+        how = policy.previews.find(approval.server, approval.tool)
+        return approval, Looked(
+            tool=approval.tool,
+            server=approval.server,
+            arguments=arguments or {},
             mounts=around.mounts,
             dryrun=how.dryrun,
             rules=policy.previews.rules,
@@ -105,26 +106,37 @@ class PreviewWorker:
         )
 
 
-def _recorded(approval_id: str, members: dict[str, Any], preview: Preview) -> Unit:
+def _held(event: Event) -> tuple[str | None, str | None]:
+    """The approval of a call that an event says is to be looked at, and the receipt by which it was narrowed."""
+    decision, members = event.decision, event.members
+    if event.kind == "decision" and decision is not None and decision.approval is not None:
+        return (decision.approval.id if decision.outcome is Outcome.REQUIRE_APPROVAL else None), None
+    if event.kind == "approval" and "narrowed_by" in members:
+        return members["approval_id"], members["narrowed_by"]
+    return None, None
+
+
+def _key(approval: Approval) -> str:
+    """Under what the look at a call is kept: each narrowing makes another call of it."""
+    return approval.narrowed_by or approval.id
+
+
+def _recorded(approval: Approval, preview: Preview) -> Unit:
     if preview.state == "none":
-        return _kept(approval_id, {"preview": preview.to_wire()})
+        return _kept(_key(approval), {"preview": preview.to_wire()})
     salt, payload, receipt_id = os.urandom(SALT_BYTES), orjson.dumps(preview.to_wire()), new_id()
-    receipt: dict[str, Any] = {
-        "kind": "approval",
-        "action": "previewed",
-        "receipt_id": receipt_id,
-        "parent": members["receipt_id"],
-        "principal": "gate",
-        "approval_id": approval_id,
+    said = receipt(approval, "previewed", receipt_id=receipt_id, principal="gate")
+    members = {
+        **said.members,
+        "parent": approval.narrowed_by or approval.decision_id,
         "preview": {"state": preview.state, "kind": preview.kind or "none", "ms": round(preview.seconds * 1_000)},
         "payload_commitment": payload_commitment(salt, payload),
-        **{name: members[name] for name in ("agent", "session", "call_id", "tool", "server") if name in members},
     }
-    return _kept(approval_id, {"receipt": receipt_id}, Draft(members=receipt, payload=payload, salt=salt))
+    return _kept(_key(approval), {"receipt": receipt_id}, Draft(members=members, payload=payload, salt=salt))
 
 
-def _kept(approval_id: str, body: dict[str, Any], *drafts: Draft) -> Unit:
-    document = Document(collection=COLLECTION, key=approval_id, version=1, body=orjson.dumps(body))
+def _kept(key: str, body: dict[str, Any], *drafts: Draft) -> Unit:
+    document = Document(collection=COLLECTION, key=key, version=1, body=orjson.dumps(body))
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         transaction.put_document(document)
@@ -133,21 +145,22 @@ def _kept(approval_id: str, body: dict[str, Any], *drafts: Draft) -> Unit:
     return Unit(drafts=drafts, apply=apply)
 
 
-def preview_of(parts: Parts, reader: Reader, approval_id: str, created_at: int) -> dict[str, Any]:
-    """The member `preview` of an approval that was opened at `created_at` (microseconds since the epoch)."""
-    document = reader.document(COLLECTION, approval_id)
+def preview_of(parts: Parts, reader: Reader, approval: Approval) -> dict[str, Any]:
+    """The member `preview` of an approval: the look at the call that is held now."""
+    document = reader.document(COLLECTION, _key(approval))
     if document is None:
-        rules = parts.policy.current.previews.rules
-        if not rules.enabled:
-            return no_preview("previews are switched off").to_wire()
-        late = parts.clock() - created_at > (rules.seconds + GRACE_S) * MICROS
-        return no_preview("none was recorded in time").to_wire() if late else {"state": "pending"}
+        return _none_yet(parts, approval)
     kept: dict[str, Any] = orjson.loads(document.body)
     if "preview" in kept:
         shown: dict[str, Any] = kept["preview"]
         return shown
-    entry = reader.entry_by_id(kept["receipt"])
-    if entry is None:
-        return {"state": "failed", "why": "the preview is not on record"}
-    payload, _ = load_payload(parts, reader, entry.index)
+    payload = payload_of(parts, reader, kept["receipt"])
     return {"state": "erased"} if payload is None else payload
+
+
+def _none_yet(parts: Parts, approval: Approval) -> dict[str, Any]:
+    rules = parts.policy.current.previews.rules
+    if not rules.enabled:
+        return no_preview("previews are switched off").to_wire()
+    late = parts.clock() - approval.held_at > (rules.seconds + GRACE_S) * MICROS
+    return no_preview("none was recorded in time").to_wire() if late else {"state": "pending"}

@@ -45,6 +45,7 @@ def approval_policy(default: ApprovalSettings, own: OwnApprovalSettings | None =
             for one in chosen("notify")
         ),
         always=isinstance(own, ToolApprovalSettings) and own.always,
+        narrow=tuple(own.narrow.items()) if isinstance(own, ToolApprovalSettings) else (),
         separate_owner=chosen("separate_owner"),
         session_grant_seconds=chosen("session_grant"),
     )

@@ -61,7 +61,7 @@ class Routes:
         own = self._of_server(server).find(server, tool)
         if own is None:
             entry = replace(known.entry, registered=False, skip_judge=False)
-            return Route(entry, known.schema, {}, known.approval)
+            return Route(entry, known.schema, {}, known.approval.elsewhere())
         if own is known:
             return Route(known.entry, known.schema, known.roles, known.approval)
         # (3) Where the two differ, the stricter of each counts.
@@ -79,7 +79,8 @@ class Routes:
             effects=effects,
             category=known.entry.category or own.entry.category,
         )
-        return Route(entry, known.schema or own.schema, own.roles, known.approval)
+        narrow = (*own.approval.narrow, *known.approval.elsewhere().narrow)  # of two words, the last counts
+        return Route(entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow))
 
     def _of_server(self, server: str | None) -> SelectorMap[Tool]:
         return SelectorMap({name: known for own, name, known in self._tools if _is_exact(own, server)})

@@ -111,19 +111,14 @@ class Policy:
 
     def effects(self, server: str | None, tool: str, arguments: dict[str, Any]) -> frozenset[Effect]:
         """What such a call would do, as its guards are told; empty where nothing is known of it."""
+        return effects_of(self._routes.find(server, tool).entry, gather(self.subject(server, tool, arguments)))
+
+    def subject(self, server: str | None, tool: str, arguments: dict[str, Any]) -> Subject:
+        """Such a call as its facts are computed from."""
         route = self._routes.find(server, tool)
-        facts = gather(
-            Subject(
-                tool=tool,
-                server=server,
-                arguments=arguments,
-                limits=self.limits,
-                schema=route.schema,
-                roles=route.roles,
-                unresolved=(),
-            )
+        return Subject(
+            tool=tool, server=server, arguments=arguments, limits=self.limits, schema=route.schema, roles=route.roles
         )
-        return effects_of(route.entry, facts)
 
     def evaluate(self, incoming: Incoming) -> Evaluation:
         """What this policy makes of a call; `incoming.arguments` must be held by nobody else."""

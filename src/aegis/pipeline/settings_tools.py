@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from aegis.core.approval import MAX_QUORUM
+from aegis.core.approval import MAX_QUORUM, Narrowing
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
 from aegis.pipeline import available
@@ -100,6 +100,8 @@ class ToolApprovalSettings(OwnApprovalSettings):
 
     always: bool = False
     """Hold every call of the tool, whatever its risk."""
+    narrow: dict[str, Narrowing] = Field(default_factory=dict)
+    """What an approver may make of single arguments, by name or JSON pointer: `fixed`, `lower`, `remove`, `shorten`."""
 
 
 class ToolSettings(Section):

@@ -54,15 +54,10 @@ def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
     }
 
 
-def with_payload(
-    view: dict[str, Any], *, held: dict[str, Any] | None, narrowed: dict[str, Any] | None
-) -> dict[str, Any]:
+def with_payload(view: dict[str, Any], *, held: dict[str, Any] | None, runs: dict[str, Any] | None) -> dict[str, Any]:
     """The view with the arguments that would run, in full, and the findings; erased ones are absent."""
     if held is None:
         return {**view, "arguments": None, "submitted": None, "task": None, "findings": []}
-    runs = held.get("patched", held["arguments"])
-    if view["narrowed"]:
-        runs = None if narrowed is None else narrowed["arguments"]
     return {
         **view,
         "arguments": runs,

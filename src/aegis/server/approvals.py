@@ -10,15 +10,14 @@ from starlette.responses import Response
 from aegis.approvals import grants
 from aegis.approvals.grants import from_document as grant_from_document
 from aegis.approvals.model import COLLECTION, Approval, from_document
-from aegis.approvals.queue import find, revoked
+from aegis.approvals.queue import load, revoked
 from aegis.core.ports import Reader
-from aegis.core.previewing import no_preview
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
 from aegis.gate.answering import Answer, may_answer
 from aegis.gate.ids import new_id
 from aegis.gate.previews import preview_of
-from aegis.gate.repeat import load_payload
+from aegis.gate.running import payload_of, running
 from aegis.server.answers import answer
 from aegis.server.approval_view import approval_view, grant_view, status_view, with_payload
 from aegis.server.endpoint import Asked
@@ -144,23 +143,15 @@ def _shown(services: Services, reader: Reader, principal: Principal, approval: A
         return status_view(approval, now=now)
     policy = services.policy.current
     asked = policy.approval_for(approval.server, approval.tool, approval.held_by)
-    held = _payload(services, reader, approval.decision_id)
-    narrowed = _payload(services, reader, approval.narrowed_by)
-    preview = preview_of(services.gate.parts, reader, approval.id, approval.created_at)
-    if approval.narrowed_by is not None:  # what was looked at was another call
-        preview = no_preview("the call was narrowed after it was looked at").to_wire()
+    held = payload_of(services.gate.parts, reader, approval.decision_id)
+    runs = running(services.gate.parts, reader, approval)
     return {
-        **with_payload(approval_view(approval, now=now), held=held, narrowed=narrowed),
-        "preview": preview,
+        **with_payload(approval_view(approval, now=now), held=held, runs=runs),
+        "preview": preview_of(services.gate.parts, reader, approval),
         "may_answer": may_answer(principal, approval, asked, policy, now),
         "approvers": [list(asked.approvers), *(list(names) for names in asked.also)],
         "session_grant_seconds": asked.session_grant_seconds if approval.session else 0,
     }
-
-
-def _payload(services: Services, reader: Reader, receipt_id: str | None) -> dict[str, Any] | None:
-    entry = None if receipt_id is None else reader.entry_by_id(receipt_id)
-    return None if entry is None else load_payload(services.gate.parts, reader, entry.index)[0]
 
 
 def _view(asked: Asked, approval: Approval) -> dict[str, Any]:
@@ -169,19 +160,8 @@ def _view(asked: Asked, approval: Approval) -> dict[str, Any]:
 
 
 def _visible(asked: Asked, approval_id: str) -> Approval:
-    approval = _found(asked.services, approval_id)
+    with asked.services.store.reader() as reader:
+        approval = load(reader, approval_id)
     if not _may_see(asked.principal, approval):  # the same answer as for one that does not exist
-        raise _missing()
+        raise InvalidCall("there is no such approval", code="not_found", status=404)
     return approval
-
-
-def _found(services: Services, approval_id: str) -> Approval:
-    with services.store.reader() as reader:
-        approval = find(reader, approval_id)
-    if approval is None:
-        raise _missing()
-    return approval
-
-
-def _missing() -> InvalidCall:
-    return InvalidCall("there is no such approval", code="not_found", status=404)

@@ -20,7 +20,7 @@ def readings(text: str) -> frozenset[tuple[str, ...]] | None:
         return None
     if value.lower().startswith("mailto:"):
         value = value[7:].partition("?")[0]
-    parts = [part for part in _split(value) if part.strip()]
+    parts = members(value)
     if not parts or len(parts) > MAX_RECIPIENTS:
         return None
     found = set()
@@ -46,8 +46,8 @@ def pattern_parts(text: str) -> tuple[str, ...]:
     return (local, domain) if at and local else (text.lower(),)
 
 
-def _split(value: str) -> list[str]:
-    """The members of a list; commas and semicolons inside a quoted name do not divide."""
+def members(value: str) -> list[str]:
+    """The members of a list as they are written; commas and semicolons inside a quoted name do not divide."""
     parts, start, quoted = [], 0, False
     for at, char in enumerate(value):
         if char == '"':
@@ -56,7 +56,7 @@ def _split(value: str) -> list[str]:
             parts.append(value[start:at])
             start = at + 1
     parts.append(value[start:])
-    return parts
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _recipient(text: str) -> tuple[str, ...] | None:
