@@ -17,13 +17,12 @@ from aegis.bootstrap import open_deployment
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.digest import call_digest
-from aegis.core.mission import Postcondition
 from aegis.core.principal import Principal
 from aegis.gate import Gate
-from aegis.guards.stream import Prefilter, StreamJudge
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions.jws import encode
 from aegis.missions.possession import prove_calls, prove_session
+from benchmarks import streaming
 
 ISSUER = Principal(id="issuer", roles=frozenset({"issuer"}))
 CONFIG = """version: 1
@@ -34,8 +33,6 @@ tools: {read_file: {risk: low, effects: [read]}}
 """
 CALLS = 2_000
 SESSION_CALLS = 10_000
-CHUNK = (b"quarterly figures are in the table below and nothing else is said. " * 1_000)[:65_536]
-CHUNKS = 800
 
 
 def main() -> None:
@@ -54,17 +51,17 @@ def measure() -> dict[str, str]:
         file.chmod(0o600)
         gate = open_deployment(file, home, agent="bot").gate
         key = Ed25519Signer(bytes(32), "holder")
-        _open(gate, "checked", None)
+        _open(gate, "checked")
         _open(gate, "proved", key)
         found = _calls(gate, key)
         found.update(_long(gate))
-        found.update(_stream(gate))
+        found.update(streaming.measure(gate, _open))
         gate.close()
     return found
 
 
 def _calls(gate: Gate, key: Ed25519Signer) -> dict[str, str]:
-    """Three kinds of calls in turn, so that all of them see the same machine."""
+    """Three kinds of calls in turn, each compared with the one before it: they see the same machine."""
     arguments = {"path": "/ws/reports/q3.txt", "limit": 10}
     digest = call_digest(server=None, tool="read_file", arguments=canonical(arguments))
     proofs = [
@@ -80,16 +77,19 @@ def _calls(gate: Gate, key: Ed25519Signer) -> dict[str, str]:
         ):
             call = ToolCall(tool="read_file", arguments=arguments, session=session, proof=proof)
             times[name].append(_timed(lambda call=call: gate.decide(call)))  # type: ignore[misc]
-    plain, checked, proved = (statistics.median(times[name][100:]) for name in ("plain", "checked", "proved"))
+
+    def beyond(name: str) -> float:
+        return statistics.median(one - plain for plain, one in zip(times["plain"], times[name], strict=True))
+
     return {
-        "plain decision": f"{plain:.0f} us",
-        "mission check beyond it": f"{checked - plain:.0f} us",
-        "mission check with a proof beyond it": f"{proved - plain:.0f} us",
+        "plain decision": f"{statistics.median(times['plain']):.0f} us",
+        "mission check beyond it": f"{beyond('checked'):.0f} us",
+        "mission check with a proof beyond it": f"{beyond('proved'):.0f} us",
     }
 
 
 def _long(gate: Gate) -> dict[str, str]:
-    _open(gate, "long", None)
+    _open(gate, "long")
     times = [
         _timed(lambda: gate.decide(ToolCall(tool="read_file", arguments={"path": "/ws/a"}, session="long")))
         for _ in range(SESSION_CALLS)
@@ -98,23 +98,7 @@ def _long(gate: Gate) -> dict[str, str]:
     return {f"last 100 of {SESSION_CALLS} calls against the first": f"{last / first:.2f} x"}
 
 
-def _stream(gate: Gate) -> dict[str, str]:
-    scanner = gate.parts.policy.current.scanner
-    found: dict[str, str] = {}
-    for name, checks in (("no_pii", ("no_pii",)), ("no_pii and no_secrets", ("no_pii", "no_secrets"))):
-        conditions: list[Any] = [Postcondition(id=one.replace("_", "-"), check=one) for one in checks]  # type: ignore[arg-type]
-        judge = StreamJudge(conditions, lambda wanted: Prefilter(scanner, wanted))
-        started = time.process_time()
-        for number in range(CHUNKS):
-            judge.feed(CHUNK, number / 1_000)
-        spent = time.process_time() - started
-        rate = CHUNKS * len(CHUNK) / spent
-        found[f"stream judged for {name}"] = f"{rate / 1e6:.0f} MB/s"
-        found[f"overhead at 100 MB/s for {name}"] = f"{100 * 1e8 / rate:.1f} %"
-    return found
-
-
-def _open(gate: Gate, session: str, key: Ed25519Signer | None) -> None:
+def _open(gate: Gate, session: str, key: Ed25519Signer | None = None, **more: Any) -> None:
     claims: dict[str, Any] = {
         "sub": "bot",
         "purpose": "measure",
@@ -123,6 +107,7 @@ def _open(gate: Gate, session: str, key: Ed25519Signer | None) -> None:
         "effects": ["read"],
         "scope": {"paths": ["glob:/ws/**"]},
         "budgets": {"calls": 10**9, "effects": {"read": 10**9}},
+        **more,
     }
     if key is not None:
         claims["cnf"] = {"jwk": {"kty": "OKP", "crv": "Ed25519", "x": encode(key.public).decode()}}

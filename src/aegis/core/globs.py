@@ -51,9 +51,23 @@ def overlap(one: Pattern, other: Pattern) -> bool:
 
 def _match(pattern: Sequence[str], name: Sequence[str]) -> bool:
     """Whether segments match; time is bounded by the product of the lengths."""
-    # `ends` are the numbers of segments of `name` that the pattern read so far can have consumed.
-    ends = {0}
+    # (1) Up to the first `**` a segment stands for a segment.
+    length = len(name)
+    start = 0
     for part in pattern:
+        if part == DEEP:
+            break
+        if start == length or name[start] == DEEP or not glob_match(part, name[start]):
+            return False
+        start += 1
+    # (2) `ends` are the numbers of segments of `name` that the pattern read so far can have consumed.
+    rest = pattern[start:]
+    if not rest:
+        return start == length
+    if len(rest) == 1:  # a `**` at the end takes everything
+        return True
+    ends = {start}
+    for part in rest:
         if part == DEEP:
             ends = set(range(min(ends), len(name) + 1))
         else:

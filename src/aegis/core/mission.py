@@ -210,6 +210,6 @@ class Declaration(_Closed, frozen=True, kw_only=True):
 _STRICTNESS: Final[tuple[EvidencePolicy, ...]] = ("fail-open-with-attestation", "require-approval", "fail-closed")
 
 
-def stricter(one: EvidencePolicy, other: EvidencePolicy) -> EvidencePolicy:
-    """The evidence policy that lets less through."""
-    return max(one, other, key=_STRICTNESS.index)
+def stricter(*policies: EvidencePolicy) -> EvidencePolicy:
+    """The evidence policy, of one or more, that lets least through."""
+    return max(policies, key=_STRICTNESS.index)

@@ -189,7 +189,12 @@ class Decisions:
                 known=None if known is None else known.index,
             ),
         )
-        recorded = yield unit
+        try:
+            recorded = yield unit
+        except Exception:
+            if attended is not None:  # what was worked out for a record that is not there is not remembered
+                attended.forget()
+            raise
         decision = self._release(made, recorded, started)
         if approval is not None and granted is not None:
             return granted.released(parts, decision, approval, evaluation, recorded[-1], mode=settings["mode"])

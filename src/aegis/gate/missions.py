@@ -79,6 +79,11 @@ class Lineage:
         )
 
     @cached_property
+    def evidence(self) -> EvidencePolicy:
+        """The strictest evidence policy of them all."""
+        return stricter(*(one.insufficient_evidence for one in self.declarations))
+
+    @cached_property
     def counted(self) -> frozenset[str]:
         """The names of everything that some ceiling counts."""
         kinds = (ceilings for one in self.ceilings for ceilings in (one.over_all, one.of_agent, one.of_session))
@@ -115,9 +120,10 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
     def settings(self, of_policy: Mapping[str, str]) -> Mapping[str, str]:
         """Mode and evidence policy in force for this call: the stricter of the deployment's and every mission's."""
         evidence: EvidencePolicy = of_policy["insufficient_evidence"]  # type: ignore[assignment]
-        for one in self.lineage.declarations:
-            evidence = stricter(evidence, one.insufficient_evidence)
-        return {"mode": "attest" if self.view.attests else of_policy["mode"], "insufficient_evidence": evidence}
+        return {
+            "mode": "attest" if self.view.attests else of_policy["mode"],
+            "insufficient_evidence": stricter(evidence, self.view.evidence),
+        }
 
     def prepare(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> Write:
         """Look again, inside the recording transaction, and return the write that follows.
@@ -154,9 +160,13 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
             if after is not session:
                 sessions.write(transaction, self.key, after, version)
             ledgers.write(transaction, accounts)
-            self.memory.keep(self.key, after, accounts)
+            self.memory.keep(self.key, after, version + (after is not session), accounts)
 
         return write
+
+    def forget(self) -> None:
+        """Read the session and its ledgers anew the next time."""
+        self.memory.forget(self.key, self.ledgers)
 
     def with_writes(self, apply: Apply | None, evaluation: Evaluation, *, runs: bool) -> Apply:
         """`apply` and the writes of `prepare` as one: everything is looked at before anything is written."""
@@ -167,7 +177,7 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
                     return ()
                 write = self.prepare(transaction, evaluation, runs=runs)
             except StoreConflict:
-                self.memory.forget(self.key, self.ledgers)
+                self.forget()
                 raise
             drafts = () if apply is None else apply(transaction)
             write(transaction)
@@ -176,26 +186,44 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
         return both
 
     def _at_once(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> bool:
-        """Record a call of a session that cannot change with one write at most, and no look at the store.
+        """Record a call of a session that results cannot change, from what this process remembers.
 
-        The write holds only where the ledger still has the version that this process gave it. Says no, with
-        nothing written, where it has not, and where there is more to do.
+        (1) what would be written is worked out in memory
+        (2) that every document still has the version that this process gave it is looked at for all but
+            the first; the write of the first says so itself
+        (3) the rest is written
+
+        Says no, with nothing written, where that does not hold, and where there is more to do.
         """
-        if not self.recalled or self.number is not None or not self.lineage.is_steady or len(self.ledgers) > 1:
+        if not self.recalled or not self.lineage.is_steady:
             return False
-        if not runs or not self.ledgers:
+        used = self.ledgers if runs else ()
+        if not used and self.number is None:
             return True
-        (ledger,) = self.ledgers
-        account = self.memory.account(ledger.name)
-        session = self.memory.session(self.key)
-        if account is None or session is None:
+        # (1)
+        session, version = self.memory.session_at(self.key)
+        accounts = self.memory.accounts(used)
+        if session is None or accounts is None:
             return False
+        after = session
+        if self.number is not None:
+            if session.window.is_used(self.number):
+                return False
+            after = msgspec.structs.replace(session, window=session.window.using(self.number))
         try:
-            charged = ledgers.charged(account, ledger, evaluation.cost, enforced=not self.view.attests)
-            ledgers.write(transaction, ((ledger.name, charged),))
+            for ledger, (_, account) in zip(used, accounts, strict=True):
+                ledgers.charge(account, ledger, evaluation.cost, enforced=not self.view.attests)
+            # (2)
+            looked_at = accounts if after is not session else accounts[1:]
+            if any(ledgers.version(transaction, name) != account.version for name, account in looked_at):
+                return False
+            if after is not session:
+                sessions.write(transaction, self.key, after, version)
+            # (3)
+            ledgers.write(transaction, accounts)
         except StoreConflict:
             return False
-        self.memory.keep(self.key, session, ((ledger.name, charged),))
+        self.memory.keep(self.key, after, version + (after is not session), accounts)
         return True
 
     def _classes(self) -> frozenset[str]:
@@ -283,6 +311,7 @@ class Missions:
                 lineage=lineage.compiled,
                 status=standing,
                 opened_at=session.opened_at,
+                evidence=lineage.evidence,
                 recourse=frozenset(session.recourse),
                 seen=frozenset(session.seen),
                 denials=session.denials,

@@ -22,6 +22,7 @@ from aegis.core.receipt import Draft, agent_signer
 from aegis.pipeline.model import Evaluation
 
 _CLAIMS: Final = ("parent", "turn", "task", "messages_digest")  # members that are the caller's word alone
+_NO_RULES: Final[tuple[str, ...]] = ()
 _NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
 
@@ -144,7 +145,7 @@ def guard_members(combined: Combined) -> list[dict[str, Any]]:
         {
             "guard": report.guard,
             "outcome": report.outcome.word,
-            "rules": sorted({finding.rule for finding in report.findings}) if report.findings else [],
+            "rules": sorted({finding.rule for finding in report.findings}) if report.findings else _NO_RULES,
         }
         for report in combined.reports
     ]

@@ -16,7 +16,8 @@ from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
 from aegis.errors import StreamCut
 from aegis.gate.ticking import ticking
-from aegis.guards.stream import HOLD_SECONDS, Prefilter, StreamJudge, StreamSummary
+from aegis.guards.prefilter import Prefilter
+from aegis.guards.stream import HOLD_SECONDS, StreamJudge, StreamSummary
 from aegis.guards.stream_frames import EVENT_ENDS, LINE_ENDS, Frames, FrameTooLarge, event_texts, json_texts
 from aegis.missions.provenance import stream_result
 from aegis.rules import Scanner

@@ -6,7 +6,7 @@ transaction, and looks again. What is refused takes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,10 +95,9 @@ def is_priced(name: str) -> bool:
     return name.startswith(PRICED)
 
 
-def only(cost: Cost, ceilings: Iterable[str]) -> dict[str, int]:
+def only(cost: Cost, ceilings: Container[str]) -> dict[str, int]:
     """The part of a cost that some ceiling counts."""
-    counted = ceilings if isinstance(ceilings, (Mapping, frozenset)) else frozenset(ceilings)
-    return {name: value for name, value in cost.items() if name in counted and value}
+    return {name: value for name, value in cost.items() if name in ceilings and value}
 
 
 def _exhausted(rule: str) -> Report:

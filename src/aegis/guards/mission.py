@@ -136,20 +136,21 @@ class MissionGuard:
         touched = case.touched
         if touched is None:
             return []
-        found = [
-            Finding(
-                guard=self.name,
-                rule=rule,
-                category="scope",
-                severity=Risk.HIGH,
-                outcome=Outcome.BLOCK,
-                path=pointer,
-                message=f"the call touches something outside of the mission's {kind}",
-            )
-            for compiled in view.lineage
-            for pointer, kind, rule in outside(compiled.scope, touched, self._resolve)
-        ]
-        return list(dict.fromkeys(found))
+        found: dict[Finding, None] = {}
+        for compiled in view.lineage:
+            for pointer, kind, rule in outside(compiled.scope, touched, self._resolve):
+                found[
+                    Finding(
+                        guard=self.name,
+                        rule=rule,
+                        category="scope",
+                        severity=Risk.HIGH,
+                        outcome=Outcome.BLOCK,
+                        path=pointer,
+                        message=f"the call touches something outside of the mission's {kind}",
+                    )
+                ] = None
+        return list(found)
 
     def _evidence(self, case: Case, view: MissionView) -> Report | None:
         """(5)"""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from aegis.core.finding import Finding, Report
 from aegis.core.mission import Declaration, Recourse
 from aegis.core.names import Selector
-from aegis.core.outcome import Category, Effect, Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import Category, Effect, EvidencePolicy, Outcome, Reason, Risk, Verdict
 from aegis.guards.scope.match import CompiledScope, compile_scope
 
 Status = Literal["active", "suspended", "revoked", "unknown"]
@@ -78,14 +78,15 @@ class Balance(Struct, frozen=True, kw_only=True):
 class MissionView(Struct, frozen=True, kw_only=True):
     """The mission of a session, from the root of its lineage (first) to the one that acts (last).
 
-    `opened_at` is microseconds since the epoch; `recourse` is what failed results led to; `seen` are
-    the flow classes whose data the session holds; `manifest` is the digest of the tools that the host
-    offered, where it said so.
+    `opened_at` is microseconds since the epoch; `evidence` is the strictest evidence policy of the
+    lineage; `recourse` is what failed results led to; `seen` are the flow classes whose data the session
+    holds; `manifest` is the digest of the tools that the host offered, where it said so.
     """
 
     lineage: tuple[CompiledMission, ...]
     status: Status
     opened_at: int
+    evidence: EvidencePolicy = "fail-closed"
     recourse: frozenset[Recourse] = frozenset()
     seen: frozenset[str] = frozenset()
     denials: int = 0

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aegis.core.mission import Postcondition
 from aegis.core.outcome import Category
 from aegis.guards.postconditions import FORBIDDEN
-from aegis.rules.cache import default_cache_folder
-from aegis.rules.engine import Engine, Pattern, make_engine
-from aegis.rules.scanner import Scanner
+from aegis.guards.prefilter import Prefilter
 
 HOLD_BYTES: Final = 256
 HOLD_SECONDS: Final = 0.05
@@ -36,26 +34,6 @@ class StreamSummary:
     digest: str | None = None
     failed: tuple[str, ...] = ()
     broken: bool = False
-
-
-class Prefilter:
-    """Finds quickly that no pattern of some categories occurs; a hit is looked at again by the scanner."""
-
-    def __init__(self, scanner: Scanner, categories: Iterable[Category]):
-        self.categories = frozenset(categories)
-        rules = [rule for rule in scanner.rules.rules if rule.category in self.categories]
-        self._scanner = scanner
-        self._engine: Engine = make_engine(
-            [Pattern(text, rule.case_sensitive) for rule in rules for text in rule.patterns],
-            cache=default_cache_folder(),
-        )
-
-    def found(self, data: bytes) -> frozenset[Category]:
-        """The categories of which something occurs in `data`."""
-        if not self._engine.hits(data):
-            return frozenset()
-        hits = self._scanner.scan(data.decode("utf-8", "replace"), "result")
-        return frozenset(hit.rule.category for hit in hits) & self.categories
 
 
 class StreamJudge:
@@ -181,7 +159,7 @@ class StreamJudge:
 
     def _release(self, keep: int, now: float) -> bytes:
         """Everything but the last `keep` bytes of text; a plain piece is divided, a framed one is not."""
-        out: list[bytes] = []
+        out: list[bytes | memoryview] = []
         while self._held and self._held_text > keep:
             piece, length = self._held[0]
             if self._held_text - length >= keep:
@@ -192,7 +170,7 @@ class StreamJudge:
             if length != len(piece):
                 break
             cut = self._held_text - keep
-            out.append(piece[:cut])
+            out.append(memoryview(piece)[:cut])
             self._held[0] = (piece[cut:], length - cut)
             self._held_text = keep
         if keep == 0:

@@ -6,7 +6,6 @@ looked at, so that a token never chooses how it is verified (RFC 8725).
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,6 +21,9 @@ from aegis.errors import InvalidCall, TokenInvalid
 
 MAX_CHARS: Final = 262_144  # a token is decoded before it is believed: bounds that work
 ALGORITHM: Final = "EdDSA"
+_USUAL_HEADER: Final = 512  # longer headers are read anew each time: bounds what is remembered
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+_FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 
 # The public key (32 bytes) that a key id of a token stands for; `None` where nobody trusts it.
 KeyFor = Callable[[str], bytes | None]
@@ -47,10 +49,18 @@ def take_apart(token: str, typ: str) -> Token:
     """The parts of a token of exactly this `typ`; raises `TokenInvalid` for anything else."""
     if len(token) > MAX_CHARS or not token.isascii():
         raise TokenInvalid("the token is too long or holds other characters than base64url", member="token")
-    parts = token.encode("ascii").split(b".")
+    data = token.encode("ascii")
+    parts = data.split(b".")
     if len(parts) != 3:
         raise TokenInvalid("the token is not a compact JWS: three parts, divided by `.`", member="token")
-    header = _json(decode(parts[0]), "header")
+    kid = _kid(parts[0], typ) if len(parts[0]) <= _USUAL_HEADER else _kid.__wrapped__(parts[0], typ)
+    return Token(kid, decode(parts[1]), data[: len(parts[0]) + 1 + len(parts[1])], decode(parts[2]))
+
+
+@lru_cache(maxsize=1_024)
+def _kid(part: bytes, typ: str) -> str:
+    """The key id of a header of exactly this `typ`, which a client sends with every token; raises as `take_apart`."""
+    header = _json(decode(part), "header")
     if not isinstance(header, dict):
         raise TokenInvalid("the header is not an object", member="header")
     if header.get("alg") != ALGORITHM:
@@ -59,7 +69,8 @@ def take_apart(token: str, typ: str) -> Token:
         raise TokenInvalid(f"the token is not of type `{typ}`", member="typ")
     if header.keys() != {"alg", "kid", "typ"} or not isinstance(header["kid"], str):
         raise TokenInvalid("the header has other members than `alg`, `kid` and `typ`", member="header")
-    return Token(header["kid"], decode(parts[1]), parts[0] + b"." + parts[1], decode(parts[2]))
+    kid: str = header["kid"]
+    return kid
 
 
 def verify(token: str, typ: str, key_for: KeyFor) -> Any:
@@ -90,14 +101,14 @@ def check_signature(public: bytes, signature: bytes, signed: bytes) -> None:
 
 def encode(data: bytes) -> bytes:
     """base64url without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=")
+    return binascii.b2a_base64(data, newline=False).translate(_TO_URL, b"=")
 
 
 def decode(text: bytes) -> bytes:
     """The bytes of base64url without padding, in its one canonical spelling."""
     try:
-        data = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
+        data = binascii.a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4), strict_mode=True)
+    except ValueError as error:
         raise TokenInvalid("a part of the token is not base64url", member="token") from error
     if encode(data) != text:
         raise TokenInvalid("a part of the token is not in its canonical spelling", member="token")

@@ -8,11 +8,11 @@ alone gives nothing back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aegis.core.mission import Declaration
 from aegis.core.ports import Document, Reader, Transaction
@@ -34,8 +34,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     ceilings: Mapping[str, int]
 
 
-@dataclass(kw_only=True, slots=True)
-class Account:
+class Account(Struct, kw_only=True):
     """What a ledger holds, by dimension."""
 
     version: int = 0
@@ -43,14 +42,18 @@ class Account:
     reserved: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
 
-    def copy(self, version: int) -> Account:
-        """The same amounts at another version, held by nobody else."""
+    def copy(self) -> Account:
+        """The same amounts, held by nobody else."""
         return Account(
-            version=version,
-            spent=dict(self.spent),
-            reserved=dict(self.reserved),
-            quarantined=dict(self.quarantined),
+            version=self.version,
+            spent=self.spent.copy(),
+            reserved=self.reserved.copy(),
+            quarantined=self.quarantined.copy(),
         )
+
+    def held(self, name: str) -> int:
+        """Everything of one dimension that counts against its ceiling."""
+        return self.spent.get(name, 0) + self.reserved.get(name, 0) + self.quarantined.get(name, 0)
 
     def used(self) -> dict[str, int]:
         """Everything that counts against a ceiling."""
@@ -114,24 +117,33 @@ def read(reader: Reader, name: str) -> Account:
     return Account(version=document.version, **body)
 
 
+def version(reader: Reader, name: str) -> int:
+    """The version that a ledger has in the store; 0 where nothing was taken."""
+    document = reader.document(COLLECTION, name)
+    return 0 if document is None else document.version
+
+
 def taken(
     transaction: Transaction, ledgers: Sequence[Ledger], cost: Mapping[str, int], *, enforced: bool = True
 ) -> list[tuple[str, Account]]:
     """The accounts after `cost` was taken; raises `BudgetMoved` where one has no room, and writes nothing."""
-    return [
-        (ledger.name, charged(read(transaction, ledger.name), ledger, cost, enforced=enforced)) for ledger in ledgers
-    ]
+    accounts = [(ledger.name, read(transaction, ledger.name)) for ledger in ledgers]
+    for ledger, (_, account) in zip(ledgers, accounts, strict=True):
+        charge(account, ledger, cost, enforced=enforced)
+    return accounts
 
 
-def charged(account: Account, ledger: Ledger, cost: Mapping[str, int], *, enforced: bool) -> Account:
-    """`account` with `cost` taken from it; raises `BudgetMoved` where it has no room."""
-    used = account.used()
-    for name, value in only(cost, ledger.ceilings).items():
-        if enforced and used.get(name, 0) + value > ledger.ceilings[name]:
+def charge(account: Account, ledger: Ledger, cost: Mapping[str, int], *, enforced: bool) -> None:
+    """Take `cost` from `account`; raises `BudgetMoved` where it has no room, and leaves it to be thrown away."""
+    ceilings = ledger.ceilings
+    for name, value in cost.items():
+        ceiling = ceilings.get(name)
+        if ceiling is None or not value:
+            continue
+        if enforced and account.held(name) + value > ceiling:
             raise BudgetMoved("the budget was used up meanwhile")
         part = account.reserved if is_priced(name) else account.spent
         part[name] = part.get(name, 0) + value
-    return account
 
 
 def settled(

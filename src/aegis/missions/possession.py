@@ -8,6 +8,7 @@ used again. What is checked here is pure; that a number is used once is settled 
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -72,7 +73,14 @@ def holder_key(declaration: Declaration) -> bytes:
     """The public key that a mission names; raises `MissionInvalid` where it names none."""
     if declaration.cnf is None:
         raise MissionInvalid("the mission names no holder key", member="cnf")
-    return jws.decode(declaration.cnf.jwk.x.encode("ascii"))
+    return _named_key(declaration.cnf.jwk.x)[0]
+
+
+@lru_cache(maxsize=1_024)
+def _named_key(x: str) -> tuple[bytes, str]:
+    """The public key of a JWK, and its identifier."""
+    public = jws.decode(x.encode("ascii"))
+    return public, kid_of(public)
 
 
 def kid_of(public: bytes) -> str:
@@ -127,9 +135,11 @@ def check_call_proof(
 
 
 def _claims(token: str, typ: str, kind: type[T], declaration: Declaration) -> T:
-    public = holder_key(declaration)
+    if declaration.cnf is None:
+        raise MissionInvalid("the mission names no holder key", member="cnf")
+    public, kid = _named_key(declaration.cnf.jwk.x)
     try:
-        return msgspec.convert(jws.verify(token, typ, {kid_of(public): public}.get), kind)
+        return msgspec.convert(jws.verify(token, typ, {kid: public}.get), kind)
     except msgspec.ValidationError as error:
         raise MissionInvalid("the proof is malformed", member="proof", code="proof_invalid", status=403) from error
 

@@ -91,13 +91,14 @@ class Policy:
             *((guard.name, guard.check_result, False) for guard in self.missions.result_guards),
         )
         self._expected = tuple(name for name, _, _ in self._checks)
+        self._mission_expected = tuple(name for name, _, _ in self._mission_checks)
         self._result_expected = tuple(name for name, _, _ in self._result_checks)
         self._uncharged = {name: Report(guard=name) for name in self._expected if name in COUNTING}
         self._routes = routes
         self._quiet: dict[int, tuple[tuple[Report, ...], Combined]] = {}
         self._usual_times = {
             name: [GuardTime(guard=name, outcome=Outcome.ALLOW, us=us) for us in range(_USUAL_US)]
-            for name in {*self._expected, *self._result_expected}
+            for name in {*self._mission_expected, *self._result_expected}
         }
 
     def approval_for(self, server: str | None, tool: str, held_by: Iterable[str] = ()) -> ApprovalPolicy:
@@ -281,11 +282,8 @@ class Policy:
         """Which guards are asked about a call, and what answers for missing evidence."""
         if mission is None and not self.missions.required:
             return self._checks, self._expected, self.evidence
-        expected = (*self._expected, *(guard.name for guard in self.missions.guards))
-        evidence = self.evidence
-        for compiled in () if mission is None else mission.lineage:
-            evidence = stricter(evidence, compiled.declaration.insufficient_evidence)
-        return self._mission_checks, expected, evidence
+        evidence = self.evidence if mission is None else stricter(self.evidence, mission.evidence)
+        return self._mission_checks, self._mission_expected, evidence
 
     def _of_mission(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
 from aegis.core.outcome import Outcome, Reason
+from aegis.errors import StoreUnavailable
 from aegis.missions.provenance import Usage, sign_result
-from support.missions import Desk, b64, desk, signer
+from aegis.stores.sqlite.writer import SqliteTransaction
+from support.missions import Desk, b64, desk, jwk, signer
 
 TOOL_KEY = signer(6)
 QUOTES = (
@@ -85,6 +88,52 @@ def test_what_was_given_back_elsewhere_is_there_again(places: tuple[Desk, Desk])
     proof = sign_result(TOOL_KEY, decision_id=held.decision_id, result_digest=digest, usage=usage)
     assert other.result(held, "an answer", provenance=proof).allowed
     assert one.call("ask_model", prompt="d").allowed
+
+
+def test_a_record_that_was_lost_leaves_nothing_in_memory(
+    places: tuple[Desk, Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = places
+    remembered(one, other, budgets={"calls": 100, "money": {"EUR": 100}})
+
+    def lost(*_: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteTransaction, "append", lost)
+        assert one.call("list_rows").reason is Reason.UNAVAILABLE
+    assert other.call("ask_model", prompt="a").allowed
+    assert one.call("list_rows").allowed
+    assert other.call("ask_model", prompt="b").reason is Reason.BUDGET_EXHAUSTED
+
+
+def test_ledgers_of_a_whole_lineage_are_exact_whoever_remembers_what(places: tuple[Desk, Desk]) -> None:
+    one, other = places
+    root = one.issue(budgets={"calls": 20}, delegation={"depth": 1, "subjects": ["*"]})
+    child = one.delegate(root, budgets={"calls": 10}, session_budgets={"calls": 7})
+    sibling = one.delegate(root, request="r-2", budgets={"calls": 15})
+    for mission, session in ((child, "s-1"), (child, "s-2"), (sibling, "s-3")):
+        one.open(mission, session)
+
+    def allowed(session: str) -> int:
+        return sum(place.call("list_rows", session=session).allowed for _ in range(8) for place in (one, other))
+
+    assert [allowed("s-1"), allowed("s-2"), allowed("s-3")] == [7, 3, 10]
+
+
+def test_a_number_is_used_once_whoever_remembers_what(places: tuple[Desk, Desk]) -> None:
+    one, other = places
+    key = signer(9)
+    mission = one.issue(cnf=jwk(key), evidence=["call_proof"], budgets={"calls": 100})
+    one.open(mission, key=key)
+    for number in range(1, 5):
+        proved = one.proved(key, number)
+        assert one.ask(proved).allowed
+        again = replace(proved, call_id=f"again-{number}")
+        assert other.ask(again).reason is one.ask(again).reason is Reason.PROOF_INVALID
+    assert other.ask(other.proved(key, 5)).allowed
+    assert one.ask(one.proved(key, 5)).reason is Reason.PROOF_INVALID
+    assert one.ask(one.proved(key, 6)).allowed
 
 
 def test_a_refused_call_is_counted_by_the_rate_once(tmp_path: Path) -> None:

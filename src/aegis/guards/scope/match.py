@@ -66,13 +66,15 @@ def outside(scope: CompiledScope, touched: Touched, resolve: Resolve | None = No
 
 
 def _judge(kind: Kind, name: Segments, allowed: tuple[Pattern, ...], forbidden: tuple[Pattern, ...]) -> str | None:
-    # Names of files differ in case alone on some systems: what is forbidden is forbidden in any case.
-    folded = tuple(part.casefold() for part in name) if kind == "paths" else name
-    for pattern in forbidden:
-        if matches(pattern, name) or (kind == "paths" and matches(_folded(pattern), folded)):
-            return f"scope-forbidden-{kind}"
-    if any(matches(pattern, name) for pattern in allowed):
-        return None
+    if forbidden:
+        # Names of files differ in case alone on some systems: what is forbidden is forbidden in any case.
+        folded = tuple(part.casefold() for part in name) if kind == "paths" else name
+        for pattern in forbidden:
+            if matches(pattern, name) or (kind == "paths" and matches(_folded(pattern), folded)):
+                return f"scope-forbidden-{kind}"
+    for pattern in allowed:
+        if matches(pattern, name):
+            return None
     return f"scope-{kind}"
 
 

@@ -50,7 +50,13 @@ def _is_plain(text: str) -> bool:
         text[0] == "/"
         and text[-1] not in "/. "
         and text.isascii()
-        and not any(mark in text for mark in ("%", "\\", ":", "//", "/.", "./", " /"))
+        and "%" not in text
+        and "\\" not in text
+        and ":" not in text
+        and "//" not in text
+        and "/." not in text
+        and "./" not in text
+        and " /" not in text
     )
 
 

@@ -148,6 +148,8 @@ def _has_form(kind: str, value: str) -> bool:
 
 
 def _is_url(value: str) -> bool:
+    if ":" not in value:
+        return False
     scheme, separator, _ = value.lstrip().partition("://")
     if separator and scheme.lower() != "file" and scheme.replace("+", "").replace("-", "").isalnum():
         return len(scheme) <= 16

@@ -1,0 +1,95 @@
+"""A screen occurs wherever its pattern does: what the first look at a stream passes over is clean."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aegis.guards.prefilter import Prefilter
+from aegis.rules import RuleSet, Scanner, builtin_folder, load
+from aegis.rules.engine import Engine, Pattern, make_engine
+from aegis.rules.screen import screen
+
+PROSE = "what the report says about the second quarter, in so many words and with nothing else in between. " * 4
+FIGURES = "17,4,2024,881\n" * 40
+
+
+@cache
+def rules() -> RuleSet:
+    return load(builtin_folder())
+
+
+def patterns(*categories: str) -> list[Pattern]:
+    return [
+        Pattern(text, rule.case_sensitive, lines=True)
+        for rule in rules().rules
+        if rule.category in categories
+        for text in rule.patterns
+    ]
+
+
+@cache
+def engine(pattern: Pattern) -> Engine:
+    return make_engine([pattern], cache=None)
+
+
+def generated() -> st.SearchStrategy[tuple[Pattern, str]]:
+    def texts(pattern: Pattern) -> st.SearchStrategy[tuple[Pattern, str]]:
+        return st.tuples(st.just(pattern), st.from_regex(pattern.text.replace("\\z", "\\Z")))
+
+    changed = [one for one in patterns("pii", "secret", "prompt_injection") if screen(one) != one]
+    return st.sampled_from(changed).flatmap(texts)
+
+
+@settings(deadline=None)  # a pattern is compiled where it is first used
+@given(generated())
+def test_a_screen_occurs_wherever_its_pattern_does(case: tuple[Pattern, str]) -> None:
+    pattern, text = case
+    data = text.encode("utf-8", "replace")
+    assert engine(screen(pattern)).hits(data) or not engine(pattern).hits(data)
+
+
+def test_most_patterns_have_a_screen() -> None:
+    for category in ("pii", "secret"):
+        own = patterns(category)
+        assert sum(screen(one) != one for one in own) > len(own) * 0.8
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (r"\b(\d{3}-\d{2})\b", r"(\d{3}-\d{2})"),
+        (r"(?:^|[^\w.-])(abc)(?:[^\w]|\z)", "(abc)"),
+        (r"(?:^|[^\w])[\w.\]-]{0,60}?(?:api|app)[\w-]{0,30}?(?:key|token)=x", "(?:key|token)=x"),
+        (r"\b([A-Z]{6}\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z])\b", r"\d{2}[A-Z]\d{2}[A-Z]\d{3}[A-Z]"),
+        # What repeats, divides or means something else is left as it is.
+        (r"(?:^|[a-z])+x\d", r"(?:^|[a-z])+x\d"),
+        (r"\bone\b|\btwo\b", r"\bone\b|\btwo\b"),
+        (r"path\\b", r"path\\b"),
+        (r"([A-Z]{2}\d{2}[a-z]{4})", r"([A-Z]{2}\d{2}[a-z]{4})"),
+        (r"[a-z]{0,3}", r"[a-z]{0,3}"),
+    ],
+)
+def test_a_screen_leaves_out_how_a_match_begins_and_ends(text: str, wanted: str) -> None:
+    assert screen(Pattern(text, case_sensitive=True)).text == wanted
+
+
+@pytest.mark.parametrize("around", [PROSE, FIGURES, "Ærøskøbing " * 60])
+def test_every_example_that_the_scanner_finds_passes_the_prefilter(around: str) -> None:
+    scanner = Scanner(rules())
+    prefilters = {name: Prefilter(scanner, {name}) for name in ("pii", "secret", "prompt_injection")}
+    looked_at = 0
+    for rule in rules().rules:
+        for example in rule.examples:
+            said = example.text if example.text is not None else example.result
+            if rule.category not in prefilters or not isinstance(said, str):
+                continue
+            text = f"{around}\n{said}\n{around}"
+            categories = {hit.rule.category for hit in scanner.scan(text, "result")}
+            if rule.category in categories:
+                looked_at += 1
+                assert rule.category in prefilters[rule.category].found(text.encode()), (rule.id, example.line)
+    assert looked_at > 60
