@@ -30,7 +30,7 @@ def dana(gateway: Served) -> Person:
 
 
 def arguments(**more: Any) -> dict[str, Any]:
-    return {"to": list(TO), "body": f"pay {IBAN} or {SECOND_IBAN}", "copies": 9, **more}
+    return {"to": list(TO), "body": f"pay {IBAN} or {SECOND_IBAN}", "quantity": 9, **more}
 
 
 def held(gateway: Served, call_id: str, **more: Any) -> str:
@@ -88,15 +88,15 @@ def test_what_is_left_out_by_place_leaves_the_rest_as_it_was(gateway: Served, da
 def test_a_smaller_number_is_typed(gateway: Served, dana: Person) -> None:
     approval = held(gateway, "smaller")
     place = fields(dana.get(f"/approvals/{approval}").body.decode())
-    wrong = less(dana, approval, **{f"new-{place['copies']}": "many", "reason": "fewer will do"})
+    wrong = less(dana, approval, **{f"new-{place['quantity']}": "many", "reason": "fewer will do"})
     assert wrong.status == 422
     page = wrong.body.decode()
-    assert "/copies" in page
+    assert "/quantity" in page
     assert 'value="many"' in page
     assert "fewer will do" in page
-    assert less(dana, approval, **{f"new-{place['copies']}": "2"}).status == 303
+    assert less(dana, approval, **{f"new-{place['quantity']}": "2"}).status == 303
     again = gateway.decide("send_email", arguments=arguments(), call_id="smaller").json
-    assert again["arguments"] == arguments(copies=2)
+    assert again["arguments"] == arguments(quantity=2)
 
 
 @pytest.mark.parametrize(
