@@ -31,9 +31,14 @@ policies:
 
 def configure(home: Path, durability: str) -> Path:
     """Write the configuration that is measured; the path of the file."""
+    return write(home, CONFIG.format(durability=durability))
+
+
+def write(home: Path, text: str) -> Path:
+    """Write a configuration that only its owner can change; the path of the file."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = home / "aegis.yaml"
-    file.write_text(CONFIG.format(durability=durability))
+    file.write_text(text)
     file.chmod(0o600)
     return file
 
@@ -51,7 +56,14 @@ def embedded(home: Path, durability: str) -> Iterator[Deployment]:
 @contextlib.contextmanager
 def gateway(home: Path, durability: str = "fsync") -> Iterator[tuple[str, int, str, int]]:
     """A gateway in a process of its own: host, port, an agent's key, process id."""
-    config = configure(home, durability)
+    with running(home, CONFIG.format(durability=durability)) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def running(home: Path, text: str) -> Iterator[tuple[str, int, str, int]]:
+    """A gateway with the configuration `text`: host, port, an agent's key, process id."""
+    config = write(home, text)
     aegis = str(Path(sys.executable).with_name("aegis"))
     key = subprocess.run(
         [aegis, "keys", "create", "--role", "agent", "--agent", "bench", "--home", str(home), "--config", str(config)],
@@ -102,3 +114,9 @@ def resident_mib(pid: int | None = None) -> float:
     """Resident memory of a process, in MiB (Linux)."""
     pages = int(Path(f"/proc/{pid or os.getpid()}/statm").read_text().split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used so far, in seconds (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -96,6 +96,41 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
     pages = results.get("cockpit")
     if pages:
         yield from cockpit_rows(pages)
+    proxied = results.get("proxies")
+    if proxied:
+        yield from proxy_rows(proxied)
+
+
+def proxy_rows(proxies: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """The proxy of a model API, beside the same provider asked directly."""
+    first, call, streams = proxies["first_token_ms"], proxies["tool_call_ms"], proxies["streams"]
+    yield (
+        "model proxy, first token later than directly, median",
+        f"{first['later']['median']:.2f} ms (least {first['later']['least']:.2f})",
+        "at most 3 ms",
+        f"directly {first['direct']['median']:.2f} ms",
+    )
+    for name, said in (("paced", "a token every 5 ms"), ("full_speed", "as fast as they go")):
+        tokens = proxies["tokens"][name]
+        share = tokens["share_of_direct"]
+        yield (
+            f"model proxy, streamed tokens, {said}, share of direct",
+            f"{share['median']:.2f} (best of both {share['least']:.2f}), {tokens['proxied_per_second']:,} a second",
+            "at least 0.95",
+            f"directly {tokens['direct_per_second']:,} a second",
+        )
+    yield (
+        "model proxy, a call of a tool beyond its decision, median",
+        f"{call['beyond_the_decision']['median']:.2f} ms (least {call['beyond_the_decision']['least']:.2f})",
+        "at most 2 ms",
+        f"answer without a call {call['proxied_text']['median']:.2f} ms, decision {call['decision']['median']:.2f} ms",
+    )
+    yield (
+        f"model proxy, {streams['at_once']} streams at once, memory of the gateway",
+        f"{streams['resident_most_mib']} MiB, {streams['whole']} whole",
+        "under 600 MB",
+        f"before {streams['resident_before_mib']} MiB",
+    )
 
 
 def cockpit_rows(cockpit: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -25,6 +25,7 @@ from aegis.core.call import ToolCall
 from benchmarks.cockpit import cockpit
 from benchmarks.deployments import embedded, free_port, gateway, resident_mib
 from benchmarks.load import Load, request, run
+from benchmarks.proxies import proxies
 from benchmarks.stats import interleave, measure
 
 CALL: dict[str, Any] = {
@@ -258,4 +259,5 @@ SECTIONS: dict[str, Callable[[Path, bool], Section]] = {
     "log_length": log_length,
     "start_up": start_up,
     "cockpit": cockpit,
+    "proxies": proxies,
 }

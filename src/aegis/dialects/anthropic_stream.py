@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from aegis.core.canonical import canonical
 from aegis.dialects.anthropic_blocks import ending, is_call, keys_of, proposed, rule
@@ -68,12 +69,12 @@ class AnthropicStream:
         self.anchors: tuple[str, ...] = ("",)
         self.removals: list[Removal] = []
 
-    def feed(self, event: Event) -> Step:
+    def feed(self, event: Event, value: Any = None) -> Step:
         """Take the next event."""
         if not event.data:
             return Step(events=[event])
         try:
-            wire = json.loads(event.data)
+            wire = json.loads(event.data) if value is None else value
         except ValueError as error:
             raise ForeignAnswer("an event of the stream is not JSON") from error
         if not isinstance(wire, dict):

@@ -123,7 +123,8 @@ class Recall(Protocol):
 class StreamFilter(Protocol):
     """The events of one streamed answer: text passes at once, calls are held back until they are ruled on.
 
-    `feed` and `settle` raise `ForeignAnswer` for events that are not of the format.
+    `feed` and `settle` raise `ForeignAnswer` for events that are not of the format. `value` is the JSON that the
+    event's data spells, where the caller has read it already.
 
     After a step with calls, `settle` gives the events that may go on. Calls that are still held back
     when the stream breaks off are never passed on.
@@ -135,7 +136,7 @@ class StreamFilter(Protocol):
     @property
     def removals(self) -> Sequence[Removal]: ...
 
-    def feed(self, event: Event) -> Step: ...
+    def feed(self, event: Event, value: Any = None) -> Step: ...
 
     def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]: ...
 

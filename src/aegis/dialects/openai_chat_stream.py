@@ -64,7 +64,7 @@ class ChatStream:
         """The completion's id; no conversation is kept under it."""
         return (text_of(self._envelope.get("id")),)
 
-    def feed(self, event: Event) -> Step:
+    def feed(self, event: Event, value: Any = None) -> Step:
         """Take the next chunk."""
         if not event.data:
             return Step(events=[event])
@@ -73,7 +73,7 @@ class ChatStream:
             open_choices = [at for at, choice in self._choices.items() if choice.calls or choice.legacy]
             return self._ask(open_choices, [event])
         try:
-            chunk = json.loads(event.data)
+            chunk = json.loads(event.data) if value is None else value
         except ValueError as error:
             raise ForeignAnswer("a chunk of the stream is not JSON") from error
         if not isinstance(chunk, dict) or not isinstance(chunk.get("choices"), list):

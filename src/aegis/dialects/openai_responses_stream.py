@@ -63,12 +63,12 @@ class ResponsesStream:
         self.anchors: tuple[str, ...] = ()
         self.removals: tuple[Removal, ...] = ()
 
-    def feed(self, event: Event) -> Step:
+    def feed(self, event: Event, value: Any = None) -> Step:
         """Take the next event."""
         if not event.data or event.data.startswith("[DONE]"):
             return Step(events=[event])
         try:
-            wire = json.loads(event.data)
+            wire = json.loads(event.data) if value is None else value
         except ValueError as error:
             raise ForeignAnswer("an event of the stream is not JSON") from error
         if not isinstance(wire, dict):

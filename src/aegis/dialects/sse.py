@@ -32,11 +32,15 @@ class SseReader:
             return events
         # A line ends with CR, LF or CR LF; the LF of a pair may come with the next chunk.
         self._after_cr = chunk.endswith(b"\r")
-        first, *rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._partial += first
-        for following in rest:
-            self._line(bytes(self._partial), events)
-            self._partial = bytearray(following)
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, last = chunk.split(b"\n")
+        if lines and self._partial:
+            lines[0] = bytes(self._partial + lines[0])
+            self._partial.clear()
+        for line in lines:
+            self._line(line, events)
+        self._partial += last
         if self._size + len(self._partial) > MAX_EVENT_BYTES:
             raise ForeignAnswer("an event of the stream is too large")
         return events
@@ -76,6 +80,9 @@ class SseReader:
 
 def sse_bytes(event: Event) -> bytes:
     """One event as it goes over the wire."""
+    if not (event.id or event.retry or "\n" in event.data):
+        name = f"event: {event.event}\n" if event.event else ""
+        return f"{name}data: {event.data}\n\n".encode()
     fields = (("id", event.id), ("retry", event.retry), ("event", event.event))
     head = "".join(f"{name}: {value}\n" for name, value in fields if value)
     body = "".join(f"data: {line}\n" for line in event.data.split("\n"))

@@ -112,8 +112,7 @@ class Exchange:
             ready: list[Event] = []
             for event in arrived:
                 try:
-                    _check(event)
-                    step = gate.feed(event)
+                    step = gate.feed(event, _read(event))
                 except ForeignAnswer:
                     if ready:  # what came before it was understood
                         yield _bytes(ready)
@@ -269,13 +268,15 @@ def _with_pending(answer: Wire, records: Sequence[Record]) -> Wire:
     return {**answer, "aegis": {"pending": pending}} if pending else answer
 
 
-def _check(event: Event) -> None:
-    """Refuse what two parsers could read differently: a call that one of them sees must be seen here."""
-    if event.data and not event.data.startswith("[DONE]"):
-        try:
-            parse(event.data.encode())
-        except InvalidCall as error:
-            raise ForeignAnswer("an event of the stream is not strict JSON") from error
+def _read(event: Event) -> Any:
+    """What an event says, read once. What two parsers could read differently is refused: a call that one of them sees
+    must be seen here."""
+    if not event.data or event.data.startswith("[DONE]"):
+        return None
+    try:
+        return parse(event.data.encode())
+    except InvalidCall as error:
+        raise ForeignAnswer("an event of the stream is not strict JSON") from error
 
 
 async def _arriving(reader: SseReader, source: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
