@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Document, Search, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall
+from aegis.gate.control import set_agent
 from support.deployments import deployment
 from support.scripted_model import BAD, GOOD, ScriptedModel, scripted_model
 from support.served import served
@@ -92,11 +93,15 @@ def test_a_judge_can_only_tighten(tmp_path: Path, model: ScriptedModel) -> None:
     running.close()
 
 
-def until_asked(model: ScriptedModel) -> None:
-    until = time.monotonic() + 20
-    while not model.asked:
+def wait_for(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
+    while not what():
         assert time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.02)
+
+
+def until_asked(model: ScriptedModel) -> None:
+    wait_for(lambda: bool(model.asked))
 
 
 LIES: dict[str, tuple[Any, str]] = {
@@ -125,12 +130,11 @@ def test_every_wrong_answer_rejects_with_its_cause(tmp_path: Path, model: Script
 
 
 def test_a_slow_judge_and_one_that_is_gone_reject(tmp_path: Path, model: ScriptedModel) -> None:
-    model.delay = 3
+    model.held.clear()  # it never answers by itself
     running = opened(tmp_path, config(model, entry=", timeout_seconds: 0.3"))
-    began = time.monotonic()
     assert running.gate.decide(call()).reason is Reason.JUDGE_FAILED
-    assert time.monotonic() - began < 2.3
     assert cause(running) == "timeout"
+    model.held.set()
     running.close()
     gone = f"{HEAD}judges: [{{name: look, model: {{api: openai, url: 'http://127.0.0.1:9', name: m, private: true}}}}]"
     running = opened(tmp_path / "other", gone)
@@ -238,7 +242,7 @@ def test_a_hundred_judged_calls_wait_together(tmp_path: Path, model: ScriptedMod
 
 
 def test_a_caller_that_goes_away_takes_its_judge_with_it(tmp_path: Path, model: ScriptedModel) -> None:
-    model.delay = 5
+    model.held.clear()
     running = opened(tmp_path, config(model))
 
     async def leave() -> None:
@@ -249,22 +253,20 @@ def test_a_caller_that_goes_away_takes_its_judge_with_it(tmp_path: Path, model: 
             await task
 
     asyncio.run(leave())
-    until = time.monotonic() + 60
-    while len(receipts(running)) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: len(receipts(running)) == 2)
     assert receipts(running)[-1]["judge"]["cause"] == "cancelled"
+    model.held.set()
     running.close()
 
 
 def test_judges_that_run_when_the_gate_closes_have_their_end_on_record(tmp_path: Path, model: ScriptedModel) -> None:
-    model.delay = 5
+    model.held.clear()
     running = opened(tmp_path, config(model))
     with ThreadPoolExecutor(1) as thread:
         thread.submit(running.gate.decide, call())
-        while not model.asked:
-            time.sleep(0.02)
+        until_asked(model)
         running.gate._judging.close()
+        model.held.set()
     assert receipts(running)[-1]["judge"]["cause"] == "cancelled"
     assert receipts(running, "decision")[-1]["decision"] == "block"
     running.close()
@@ -366,17 +368,15 @@ def test_an_observed_judge_stops_nothing(tmp_path: Path, model: ScriptedModel) -
 
 
 def test_over_http_judges_hold_nobody_else(tmp_path: Path, model: ScriptedModel) -> None:
-    model.delay = 1.5
+    model.held.clear()
     text = config(model, entry=", select: {tool: write_note}")
     with served(tmp_path / "home", text) as gateway, ThreadPoolExecutor(20) as threads:
         judged = [threads.submit(gateway.decide, "write_note", arguments={"n": n}) for n in range(20)]
-        while len(model.asked) < 20:
-            time.sleep(0.01)
-        began = time.monotonic()
+        wait_for(lambda: len(model.asked) == 20)
         assert gateway.decide("read_file").status == 200
-        quick = time.monotonic() - began
+        assert not any(one.done() for one in judged)
+        model.held.set()
         assert {one.result().json["decision"] for one in judged} == {"allow"}
-        assert quick < 1.0
 
 
 def test_mounts_stay_away_from_what_is_private(tmp_path: Path, model: ScriptedModel) -> None:
@@ -408,12 +408,82 @@ def test_a_run_that_a_crash_left_behind_is_ended(tmp_path: Path, model: Scripted
     running.close()
     running = opened(tmp_path, config(model))
     running.gate.decide(call())
-    until = time.monotonic() + 60
-    while "lost" not in [row["judge"].get("cause") for row in receipts(running)]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_for(lambda: "lost" in [row["judge"].get("cause") for row in receipts(running)])
     lost = next(row for row in receipts(running) if row["judge"].get("cause") == "lost")
     assert (lost["action"], lost["parent"]) == ("ended", "run-1")
+    running.close()
+
+
+def log(running: Deployment) -> list[tuple[str, str]]:
+    """Kind and action of everything on record, in order."""
+    with running.store.reader() as reader:
+        rows = [(entry.index, orjson.loads(entry.body)) for entry in reader.search(Search(limit=1_000))]
+    return [(body["kind"], body.get("action", "")) for _, body in sorted(rows, key=lambda row: row[0])]
+
+
+def test_a_start_is_durable_before_its_judge_runs_and_an_end_is_recorded_with_the_decision(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = opened(tmp_path, config(model))
+    running.gate.decide(call())  # the first call of an agent records its key as well
+    commits: list[int] = []
+    whole = running.ledger.commit
+
+    def counted(units: Any, *, wait_s: float | None = None) -> Any:
+        answers = whole(units, wait_s=wait_s)
+        commits.append(len(units))
+        return answers
+
+    monkeypatch.setattr(running.ledger, "commit", counted)
+    before = len(log(running))
+    seen: list[Any] = []
+
+    def look(_: Any) -> Any:
+        commits.append(0)
+        seen.extend(log(running)[before:])
+        return GOOD
+
+    model.script = look
+    assert running.gate.decide(call({"n": 2})).outcome is Outcome.ALLOW
+    assert (commits, seen) == ([1, 0, 1], [("judge", "started")])
+    assert log(running)[before:] == [("judge", "started"), ("judge", "ended"), ("decision", "")]
+    running.close()
+
+
+def test_every_run_of_several_judges_ends_once(tmp_path: Path, model: ScriptedModel) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    for name in "abc":
+        (home / f"{name}.yaml").write_text(f"name: {name}\nmodel: {model.openai}\n")
+    first = f"{{name: first, model: {model.openai}}}"
+    running = opened(tmp_path, f"{HEAD}judges: [{first}, {{name: panel, judges: [a.yaml, b.yaml, c.yaml]}}]\n")
+    assert running.gate.decide(call()).outcome is Outcome.ALLOW
+    rows = receipts(running)
+    started = [row["receipt_id"] for row in rows if row["action"] == "started"]
+    assert len(started) == 4
+    assert sorted(row["parent"] for row in rows if row["action"] == "ended") == sorted(started)
+    assert log(running)[-2:] == [("judge", "ended"), ("decision", "")]
+    running.close()
+
+
+def test_a_call_that_is_decided_anew_leaves_no_run_without_its_end(tmp_path: Path, model: ScriptedModel) -> None:
+    running = opened(tmp_path, config(model))
+    moved: list[int] = []
+
+    def stop_another(_: Any) -> Any:
+        if not moved:
+            moved.append(1)
+            running.gate.record(set_agent("somebody-else", state="revoked", reason="", principal="ann"))
+        return GOOD
+
+    model.script = stop_another
+    assert running.gate.decide(call(call_id="c")).outcome is Outcome.ALLOW
+    assert len(model.asked) == 2
+    wait_for(lambda: len(receipts(running)) == 4)
+    rows = receipts(running)
+    assert {row["parent"] for row in rows if row["action"] == "ended"} == {
+        row["receipt_id"] for row in rows if row["action"] == "started"
+    }
     running.close()
 
 

@@ -30,6 +30,7 @@ class ScriptedModel:
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     delay: float = 0.0
+    held: threading.Event = field(default_factory=threading.Event)  # it answers while this is set
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -61,6 +62,7 @@ def scripted_model() -> Iterator[ScriptedModel]:
                 model.asked.append(body)
                 model.headers.append({name.lower(): value for name, value in self.headers.items()})
                 model.paths.append(self.path)
+            model.held.wait()
             if model.delay:
                 time.sleep(model.delay)
             said = model.script(body)
@@ -87,11 +89,13 @@ def scripted_model() -> Iterator[ScriptedModel]:
 
     with Server(("127.0.0.1", 0), Handler) as server:
         model = ScriptedModel(url=f"http://127.0.0.1:{server.server_port}")
+        model.held.set()
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
             yield model
         finally:
+            model.held.set()
             server.shutdown()
 
 

@@ -51,6 +51,8 @@ class Commits:
         except StopIteration as stop:
             value: R = stop.value
             return value
+        finally:
+            steps.close()  # a caller that is gone leaves nothing half done
 
     async def arun(self, steps: Steps[R]) -> R:
         """Drive `steps` on the running loop."""
@@ -67,6 +69,8 @@ class Commits:
         except StopIteration as stop:
             value: R = stop.value
             return value
+        finally:
+            steps.close()
 
     async def append(self, unit: Unit) -> tuple[Recorded, ...]:
         """Record one unit from an event loop."""

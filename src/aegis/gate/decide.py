@@ -137,11 +137,29 @@ class Decisions:
 
     def _decide(self, subject: Subject, state: ControlState, known: Known | None, *, room: bool) -> Steps:
         started = perf_counter_ns()
-        parts = self._parts
-        policy = parts.policy.current
+        policy = self._parts.policy.current
         attended, evaluation = self.judge(policy, subject, state, known, charge=True)  # (3), (4)
-        if policy.judges:
-            evaluation = yield from self._judging.steps(policy, subject, evaluation)
+        if not policy.judges:
+            return (yield from self._record(policy, subject, state, known, attended, evaluation, started, room=room))
+        evaluation, ends = yield from self._judging.steps(policy, subject, evaluation)
+        with ends:
+            steps = self._record(policy, subject, state, known, attended, evaluation, started, room=room)
+            return (yield from ends.along(steps))
+
+    def _record(
+        self,
+        policy: Policy,
+        subject: Subject,
+        state: ControlState,
+        known: Known | None,
+        attended: Attended | None,
+        evaluation: Evaluation,
+        started: int,
+        *,
+        room: bool,
+    ) -> Generator[Unit, tuple[Recorded, ...], Decision]:
+        """(5): one unit, and what is released once it is recorded."""
+        parts = self._parts
         parts.introduce(subject.agent)
         if evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL and not room:
             evaluation = structs.replace(evaluation, combined=refuse("approvals", Reason.RATE_LIMITED).combined)

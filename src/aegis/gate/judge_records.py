@@ -1,7 +1,8 @@
 """Judge runs on record: a receipt when one starts, a receipt when it ends, and what was spent.
 
-A run that was started stands in the store until its end is on record with it. Whatever a crash left
-there is ended as `lost` once its time is over.
+A start is durable before the judge runs. An end goes on record with whatever this call has recorded next: the start
+of another judge, or the decision. A run that was started stands in the store until then; whatever a crash left there
+is ended as `lost` once its time is over.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -22,6 +23,7 @@ from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.gate.commits import Commits
 from aegis.gate.ids import new_id
+from aegis.gate.judge_ends import Ends, with_ends
 from aegis.gate.parts import Parts
 from aegis.judges.model import Ran, Spent
 
@@ -33,12 +35,14 @@ _DAY: Final = 86_400 * MICROS
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeRecords:
-    """Records the runs about one call; `about` are the members that name the call."""
+    """Records the runs about one call; `about` are the members that name the call. Used on the judges' loop."""
 
     parts: Parts
     commits: Commits
     about: dict[str, Any]
     policy_digest: str
+    ends: Ends
+    running: set[str] = field(default_factory=set)
 
     async def started(self, validator: Validator, judge: JudgeSpec, payload: dict[str, Any]) -> str:
         """Record the start and return the run's id; raises `StoreError`."""
@@ -52,11 +56,16 @@ class JudgeRecords:
             transaction.put_document(document)
             return ()
 
-        await self.commits.append(Unit(drafts=(_sealed(members, payload),), apply=apply))
+        unit = Unit(drafts=(_sealed(members, payload),), apply=apply)
+        await self.commits.append(with_ends(unit, self.ends.take()))
+        self.running.add(run_id)
         return run_id
 
     async def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> None:
-        """Record the end with what was said and spent; raises `StoreError`."""
+        """Record the end with what was said and spent, at once where others of the panel still run.
+
+        Raises `StoreError`.
+        """
         members = {**self._members("ended", judge, validator), "receipt_id": new_id(), "parent": ran.run_id}
         members["judge"] = {**members["judge"], **_came_to(ran)}
         payload = {
@@ -67,13 +76,20 @@ class JudgeRecords:
         keys = spending_keys(judge.name, self.about)
         day = self.parts.clock() // _DAY
 
-        def apply(transaction: Transaction) -> Sequence[Draft]:
+        draft = _sealed(members, payload)
+
+        def end(transaction: Transaction) -> Sequence[Draft]:
+            if transaction.document(RUNS, ran.run_id) is None:  # it was ended as lost meanwhile
+                return ()
             transaction.delete_document(RUNS, ran.run_id)
             for key in keys if ran.spent != Spent() else ():
                 _spend(transaction, key, day, ran.spent)
-            return ()
+            return (draft,)
 
-        await self.commits.append(Unit(drafts=(_sealed(members, payload),), apply=apply))
+        self.ends.keep(end)
+        self.running.discard(ran.run_id)
+        if self.running or ran.cause == "cancelled":
+            await self.ends.flush()
 
     def _members(self, action: str, judge: JudgeSpec, validator: Validator) -> dict[str, Any]:
         named = {"name": judge.name, "version": judge.version, "validator": validator.name}

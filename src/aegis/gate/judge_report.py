@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -107,12 +106,18 @@ def judge_members(reviewed: Reviewed) -> dict[str, Any]:
     return members
 
 
-def masker(scanner: Scanner) -> Callable[[str], str]:
+@dataclass(frozen=True, slots=True)
+class Masker:
     """Masks secrets in a text that goes to a provider."""
 
-    def mask(text: str) -> str:
-        rules = {hit.rule.id: hit.rule for hit in scanner.scan(text, "content") if hit.rule.category == "secret"}
-        spans = [(start, end, rule.id) for rule in rules.values() for start, end in scanner.spans(rule, text)]
+    scanner: Scanner
+
+    def __call__(self, text: str) -> str:
+        found = self.scanner.scan(text, "content")
+        rules = {hit.rule.id: hit.rule for hit in found if hit.rule.category == "secret"}
+        spans = [(start, end, rule.id) for rule in rules.values() for start, end in self.scanner.spans(rule, text)]
         return mask_spans(text, spans) if spans else text
 
-    return mask
+    def is_quiet(self, together: str) -> bool:
+        """Whether no rule at all finds something in these lines."""
+        return self.scanner.is_quiet(together)

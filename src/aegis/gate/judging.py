@@ -23,9 +23,10 @@ from aegis.core.strict_json import parse
 from aegis.errors import StoreError
 from aegis.gate.commits import Commits
 from aegis.gate.judge_door import Decide, Door, Observe, is_judge
+from aegis.gate.judge_ends import Ends, with_ends
 from aegis.gate.judge_history import recent_calls, violations
 from aegis.gate.judge_records import RUNS, JudgeRecords, end_lost, is_spent_out
-from aegis.gate.judge_report import Feedback, feedback_of, judge_members, masker, report_of, tightened
+from aegis.gate.judge_report import Feedback, Masker, feedback_of, judge_members, report_of, tightened
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
@@ -45,7 +46,8 @@ from aegis.pipeline.run import Policy
 
 LOOK_S: Final = 30.0  # how often runs that a crash left behind are looked for
 
-Steps = Generator[Unit | Slow, tuple[Recorded, ...], Evaluation]
+Steps = Generator[Unit | Slow, tuple[Recorded, ...], tuple[Evaluation, Ends]]
+Again = Generator[Unit | Slow, tuple[Recorded, ...], Evaluation]
 
 
 class Judging:
@@ -60,23 +62,31 @@ class Judging:
         self._loop = JudgeLoop(self._end_lost)
 
     def steps(self, policy: Policy, subject: Subject, evaluation: Evaluation) -> Steps:
-        """`evaluation` with what the judges make of the call; they are not asked about one that is blocked."""
+        """`evaluation` with what the judges make of the call; they are not asked about one that is blocked.
+
+        The ends of their runs go on record with the decision.
+        """
         about = _about(subject, evaluation)
         rules = policy.judges
+        ends = Ends(self._commits, self._loop.submit)
         if evaluation.combined.outcome is Outcome.BLOCK or is_judge(subject.principal):
-            return evaluation
+            return evaluation, ends
         if not selected(rules.validators, about):
-            return evaluation
+            return evaluation, ends
         if skips(about):
-            return replace(evaluation, judge={"state": "skipped"})
+            return replace(evaluation, judge={"state": "skipped"}), ends
         began = perf_counter_ns()
-        slow = Slow(self._loop.submit(self._review(policy, subject, evaluation, about)))
-        yield slow
+        slow = Slow(self._loop.submit(self._review(policy, subject, evaluation, about, ends)))
+        try:
+            yield slow
+        except BaseException:  # the caller is gone: nothing follows that could take the ends with it
+            slow.work.add_done_callback(lambda _: ends.close())
+            raise
         reviewed = slow.outcome()
         report = report_of(rules, reviewed)
         feedback = feedback_of(policy, subject, rules, reviewed, self._parts.clock())
         us = (perf_counter_ns() - began) // 1_000
-        return _joined(subject, evaluation, tightened(evaluation.combined, report), reviewed, feedback, us)
+        return _joined(subject, evaluation, tightened(evaluation.combined, report), reviewed, feedback, us), ends
 
     def moved(self, subject: Subject, known: Known) -> Generator[Unit | Slow, tuple[Recorded, ...], bool]:
         """Whether the files that a call was judged with are not as they were."""
@@ -87,14 +97,18 @@ class Judging:
         yield slow
         return slow.outcome().workspace != seen
 
-    def again(self, policy: Policy, subject: Subject, evaluation: Evaluation, known: Known) -> Steps:
+    def again(self, policy: Policy, subject: Subject, evaluation: Evaluation, known: Known) -> Again:
         """`evaluation` of a call that a person released: judged again where it, or its files, changed since."""
         same = known.decision is not None and known.decision.call_digest == _digest(subject, evaluation)
         if same and known.decision is not None and known.decision.policy_digest == policy.digest:
             moved = yield from self.moved(subject, known)
             if not moved:
                 return evaluation
-        return (yield from self.steps(policy, subject, evaluation))
+        evaluation, ends = yield from self.steps(policy, subject, evaluation)
+        waiting = ends.take()
+        if waiting:
+            yield with_ends(Unit(), waiting)
+        return evaluation
 
     def begin(self) -> None:
         """Look for runs that a crash left behind."""
@@ -121,7 +135,9 @@ class Judging:
         general = self._parts.policy.current.previews.rules.workspace
         return own or ((general,) if general else ())
 
-    async def _review(self, policy: Policy, subject: Subject, evaluation: Evaluation, about: About) -> Reviewed:
+    async def _review(
+        self, policy: Policy, subject: Subject, evaluation: Evaluation, about: About, ends: Ends
+    ) -> Reviewed:
         rules = policy.judges
         try:
             judged = self._judged(subject, evaluation, rules)
@@ -130,10 +146,12 @@ class Judging:
         named = _named(subject)
         runner = Runner(
             rules=rules,
-            recorder=JudgeRecords(parts=self._parts, commits=self._commits, about=named, policy_digest=policy.digest),
+            recorder=JudgeRecords(
+                parts=self._parts, commits=self._commits, about=named, policy_digest=policy.digest, ends=ends
+            ),
             providers=self._loop.providers,
             door=self._door,
-            mask=masker(policy.scanner),
+            mask=Masker(policy.scanner),
             places=self._loop.places(rules.concurrency),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from aegis.errors import ModelFailed
 from aegis.judges.answer import read_answer
 from aegis.judges.command import Failed
 from aegis.judges.model import Result, Spent
+from aegis.judges.payload import Mask
 from aegis.judges.prompt import system_prompt
 from aegis.judges.providers import BreakerOpen, Providers
 from aegis.judges.tools import Refused, definitions, run_tool, tool_of
@@ -45,7 +46,7 @@ class Conversation:
     workspace: Workspace
     providers: Providers
     door: GateDoor
-    mask: Callable[[str], str]
+    mask: Mask
     spent: Spent = field(default_factory=Spent)
     transcript: list[dict[str, Any]] = field(default_factory=list)
 

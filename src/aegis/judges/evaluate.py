@@ -18,7 +18,7 @@ from aegis.errors import InvalidCall, WorkspaceError
 from aegis.judges.agent import GateDoor
 from aegis.judges.calibration import Scored
 from aegis.judges.model import Ran
-from aegis.judges.payload import Subject, make_payload
+from aegis.judges.payload import Mask, Subject, make_payload
 from aegis.judges.providers import Providers
 from aegis.judges.run import Runner
 from aegis.judges.workspace import read_workspace
@@ -108,7 +108,7 @@ async def evaluate(
     *,
     criteria: str,
     door: GateDoor,
-    mask: Callable[[str], str],
+    mask: Mask,
     concurrency: int,
     done: Callable[[int], None],
 ) -> list[Recorded]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from aegis.judges.answer import Malformed
 from aegis.judges.command import Failed, run_command
 from aegis.judges.model import Cause, Ran, Result, Spent
 from aegis.judges.panel import enough
-from aegis.judges.payload import Payload, fenced, masked
+from aegis.judges.payload import Mask, Payload, fenced, masked
 from aegis.judges.providers import Providers
 from aegis.judges.workspace import Workspace
 
@@ -47,7 +47,7 @@ class Runner:
     recorder: Recorder
     providers: Providers
     door: GateDoor
-    mask: Callable[[str], str]
+    mask: Mask
     places: asyncio.Semaphore
 
     async def run(self, validator: Validator, judge: JudgeSpec, payload: Payload, workspace: Workspace) -> Ran:

@@ -69,6 +69,19 @@ def test_no_text_leaves_its_fence(text: str) -> None:
     assert json.loads(body)["arguments"] == text
 
 
+class Stars:
+    """Masks one word."""
+
+    def __call__(self, text: str) -> str:
+        return text.replace("secret", "***")
+
+    def is_quiet(self, together: str) -> bool:
+        return "secret" not in together.splitlines()
+
+
 def test_secrets_are_masked_in_keys_and_values() -> None:
-    value = masked({"secret": ["a secret", 1]}, lambda text: text.replace("secret", "***"))
-    assert value == {"***": ["a ***", 1]}
+    value = {"secret": ["a secret", 1]}
+    assert masked(value, Stars()) == {"***": ["a ***", 1]}
+    for place in ({"a": {"secret": 1}}, {"a": [["secret"]]}, ["x", {"b": "secret"}], "secret"):
+        assert "secret" not in json.dumps(masked(place, Stars()))
+    assert masked(quiet := {"a": ["b", {"c": 1}]}, Stars()) is quiet

@@ -104,7 +104,7 @@ def _run(
     from aegis.bootstrap import open_deployment
     from aegis.cli.progress import counted
     from aegis.gate.judge_door import Door
-    from aegis.gate.judge_report import masker
+    from aegis.gate.judge_report import Masker
     from aegis.judges.evaluate import evaluate as run_all
     from aegis.pipeline.compile_judges import read_judge
 
@@ -119,7 +119,7 @@ def _run(
                     labelled,
                     criteria=criteria,
                     door=Door(gate.adecide, gate.aobserve),
-                    mask=masker(deployment.policy.current.scanner),
+                    mask=Masker(deployment.policy.current.scanner),
                     concurrency=concurrency,
                     done=count or (lambda _: None),
                 )
