@@ -11,9 +11,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, 
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+# The loop of a host that decides the calls of the MCP servers in it itself.
+DECIDED: Final = "decided before the server"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

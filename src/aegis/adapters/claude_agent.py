@@ -17,6 +17,7 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution, RunnerGate
+from aegis.adapters._scope import DECIDED, looping, scoped
 from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters.seams import Seams
 
@@ -38,6 +39,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module.Query, "_handle_sdk_mcp_request", lambda original: _serving(gate, original))
 
     patches.when("claude_agent_sdk._internal.query", query)
+    patches.when(
+        "claude_agent_sdk._internal.sdk_mcp_bridge", lambda module: patches.replace(module._Session, "_run", _running)
+    )
     return Seams(
         seams=("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "can_use_tool", "SDK MCP servers"),
         uncovered=("what hooks in settings files make of arguments, until the call has run",),
@@ -100,6 +104,16 @@ def _serving(gate: ToolGate, original: Method) -> Method:
         return {"jsonrpc": "2.0", **_answer(ran), "id": message.get("id")}
 
     return handle
+
+
+def _running(original: Method) -> Method:
+    """The server in this process, whose calls are decided before it is told of them."""
+
+    async def run(session: Any) -> Any:
+        with scoped(looping(DECIDED)):
+            return await original(session)
+
+    return run
 
 
 def _view(response: dict[str, Any] | None) -> Any:

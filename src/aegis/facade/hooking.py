@@ -32,6 +32,7 @@ ADAPTERS: Final = (
     "aegis.adapters.pydantic_ai",
     "aegis.adapters.google_adk",
     "aegis.adapters.claude_agent",
+    "aegis.adapters.mcp",
 )
 
 

@@ -26,6 +26,7 @@ from claude_agent_sdk import (
 )
 from mcp.server import MCPServer
 
+from aegis.adapters._scope import DECIDED, looping, scoped
 from aegis.cli.demo.provider import LAST, ScriptedProvider
 from aegis.cli.demo.wire import EVENTS, Call, Turn, answer
 from frameworks.model import EVERYTHING, Agent, Framework, Way
@@ -123,7 +124,9 @@ async def served(world: World) -> AsyncIterator[str]:
 
     http = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="critical", lifespan="on"))
     listening = socket.create_server(("127.0.0.1", 0))
-    task = asyncio.create_task(http.serve(sockets=[listening]))
+    # The server stands for one elsewhere: nothing of it is decided in this process.
+    with scoped(looping(DECIDED)):
+        task = asyncio.create_task(http.serve(sockets=[listening]))
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     finally:
@@ -177,7 +180,7 @@ def drive(run: Callable[[World, str], Any]) -> Callable[[World], str]:
 
 ABLE = EVERYTHING - {"coerces", "defaults"}
 FRAMEWORK = Framework(
-    adapters=("claude_agent",),
+    adapters=("mcp", "claude_agent"),
     provide=Provider,
     ways=[
         Way(name="query", drive=drive(asked), can=ABLE),
