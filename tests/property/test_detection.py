@@ -7,11 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aegis.core.finding import Finding
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
 from aegis.facts import extract, gather
 from aegis.facts.model import Limits, Subject
-from aegis.facts.views import MAX_VIEWS, views_of
+from aegis.facts.views import MAX_VIEWS, expanded, may_have_views, views_of
 from aegis.guards.base import Case, ResultCase
 from aegis.guards.content import MOST_FINDINGS, ContentGuard
 from aegis.guards.result import ResultContentGuard
@@ -23,7 +24,7 @@ PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}))
 SPICE = st.sampled_from([
     "' or 1=1", "%2e%2e%2f", "$(", "`", "{{", "\u200b", "<script", "SELECT ", "rm -rf /", "\\x41", "&#60;", "/*",
     "\x00", "ignore all previous", "\ud800", "\U000e0041", "a" * 40, "http://2130706433/", "-----BEGIN",
-    "eyJhbGciOiJub25lIn0.",
+    "eyJhbGciOiJub25lIn0.", "w'ho'ami", "char(39,", "``", "0x2e0x2e", "a b c d ", "69 67 6e ", "+", "$1x",
 ])  # fmt: skip
 TEXT = st.one_of(st.text(max_size=200), st.lists(st.one_of(SPICE, st.text(max_size=8)), max_size=12).map("".join))
 VALUE = st.recursive(
@@ -32,6 +33,23 @@ VALUE = st.recursive(
     max_leaves=12,
 )
 NAMES = st.sampled_from(["command", "query", "path", "url", "body", "name", "code", "x"])
+
+
+def judged(arguments: dict[str, Any], tool: str = "t") -> tuple[Finding, ...]:
+    facts = gather(Subject(tool=tool, server=None, arguments=arguments, limits=Limits()))
+    case = Case(
+        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
+        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
+    )  # fmt: skip
+    return ContentGuard(SCANNER).check(case).findings
+
+
+def judged_result(result: dict[str, Any]) -> tuple[Finding, ...]:
+    case = ResultCase(
+        tool="t", server=None, result=result, texts=extract(result, Limits()), principal=PRINCIPAL, agent="",
+        session="", entry=None, now=0,
+    )  # fmt: skip
+    return ResultContentGuard(SCANNER).check_result(case).findings
 
 
 @settings(max_examples=150, deadline=None)
@@ -51,6 +69,26 @@ def test_any_call_and_result_is_judged(arguments: dict[str, Any], tool: str) -> 
         now=0,
     )  # fmt: skip
     assert ResultContentGuard(SCANNER).check_result(result).guard == "content"
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXT)
+def test_asking_first_whether_a_text_has_other_readings_loses_none(text: str) -> None:
+    if not may_have_views(text):
+        assert expanded(text) == []
+    if text.isascii():
+        assert views_of(text) == expanded(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXT, st.integers(min_value=0, max_value=1_200))
+def test_among_a_thousand_strings_one_is_judged_as_it_is_alone(text: str, place: int) -> None:
+    filler = [f"row {number} of the list of rooms on the second floor" for number in range(1_200)]
+    many = {"items": [*filler[:place], text, *filler[place:]]}
+    found = {finding.rule for finding in judged({"items": [text]}) if finding.path == "/items/0"}
+    assert {finding.rule for finding in judged(many) if finding.path == f"/items/{place}"} == found
+    result = [finding.rule for finding in judged_result(many) if finding.path == f"/items/{place}"]
+    assert set(result) == {finding.rule for finding in judged_result({"items": [text]})}
 
 
 @settings(max_examples=200, deadline=None)

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import re2
 
+from aegis.facts.quick import one_of
+
 _PERCENT: Final = re2.compile(rb"%u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2}")
 _OVERLONG: Final = {
     # UTF-8 decoders that skip the shortest-form check read these as `.` `/` `\` (CVE-2000-0884).
@@ -32,6 +34,9 @@ _BITS: Final = re2.compile(r"(?:[01]{8}[ ,]?){6,}")
 _SQL_COMMENT: Final = re2.compile(r"(?s)/\*!?\d{0,6}(.*?)\*/")
 _CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
 _SPELLED: Final = re2.compile(r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b")
+_MAY_HIDE: Final = one_of(
+    r"[A-Za-z0-9+/_-]{12}", r"(?:\\x[0-9a-fA-F]{2}){6}", r"(?:[0-9a-fA-F]{2}[ :]){8}", r"(?:[01]{8}[ ,]?){6}"
+)
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
 _LEAST_TEXT: Final = 6
 _LEAST_PLUS: Final = 2
@@ -124,6 +129,8 @@ def spelled_out(text: str) -> str | None:
 
 def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
     """Texts that stand encoded inside `text` as base64, hex or bits, with the name of the encoding."""
+    if not _MAY_HIDE(text):
+        return
     for name, pattern, decoder in _RUNS:
         for number, match in enumerate(pattern.finditer(text)):
             if number >= _MAX_RUNS:

@@ -64,8 +64,20 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
                 if total > max_bytes or len(out) > max_strings:
                     break
                 pending.append((at, inner, depth + 1))
-            pending.reverse()
-            stack.extend(pending)
+            # The plain texts in front of anything else are taken here; most calls hold nothing else.
+            taken = 0
+            for at, inner, _ in pending:
+                if type(inner) is not str or not inner.isascii():
+                    break
+                if total + len(inner) > max_bytes or len(out) >= max_strings:
+                    break
+                total += len(inner)
+                out.append((at, inner, False))
+                taken += 1
+            if taken < len(pending):
+                del pending[:taken]
+                pending.reverse()
+                stack.extend(pending)
         elif kind is list or kind is tuple:
             if depth >= max_depth:
                 return out, total, (_exceeded("depth", path),)

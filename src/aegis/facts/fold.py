@@ -22,6 +22,7 @@ _DROP: Final = {code: None for first, last in _INVISIBLE for code in range(first
 _TAGS: Final = {0xE0000 + code: code for code in range(0x20, 0x7F)}
 _SKELETON: Final = str.maketrans(LOOKALIKES, ASCII) | {0x2044: "/", 0x2215: "/", 0x29F8: "/", 0x2216: "\\", 0x2024: "."}
 _MARKS: Final = dict.fromkeys(code for code in range(0x0300, 0x0370))
+_TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins in UTF-8
 _LEAST_TAGS: Final = 6
 _RUN: Final = re2.compile(r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}")
 
@@ -48,7 +49,7 @@ def hidden_text(text: str) -> str:
     """
     if text.isascii():
         return ""
-    tags = tag_text(text) if max(text) >= "\U000e0020" else ""
+    tags = tag_text(text) if _TAG_BYTES in text.encode("utf-8", "replace") else ""
     if len(tags) >= _LEAST_TAGS and "\U0001f3f4" not in text:  # flags of regions are spelled with tags
         return tags
     match = _RUN.search(text)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import Final
 
-from aegis.core.outcome import Effect
 from aegis.facts.analyse import Gathering, analyse, analyse_reading
+from aegis.facts.batch import batches
 from aegis.facts.effects import named_effects
 from aegis.facts.extract import walk
 from aegis.facts.fold import hidden_text
 from aegis.facts.model import Facts, Subject, Text, Texts, View
 from aegis.facts.roles import argument_of, role_of, writes_file
-from aegis.facts.split import joined_views
+from aegis.facts.split import joined_view
 from aegis.facts.views import may_have_views, views_of
 
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
 _MOST_VIEWED: Final = 400  # strings of one call whose other readings are made, the longest apart
 _MOST_VIEW_CHARS: Final = 524_288
 _MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
-_NONE: Final[frozenset[Effect]] = frozenset()
+_text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold thousands
 
 
 def gather(subject: Subject) -> Facts:
@@ -27,36 +28,39 @@ def gather(subject: Subject) -> Facts:
     tool, declared = subject.tool, subject.roles
     texts: list[Text] = []
     views: list[View] = []
-    told: list[int] = []  # where the strings stand that say more than a name or a small number does
+    values: list[int] = []  # where the strings stand that are no keys
+    told: list[int] = []  # and those that say more than a name or a small number does
     to_file = writes_file(tool, raw)
     for path, value, is_key in raw:
         if is_key:
-            texts.append(Text(path, value, True, "identifier", 0))
+            texts.append(_text(Text, (path, value, True, "identifier", 0)))
             continue
         role, confidence = role_of(tool, path, argument_of(path), value, declared, to_file=to_file)
+        values.append(len(texts))
         if len(value) > _PLAIN or role == "command" or not value.isalnum() or not value.isascii():
             told.append(len(texts))
-        texts.append(Text(path, value, False, role, confidence))
+        texts.append(_text(Text, (path, value, False, role, confidence)))
     found = Gathering()
     viewed = view_chars = 0
     together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None
-    differ = together is None or may_have_views([texts[index].value for index in told], together)
+    differing = _differing(texts, told, together)
     for index in told:
-        if differ and viewed < _MOST_VIEWED and view_chars < _MOST_VIEW_CHARS:
-            value = texts[index].value
+        text = texts[index]
+        if index in differing and viewed < _MOST_VIEWED and view_chars < _MOST_VIEW_CHARS:
+            value = text.value
             for reading, kinds in views_of(value):
                 viewed += 1
                 view_chars += len(reading)
                 views.append(View(index, reading, kinds))
-                analyse_reading(texts[index], reading, found)
+                analyse_reading(text, reading, found)
             if not value.isascii():
                 hidden = hidden_text(value)
                 if hidden:
-                    found.signal("text.hidden", texts[index], hidden)
-        analyse(texts[index], found, tool)
-    joined = joined_views(texts)
-    if joined:
-        views.extend(joined)
+                    found.signal("text.hidden", text, hidden)
+        analyse(text, found, tool)
+    joined = joined_view(texts, values)
+    if joined is not None:
+        views.append(joined)
     if views and together is not None:
         together = "\n".join([together, *[view.value for view in views]])
     if not found.touched:
@@ -78,3 +82,14 @@ def gather(subject: Subject) -> Facts:
         views=tuple(views),
         together=together,
     )
+
+
+def _differing(texts: Sequence[Text], told: Sequence[int], together: str | None) -> Container[int]:
+    """Which of the `told` texts can have another reading; asked of all at once, or of batches in a large call."""
+    if together is not None:
+        return range(len(texts)) if may_have_views(together) else ()
+    found: set[int] = set()
+    for batch in batches([texts[index].value for index in told]):
+        if may_have_views(batch.together):
+            found.update(told[batch.first : batch.last])
+    return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import re2
+from aegis.facts.quick import one_of
+from aegis.facts.remember import remembered
 
-_SECRET: Final = re2.compile(
+_SECRET: Final = one_of(
     r"(?i)(?:^|[/\\])(?:"
     r"\.ssh[/\\](?:id_[a-z0-9]+|identity|.*\.pem|.*_rsa|.*_ed25519)$"
     r"|\.aws[/\\](?:credentials|config)$|\.azure[/\\].*(?:token|profile)|\.config[/\\]gcloud[/\\].*(?:credential|\.db|token)"
@@ -24,19 +25,20 @@ _SECRET: Final = re2.compile(
 )
 
 
-_SECRET_PLACE: Final = re2.compile(
+_SECRET_PLACE: Final = one_of(
     r"(?i)(?:^|[/\\])(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.mozilla)[/\\]?\*?$"
 )
 
 
 def is_secret_place(path: str) -> bool:
     """Whether the path names a folder that holds credentials or keys."""
-    return len(path) <= 4_096 and _SECRET_PLACE.search(path) is not None
+    return "." in path and len(path) <= 4_096 and bool(_SECRET_PLACE(path))
 
 
+@remembered
 def is_secret_file(path: str) -> bool:
     """Whether the path names a file whose purpose is to hold credentials or keys."""
-    return len(path) <= 4_096 and _SECRET.search(path) is not None
+    return len(path) <= 4_096 and bool(_SECRET(path))
 
 
 def climb(path: str) -> int:

@@ -17,6 +17,10 @@ _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is 
 # Places that hold a short plain value by their nature: a whole statement in one of them is an attack on
 # the query that it will be put into, not a query.
 _PLAIN: Final[frozenset[TextRole]] = frozenset({"identifier", "path", "url", "content", "code"})
+_STATED: Final[frozenset[TextRole]] = _PLAIN | {"command"}
+_WRITTEN: Final[frozenset[TextRole]] = frozenset({"content", "code"})
+_RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "command", "code"})
+_SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
 
 
 _FILE: Final = re2.compile(
@@ -25,9 +29,14 @@ _FILE: Final = re2.compile(
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 
 
-@lru_cache(maxsize=8_192)
 def argument_of(path: str) -> str:
     """The nearest name in a pointer: indexes of arrays are no names."""
+    above, _, token = path.rpartition("/")
+    return token if token and not token.isdigit() else _last_name(above)
+
+
+@lru_cache(maxsize=8_192)
+def _last_name(path: str) -> str:
     for token in reversed(path.split("/")):
         if token and not token.isdigit():
             return token
@@ -57,24 +66,30 @@ def role_of(
         word = declared.get(path) or declared.get(argument)
         if word is not None:
             return word, 100
-    role, confidence = named_role(tool, argument)
-    if role in {"content", "code"} and (to_file or value.startswith(_PATCH)):
+    role, confidence, inert, runs = _named(tool, argument)
+    if role in _WRITTEN and (to_file or value.startswith(_PATCH)):
         return "document", 70
-    if is_inert(tool, argument, role):
+    if inert:
         return "document", 50
-    runs = executes(tool)
-    if runs is not None and role in {"unknown", "query_fragment", "content", "command", "code"}:
+    if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):
             return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
         if runs == "command" and role == "unknown":
             return "command", 60
-        if runs == "code" and (role == "code" or (role in {"unknown", "content"} and "\n" in value)):
+        if runs == "code" and (role == "code" or (role != "query_fragment" and "\n" in value)):
             return "code", 70 if role == "code" else 60
-    if role not in _PLAIN and role != "command" and looks_like_sql(value):
+    if role not in _STATED and looks_like_sql(value):
         return "sql", 80
-    if role in {"unknown", "query_fragment"}:
+    if role in _SHAPED:
         return _by_shape(value, role, confidence)
     return role, confidence
+
+
+@lru_cache(maxsize=8_192)
+def _named(tool: str, argument: str) -> tuple[TextRole, int, bool, TextRole | None]:
+    """What names say: the role, how sure it is, whether it is inert, and what the tool executes."""
+    role, confidence = named_role(tool, argument)
+    return role, confidence, is_inert(tool, argument, role), executes(tool)
 
 
 def _by_shape(value: str, role: TextRole, confidence: int) -> tuple[TextRole, int]:

@@ -78,7 +78,7 @@ def analyse_shell(text: str, depth: int = 0) -> ShellFacts:
     for target, source in shell.writes:
         facts.writes = facts.writes or not target.startswith("/dev/")
         _written(target, source, facts)
-    if _FORK_BOMB.search(text) or loops_over_root(text, commands):
+    if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
     if depth < MAX_DEPTH:
         for script in facts.scripts[:_MOST_SCRIPTS]:

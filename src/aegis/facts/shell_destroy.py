@@ -28,10 +28,10 @@ def destroys(command: Command) -> list[str]:
         signal = _delete(args)
         return [signal] if signal else []
     if name in _PARTITIONERS or name.startswith("mkfs."):
-        harmless = bool(_LISTS & set(args)) or not any(_DEVICE.match(arg) for arg in args)
+        harmless = bool(_LISTS & set(args)) or not any(writes_device(arg) for arg in args)
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
-        return ["shell.destroy"] if any(arg.startswith("of=") and _DEVICE.match(arg) for arg in args) else []
+        return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
     if name == "mv" and len(args) > 1 and any(_is_root(arg) for arg in args[:-1]):
         return ["shell.destroy"] if args[-1] == "/dev/null" or args[0] in {"/*", "/"} else []
     return []
@@ -39,13 +39,18 @@ def destroys(command: Command) -> list[str]:
 
 def writes_device(target: str) -> bool:
     """Whether a redirection overwrites a disk."""
-    return _DEVICE.match(target) is not None
+    return "/dev/" in target and _DEVICE.match(target) is not None
 
 
 def loops_over_root(text: str, commands: list[Command]) -> bool:
     """Whether a loop over everything below the root or a home deletes what it counts."""
-    return _ROOT_LOOP.search(text) is not None and any(
-        command.name in DELETERS and any(arg.startswith(("$", "-rf $")) for arg in command.args) for command in commands
+    return (
+        "for" in text
+        and _ROOT_LOOP.search(text) is not None
+        and any(
+            command.name in DELETERS and any(arg.startswith(("$", "-rf $")) for arg in command.args)
+            for command in commands
+        )
     )
 
 
@@ -86,7 +91,7 @@ def _delete(args: tuple[str, ...]) -> str:
     for arg in args:
         if arg.startswith("-"):
             continue
-        if (_is_root(arg) and (recursive or arg.endswith("*"))) or "--no-preserve-root" in args or _DEVICE.match(arg):
+        if (_is_root(arg) and (recursive or arg.endswith("*"))) or "--no-preserve-root" in args or writes_device(arg):
             return "shell.destroy"
         if recursive and arg in _WHOLE:
             return "shell.delete-all"

@@ -10,6 +10,8 @@ from typing import Final
 
 import re2
 
+from aegis.facts.remember import remembered
+
 # Accounts, keys and loaders: writing them gives power, whatever is written.
 _POWER: Final = re2.compile(
     r"(?:^|/)(?:authorized_keys2?|rc\.local|ld\.so\.preload|sudoers(?:\.d/[^/]+)?|shadow|passwd|pam\.d/[^/]+|\.git/hooks/[^/]+|"
@@ -35,9 +37,19 @@ _SCHEDULED: Final = re2.compile(
 
 def written(target: str, source: str) -> tuple[str, list[str]]:
     """The signal of writing with the statement `source` to `target`, and the commands that it schedules."""
-    if _POWER.search(target):
+    if _gives_power(target):
         return "shell.persists", []
-    if target != "crontab" and not _STARTUP.search(target):
+    if target != "crontab" and not _starts_things(target):
         return "", []
     scripts = [match.group(1) for match in _SCHEDULED.finditer(source)][:8]
     return ("shell.persists" if _RUNS.search(source) else ""), scripts
+
+
+@remembered
+def _gives_power(target: str) -> bool:
+    return _POWER.search(target) is not None
+
+
+@remembered
+def _starts_things(target: str) -> bool:
+    return _STARTUP.search(target) is not None

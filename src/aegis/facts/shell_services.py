@@ -109,12 +109,15 @@ _PUBLISHES: Final[dict[str, tuple[Deed, ...]]] = {
     "goreleaser": (_deed("release", "--snapshot --skip=publish"),),
     "fastlane": (_deed("deliver"), _deed("supply"), _deed("release")),
 }  # fmt: skip
+_KNOWN: Final = frozenset({*_DESTROYS, *_PUBLISHES, "git"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
 
 
 def service_deed(command: Command) -> str:
     """`shell.infrastructure`, `shell.publishes`, `shell.rewrites-history`, or nothing."""
     name = command.name.lower()
+    if name not in _KNOWN:
+        return ""
     words = frozenset(word.lower() for word in command.args) | _split_flags(command.args)
     if words & _DRY:
         return ""

@@ -58,14 +58,21 @@ def spawned(command: Command, depth: int) -> list[Signalled]:
         return []
     if name in SHELLS:
         return [("shell.spawn", text)] if _waits(command, depth) else []
-    match = _STARTED_IN_CODE.search(text) if name not in _SHOWS else None
-    if match is None and (name not in NAMES_A_SHELL or name in STARTS):
+    match = _STARTED_IN_CODE.search(text) if name not in _SHOWS and _may_start(text) else None
+    if match is None and "bin/" in text and (name not in NAMES_A_SHELL or name in STARTS):
         match = _HANDED_SHELL.search(text)
     if match is not None:
         return [("shell.spawn", match.group().strip())]
     if name in STARTS and command.args and command.args[-1].rsplit("/", 1)[-1] in SHELLS:
         return [("shell.spawn", text)]
     return []
+
+
+def _may_start(text: str) -> bool:
+    """Whether any of the signs stands in `text` that `_STARTED_IN_CODE` asks for: most commands have none."""
+    return (
+        "spawn" in text or "getline" in text or "bin/" in text or ".shell" in text or ":te" in text or "script" in text
+    )
 
 
 _SHOWS: Final = frozenset({"echo", "printf", "cat", "grep", "rg", "man", "which", "type"})

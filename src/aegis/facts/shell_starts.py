@@ -162,7 +162,7 @@ def helpers(command: Command) -> Iterator[str]:
                 yield from _commands(name, following)
             elif word.startswith(option + "=") or (len(option) == 2 and word.startswith(option) and len(word) > 2):
                 yield from _commands(name, word[len(option) :].lstrip("="))
-        if (name == "git" and word in {"-c", "config"}) or (name == "git" and _GIT_SETTING.match(word)):
+        if name == "git" and (word in {"-c", "config"} or ("." in word and _GIT_SETTING.match(word))):
             yield from _git(word, following)
         if name in _SCRIPTED and _LEADS.match(word.lstrip("+")):
             yield from _commands(name, word.lstrip("+"))

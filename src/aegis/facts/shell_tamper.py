@@ -11,6 +11,7 @@ from typing import Final
 
 import re2
 
+from aegis.facts.remember import remembered
 from aegis.facts.shell_tree import Command
 
 Signalled = tuple[str, str]
@@ -53,7 +54,7 @@ def tampering(command: Command) -> list[Signalled]:
             found.append((signal, shown))
     if name in _REMOVES and any(_is_trace(arg) for arg in args):
         found.append(("shell.hides-traces", shown))
-    if _MINER.match(name) or any(_POOL.search(arg) for arg in args):
+    if _is_miner(name) or any("stratum+" in arg and _POOL.search(arg) for arg in args):
         found.append(("shell.miner", shown))
     elif name in _TUNNELS or name in _ATTACK_TOOLS:
         found.append(("shell.attack-tool", shown))
@@ -62,15 +63,32 @@ def tampering(command: Command) -> list[Signalled]:
 
 def tampering_write(target: str, source: str) -> Signalled | None:
     """The signal of writing to `target`, where that alone blinds or changes the system; adding to a log does not."""
-    if (_SYSTEM_LOG.match(target) and ">>" not in source) or _HISTORY.search(target):
+    if (_is_system_log(target) and ">>" not in source) or _is_history(target):
         return "shell.hides-traces", target[:80]
-    if _KERNEL_SWITCH.match(target):
+    if _is_kernel_switch(target):
         return "shell.kernel", target[:80]
     return None
 
 
 def _is_trace(arg: str) -> bool:
-    return _HISTORY.search(arg) is not None or _SYSTEM_LOG.match(arg) is not None
+    return _is_history(arg) or _is_system_log(arg)
+
+
+def _is_history(arg: str) -> bool:
+    return ("hist" in arg or "hst" in arg or "viminfo" in arg) and _HISTORY.search(arg) is not None
+
+
+def _is_system_log(arg: str) -> bool:
+    return arg.startswith(("/var/", "/run/")) and _SYSTEM_LOG.match(arg) is not None
+
+
+def _is_kernel_switch(target: str) -> bool:
+    return target.startswith(("/proc/", "/sys/")) and _KERNEL_SWITCH.match(target) is not None
+
+
+@remembered
+def _is_miner(name: str) -> bool:
+    return _MINER.match(name) is not None
 
 
 def _history(args: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ there. Commands inside substitutions, subshells, loops and `-c` scripts are comm
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import tree_sitter_bash
@@ -58,23 +59,31 @@ def parse_shell(text: str) -> Shell:
     found: dict[str, list[Node]] = QueryCursor(_QUERY).captures(tree.root_node)
     pipes = {node.id: number for number, node in enumerate(found.get("pipeline", ()), 1)}
     commands = []
-    for node in found.get("command", ())[:MAX_COMMANDS]:
-        command = _command(node, pipes)
+    plain = not ("|" in text or "(" in text or "`" in text)
+    for node in _ordered(found.get("command")):
+        command = _command(node, pipes, plain)
         if command is not None:
             commands.append(command)
     writes = []
-    for node in found.get("redirect", ())[:MAX_COMMANDS]:
+    for node in _ordered(found.get("redirect")):
         target = _target(node)
         if target is not None:
             writes.append((target, _text(node.parent or node)))
     return Shell(tuple(commands), tuple(writes), tree.root_node.has_error)
 
 
+def _ordered(nodes: list[Node] | None) -> list[Node]:
+    """The first nodes of a text in its order: captures come in none, and a program runs after it was fetched."""
+    return sorted(nodes, key=_START)[:MAX_COMMANDS] if nodes else []
+
+
+_START: Final = attrgetter("start_byte")
 _BUILTINS: Final = frozenset({"unset", "unsetenv", "export", "declare", "typeset", "readonly", "local"})
 _ELEVATES: Final = frozenset({"sudo", "doas", "pkexec", "su"})
 
 
-def _command(node: Node, pipes: dict[int, int]) -> Command | None:
+def _command(node: Node, pipes: dict[int, int], plain: bool) -> Command | None:
+    """The command of a node; `plain` says that the text has no pipelines nor substitutions to stand in."""
     name, args = "", []
     variables = []
     for child in node.children:
@@ -94,13 +103,16 @@ def _command(node: Node, pipes: dict[int, int]) -> Command | None:
             args.append(word(_text(child)))
     if not name:
         return None
-    pipe, stage, inside, pipeline = _place(node, pipes)
+    pipe, stage, inside, pipeline = _OUTSIDE if plain else _place(node, pipes)
     name = name.removeprefix("$ ")  # the prompt of a transcript
     name = name.rsplit("/", 1)[-1]
     elevated = name in _ELEVATES
     if elevated or name == "env":
         variables += [(left, right) for left, joined, right in (arg.partition("=") for arg in args[:8]) if joined]
     return Command(name, tuple(args), _text(node), pipe, stage, inside, tuple(variables), elevated, pipeline)
+
+
+_OUTSIDE: Final = (0, 0, False, "")
 
 
 def _place(node: Node, pipes: dict[int, int]) -> tuple[int, int, bool, str]:

@@ -14,20 +14,24 @@ JOINED: Final = "joined"
 SEAM: Final = "\x1e"  # between the two ways of joining: a match across it is none
 
 
-def joined_views(texts: list[Text]) -> list[View]:
-    """One reading of all short values of a call together, where there are at least two.
+def joined_view(texts: list[Text], values: list[int]) -> View | None:
+    """One reading of all short values of a call together, where there are two to twelve of them.
 
-    The reading counts as a view of the last of them, and has the kind `joined`.
+    `values` says which of `texts` are values. The reading counts as a view of the last short one, and has the
+    kind `joined`.
     """
+    if len(values) < 2:
+        return None
     last = 0
     parts: list[str] = []
-    for index, text in enumerate(texts):
-        if not text.is_key and len(text.value) <= _LONGEST_PART:
+    for index in values:
+        value = texts[index].value
+        if len(value) <= _LONGEST_PART:
             if len(parts) == _MOST_PARTS:
-                return []
-            parts.append(text.value)
+                return None
+            parts.append(value)
             last = index
     together = "".join(parts)
     if len(parts) < 2 or not _LEAST_CHARS <= len(together) <= _MOST_CHARS:
-        return []
-    return [View(last, f"{together}\n{SEAM}\n{' '.join(parts)}", (JOINED,))]
+        return None
+    return View(last, f"{together}\n{SEAM}\n{' '.join(parts)}", (JOINED,))

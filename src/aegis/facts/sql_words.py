@@ -21,14 +21,21 @@ _COMPANIONS: Final[dict[str, frozenset[str]]] = {
 }
 
 
+_STARTS: Final = frozenset(
+    {letter for verb in (*_COMPANIONS, "select", "with") for letter in (verb[0], verb[0].upper())}
+)
+
+
 def looks_like_sql(text: str) -> bool:
     """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
-    words = text.split(None, 3)
+    if text.lstrip().lstrip("(")[:1] not in _STARTS:
+        return False
+    words = text.split(None, 2)
     if len(words) < 2:
         return False
     first, second = words[0].lower().lstrip("("), words[1].lower()
-    lowered = text[:4_096].lower()
     if first in {"select", "with"}:
+        lowered = text[:4_096].lower()
         return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
     companions = _COMPANIONS.get(first)
     return companions is not None and second in companions

@@ -35,7 +35,7 @@ def unquote_shell(text: str) -> str | None:
 
 def uncaret(text: str) -> str | None:
     """The text as the command interpreter of Windows reads it: a caret quotes what follows and is gone."""
-    return text.replace("^", "") if _CARET.search(text) is not None else None
+    return text.replace("^", "") if "^" in text and _CARET.search(text) is not None else None
 
 
 def _spread(match: Any) -> str:

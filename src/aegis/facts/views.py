@@ -5,11 +5,10 @@ Most strings are short plain words and have none; a few cheap tests say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
-import re2
 
 from aegis.facts.decode import (
     character_codes,
@@ -23,6 +22,7 @@ from aegis.facts.decode import (
     sql_comments,
 )
 from aegis.facts.fold import skeleton, tag_text
+from aegis.facts.quick import one_of
 from aegis.facts.unquote import uncaret, unquote_shell
 
 MAX_VIEW_INPUT: Final = 16_384  # characters of a string that are decoded: of longer ones both ends
@@ -30,14 +30,18 @@ MAX_VIEWS: Final = 24  # views of one string: bounds what nested encodings can c
 MAX_ROUNDS: Final = 4  # decoders applied in a row
 MAX_TOTAL: Final = 262_144  # characters of all views of one value
 _JSON_STRINGS: Final = 64
-_LEAST_ENCODED: Final = 13
 _LEAST_RUN: Final = 12
-_LEAST_PAIRS: Final = 7  # of the eight in a row that `_RUN` asks for, the first may stand at the end of a word
-_RUN: Final = re2.compile(
-    r"[A-Za-z0-9+/_-]{16,}|[A-Za-z0-9+/_-]{12,}=|[01]{8}[ ,][01]{8}|(?:[0-9a-fA-F]{2}[ :]){8}"
-    r"|(?:\\x[0-9a-fA-F]{2}){6}"
+# What most texts have nothing of: runs that base64 or hex could be, bits and pairs of hex digits that stand
+# apart, words spelled letter by letter, characters spelled by their codes, quotes that join a word.
+_LONG_RUN: Final = 0
+_QUICK: Final = one_of(
+    r"[A-Za-z0-9+/_-]{12,}",
+    r"[01]{8}[ ,][01]{8}",
+    r"(?:[0-9a-fA-F]{2}[ :]){8}",
+    r"\b[A-Za-z](?:[ .*_|-][A-Za-z]){7,}\b",
+    r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}",
+    r"[A-Za-z/]'[A-Za-z/._-]{1,8}'|'[A-Za-z/._-]{1,8}'[A-Za-z/]|[A-Za-z0-9/._-]``[A-Za-z0-9/._-]",
 )
-
 _RUN_CHARS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _OUTSIDE_RUNS: Final = {code: " " for code in range(128) if chr(code) not in _RUN_CHARS}
 
@@ -46,64 +50,45 @@ Reading = tuple[str, tuple[str, ...]]
 
 def views_of(text: str) -> list[Reading]:
     """Every different reading of `text`, each with the decoders that lead to it; the text itself excluded."""
-    if text.isascii():
-        if not _may_differ(text) and not _hides_runs(text):
-            return []
-    else:
-        text = text.encode("utf-8", "replace").decode()
     if len(text) > MAX_VIEW_INPUT:
         half = MAX_VIEW_INPUT // 2
-        return _expand(f"{text[:half]}\n{text[-half:]}")
-    return _expand(text)
+        text = f"{text[:half]}\n{text[-half:]}"
+    if text.isascii():
+        return expanded(text) if _may_differ(text) else []
+    return expanded(text.encode("utf-8", "replace").decode())
 
 
-def may_have_views(texts: Sequence[str], together: str) -> bool:
-    """Whether any of `texts` can have another reading; `together` holds all of them. Most calls have none."""
-    if not together.isascii() or "+" in together or _has_signs(together):
+def may_have_views(together: str) -> bool:
+    """Whether any of the texts that are lines of `together` can have another reading. Most calls have none."""
+    return not together.isascii() or "+" in together or _has_signs(together) or _hides_text(together)
+
+
+def _may_differ(text: str) -> bool:
+    return _has_signs(text) or ("+" in text and " " not in text) or _hides_text(text)
+
+
+def _has_signs(text: str) -> bool:
+    if "%" in text or "\\" in text or "&" in text or "$" in text or '"' in text or "^" in text or "{" in text:
         return True
-    for text in texts:  # noqa: SIM110 - a generator takes three times as long, on every call
-        if len(text) >= _LEAST_ENCODED and (_is_spelled(text) or _hides_runs(text)):
+    # Two signs in a row take ten times as long to look for as one.
+    return ("*" in text and "/*" in text) or ("0" in text and "0x" in text) or ("'" in text and "''" in text)
+
+
+def _hides_text(text: str) -> bool:
+    """Whether something in a plain text decodes to another, or looks spelled; a long path only looks encoded."""
+    found = _QUICK(text)
+    if not found:
+        return False
+    if found != [_LONG_RUN]:
+        return True
+    for word in text.translate(_OUTSIDE_RUNS).split():  # noqa: SIM110 - a generator takes three times as long
+        if len(word) >= _LEAST_RUN and may_be_encoded(word):
             return True
     return False
 
 
-def _may_differ(text: str) -> bool:
-    if _has_signs(text) or ("+" in text and " " not in text):
-        return True
-    return len(text) >= _LEAST_ENCODED and _is_spelled(text)
-
-
-def _has_signs(text: str) -> bool:
-    if "%" in text or "\\" in text or "&" in text or "/*" in text or "0x" in text or "$" in text or "''" in text:
-        return True
-    return '"' in text or "^" in text or "{" in text
-
-
-def _is_spelled(text: str) -> bool:
-    """Whether so many signs stand apart that words may be spelled letter by letter."""
-    least = len(text) * 2
-    return len(text.split()) * 5 > least or text.count(".") * 5 > least or text.count("-") * 5 > least
-
-
-def _hides_runs(text: str) -> bool:
-    """Whether something that looks encoded in a plain text decodes to a text; a long path only looks so."""
-    if len(text) < _LEAST_ENCODED:
-        return False
-    words = text.translate(_OUTSIDE_RUNS).split()
-    lengths = list(map(len, words))
-    longest = max(lengths, default=0)
-    if longest >= _LEAST_RUN:
-        for word in words:
-            if len(word) >= _LEAST_RUN and may_be_encoded(word):
-                return True
-    # Bits and pairs of hex digits stand apart.
-    pairs, octets = lengths.count(2), lengths.count(8)
-    if pairs + octets < 2 or (longest < _LEAST_RUN and pairs < _LEAST_PAIRS and "0" not in text and "1" not in text):
-        return False
-    return _RUN.search(text) is not None
-
-
-def _expand(text: str) -> list[Reading]:
+def expanded(text: str) -> list[Reading]:
+    """The readings of a text without asking first whether it can have any; the same as those of `views_of`."""
     seen = {text}
     found: list[Reading] = []
     total = 0

@@ -1,8 +1,10 @@
-"""How much a value holds, found out without looking at more than that."""
+"""What a value is by its size alone: found out without looking at more than that."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+_LONGEST_NAME: Final = 12
 
 
 def holds_at_most(root: Any, limit: int) -> bool:
@@ -16,3 +18,8 @@ def holds_at_most(root: Any, limit: int) -> bool:
             return False
         waiting.extend(inner)
     return True
+
+
+def is_name(value: str) -> bool:
+    """Whether a string is one word of at most twelve ASCII letters and digits, of which no rule speaks."""
+    return len(value) <= _LONGEST_NAME and value.isascii() and value.isalnum()

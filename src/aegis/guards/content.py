@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
 from aegis.core.text import TextRole
+from aegis.facts.batch import batches
 from aegis.facts.model import Facts, Text
 from aegis.facts.split import JOINED, SEAM
 from aegis.guards.base import Case
+from aegis.guards.bounded import is_name
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.guards.outflow import answer_data
 from aegis.guards.verdicts import report_of
@@ -20,7 +23,6 @@ __all__ = ["ContentGuard", "ContentOptions", "DlpPolicy", "InjectedPolicy", "Rul
 
 MOST_FINDINGS: Final = 100  # findings that one report keeps; what restricts is kept first
 _QUIET: Final = Report(guard="content")
-_PLAIN: Final = 12  # a key or value of so few letters and digits is a name, and no rule speaks of those
 _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
 # Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
 _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
@@ -64,14 +66,9 @@ class ContentGuard:
     def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
         """Add what the rules find in each string and each other reading of it, by rule and place."""
         scan = self._scanner.scan
-        skips = not self._scanner.reads_words
         strings = facts.texts.strings
-        for text in strings:
+        for text in self._loud(facts):
             value = text.value
-            if skips and text.role != "command" and len(value) <= _PLAIN and value.isascii() and value.isalnum():
-                continue
-            if skips and text.is_key and value.isidentifier():
-                continue
             for hit in scan(value, text.role):
                 seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
         for view in facts.views:
@@ -85,6 +82,18 @@ class ContentGuard:
                     continue
                 if key not in seen:
                     seen[key] = (hit.rule, piece)
+
+    def _loud(self, facts: Facts) -> Iterator[Text]:
+        """The strings in which a rule can find something; in a large call they are asked in batches first."""
+        texts: Sequence[Text] = facts.texts.strings
+        if not self._scanner.reads_words:
+            texts = [text for text in texts if not _says_nothing(text)]
+        if facts.together is not None:
+            yield from texts
+            return
+        for batch in batches([text.value for text in texts]):
+            if batch.last - batch.first == 1 or not self._scanner.is_quiet(batch.together):
+                yield from texts[batch.first : batch.last]
 
     def _finding(self, rule: Rule, case: Case, path: str, evidence: str) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW
@@ -101,6 +110,13 @@ class ContentGuard:
             message=rule.message,
             evidence=evidence[:_EVIDENCE],
         )
+
+
+def _says_nothing(text: Text) -> bool:
+    """Whether a string is a short word that no rule speaks of."""
+    if text.is_key and text.value.isidentifier():
+        return True
+    return text.role != "command" and is_name(text.value)
 
 
 def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:

@@ -29,6 +29,7 @@ _SET_MEMORY: Final = 67_108_864  # bytes an RE2 set may take
 
 _REPEAT: Final = re2.compile(r"\{(\d{1,4}),(\d{1,4})\}")
 _LONG_REPEAT: Final = 40
+_LOOSE_LEAD: Final = re2.compile(r"\\b(\(?)(\[[^\]\\]+\])\{\d+\}")
 _WHOLE_TEXT: Final = {"A": "^", "z": "$"}
 _MOST_OPENED: Final = 8  # databases that one process keeps: several megabytes each
 _OPENED: dict[tuple[str, ...], Any] = {}
@@ -81,11 +82,15 @@ class _Hyperscan:
 
 
 def relaxed(pattern: str) -> str:
-    """The pattern with long bounded repeats unbounded: it matches wherever the original does.
+    """The pattern with long bounded repeats unbounded and a lead of any letters cut: wherever the original
+    matches, it matches too, with the same end.
 
-    An automaton counts by holding a state for each step; what it finds too much is told apart when a
-    hit is confirmed with the original.
+    An automaton counts by holding a state for each step, and a lead that every word fits keeps it busy at every
+    word. What it finds too much is told apart when a hit is confirmed with the original.
     """
+    lead = _LOOSE_LEAD.match(pattern)
+    if lead is not None:
+        pattern = f"{lead.group(1)}{lead.group(2)}{pattern[lead.end() :]}"
     out: list[str] = []
     at = 0
     for match in _REPEAT.finditer(pattern):

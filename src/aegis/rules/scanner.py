@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from aegis.core.text import SURFACES, Surface
+from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.rules.checks import CHECKS, WHOLE_CHECKS, entropy
 from aegis.rules.engine import Engine, Pattern, make_engine
 from aegis.rules.model import Rule, RuleSet
@@ -40,6 +40,10 @@ _WORD_SYNTAX: Final = (
     "-",
     "_",
 )
+# Surfaces that share an engine: the roles of a call's values, texts that can be long, descriptions of tools.
+_GROUPS: Final[tuple[frozenset[Surface], ...]] = (
+    frozenset(TEXT_ROLES), frozenset({"content", "document", "result"}), frozenset({"description"}),
+)  # fmt: skip
 _NO_RULES: Final[tuple[Rule, ...]] = ()
 
 
@@ -74,23 +78,29 @@ class Scanner:
                 confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive, groups=judged))
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
+        self._cased = self._of_other_scripts(patterns, cache, engine)
         # Whether a bare short word can be a finding: then no text may be passed over for being one.
         self.reads_words = any(_is_word(pattern.text) for pattern in patterns)
         self._owners = tuple(owners)
         self._confirm = tuple(confirm)
-        self._engine = make_engine(patterns, cache=cache, prefer=engine)
         self._engines = self._by_surface(patterns, cache, engine)
         self._facts: Mapping[str, tuple[Rule, ...]] = {name: tuple(found) for name, found in facts.items()}
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
 
     def _by_surface(self, patterns: list[Pattern], cache: Path | None, prefer: str) -> Mapping[Surface, Engine]:
-        """The engine of each surface: arguments are scanned for everything, results for what can apply to them."""
-        places = [place for place, rule in enumerate(self._owners) if "result" in rule.surfaces]
-        results: Engine = self._engine
-        if len(places) < len(patterns):
-            part = [patterns[place] for place in places]
-            results = _Part(places, make_engine(part, cache=cache, prefer=prefer))
-        return {surface: results if surface == "result" else self._engine for surface in SURFACES}
+        """The engine of each surface: what a text is not looked at for costs nothing there."""
+        engines: dict[Surface, Engine] = {}
+        for group in _GROUPS:
+            places = [place for place, rule in enumerate(self._owners) if not group.isdisjoint(rule.surfaces)]
+            engine = make_engine([patterns[place] for place in places], cache=cache, prefer=prefer)
+            part = engine if len(places) == len(patterns) else _Part(places, engine)
+            engines.update(dict.fromkeys(group, part))
+        return engines
+
+    def _of_other_scripts(self, patterns: list[Pattern], cache: Path | None, prefer: str) -> Engine:
+        """The engine of the patterns that name letters outside of ASCII, whose case no engine folds."""
+        places = [place for place, pattern in enumerate(patterns) if not pattern.text.isascii()]
+        return _Part(places, make_engine([patterns[place] for place in places], cache=cache, prefer=prefer))
 
     def scan(self, text: str, surface: Surface) -> list[Hit]:
         """Every rule of `surface` whose patterns occur in `text`; one hit a rule.
@@ -105,7 +115,7 @@ class Scanner:
             lowered = text.lower()
             if lowered != text:
                 folded = lowered.encode("utf-8", "replace")
-                found += [(index, -1) for index, _ in engine.hits(folded)]
+                found += [(index, -1) for index, _ in self._cased.hits(folded)]
         if not found:
             return []
         applies = self._applies[surface]
@@ -131,14 +141,17 @@ class Scanner:
             hits.append(Hit(rule, _characters(data, span[0]), _characters(data, span[1])))
         return hits
 
-    def is_quiet(self, together: str) -> bool:
-        """Whether no pattern at all occurs in any of the texts that are lines of `together`: one pass over all.
+    def is_quiet(self, together: str, surface: Surface = "unknown") -> bool:
+        """Whether no pattern of `surface` occurs in any of the texts that are lines of `together`: one pass over all.
+
+        `unknown` stands for every role of a call's values.
 
         A report across two of them only means that they are scanned one by one, as what is not quiet always is.
         """
-        if self._engine.hits(together.encode("utf-8", "replace")):
+        engine = self._engines[surface]
+        if engine.hits(together.encode("utf-8", "replace")):
             return False
-        return together.isascii() or not self._engine.hits(together.lower().encode("utf-8", "replace"))
+        return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
 
     def rules_for(self, fact: str) -> tuple[Rule, ...]:
         """The rules that judge the signal `fact`."""

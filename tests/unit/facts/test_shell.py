@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aegis.facts.shell import analyse_shell
-from aegis.facts.shell_tree import MAX_SHELL
+from aegis.facts.shell_tree import MAX_SHELL, parse_shell
 
 
 def signals(text: str) -> set[str]:
@@ -63,3 +63,13 @@ def test_a_command_beyond_the_parsers_limit_is_not_called_read() -> None:
 def test_only_what_cannot_be_undone_is_irreversible() -> None:
     assert analyse_shell("rm -rf /").irreversible
     assert not analyse_shell("rm -rf build/").irreversible
+
+
+def test_commands_come_in_the_order_of_the_text() -> None:
+    lines = [f"tool-{number} --set {number} > out{number}" for number in range(40)]
+    text = "\n".join(f"if true; then {line}; fi" if number % 3 else line for number, line in enumerate(lines))
+    for _ in range(20):
+        shell = parse_shell(text)
+        names = [command.name for command in shell.commands if command.name.startswith("tool")]
+        assert names == [f"tool-{number}" for number in range(40)]
+        assert [target for target, _ in shell.writes] == [f"out{number}" for number in range(40)]
