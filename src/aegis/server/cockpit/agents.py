@@ -7,10 +7,13 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
+from aegis.core.ports import Search
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
 from aegis.keys.api import list_keys
 from aegis.server.cockpit.ask import ask, may_ask
+from aegis.server.cockpit.baseline import LOOKED_AT, Baseline, baseline
+from aegis.server.cockpit.missions import graph_of
 from aegis.server.cockpit.missions import rows as mission_rows
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
@@ -30,10 +33,13 @@ async def agents(visit: Visit) -> Response:
     seen = rollup.tally.agents
     rows = [_row(agent, seen.get(agent["agent"])) for agent in found["items"]]
     rows.sort(key=lambda row: (row["agent"]["state"] != "revoked", -row["last"]))
-    missions = None
+    missions, graph = None, None
     if may_ask(visit, "listMissions"):
         missions = await mission_rows(visit)
-    return html(visit, "agents.html", rows=rows, next=found["next"], missions=missions, counted=rollup.complete)
+        graph = graph_of(missions, [[*one["above"], one["id"]] for one in missions if one["declared"] is not None])
+    return html(
+        visit, "agents.html", rows=rows, next=found["next"], missions=missions, graph=graph, counted=rollup.complete
+    )
 
 
 async def agent(visit: Visit) -> Response:
@@ -42,12 +48,14 @@ async def agent(visit: Visit) -> Response:
     name = visit.names["id"]
     found = await ask(visit, "getAgent", path={"id": name})
     keys = await asyncio.to_thread(_keys, visit, name)
+    usual = await asyncio.to_thread(_baseline, visit, name)
     groups = [group for group in visit.cockpit.rollup.tally.groups.values() if group.agent == name]
     return html(
         visit,
         "agent.html",
         row=_row(found, visit.cockpit.rollup.tally.agents.get(name)),
         keys=keys,
+        usual=usual,
         groups=[
             {"rule": one.rule, "tool": one.tool, "count": one.count, "last": rfc3339(one.last_time)}
             for one in sorted(groups, key=lambda one: -one.last_index)[:12]
@@ -82,6 +90,12 @@ def _row(agent: dict[str, Any], seen: Seen | None) -> dict[str, Any]:
         "last": 0 if seen is None else seen.last_time,
         "last_time": None if seen is None or not seen.last_time else rfc3339(seen.last_time),
     }
+
+
+def _baseline(visit: Visit, name: str) -> Baseline | None:
+    with visit.services.store.reader() as reader:
+        newest = reader.search(Search(kind="decision", agent=name, limit=LOOKED_AT))
+    return baseline(newest, visit.services.clock())
 
 
 def _keys(visit: Visit, name: str) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from aegis.gate.repeat import load_payload
 from aegis.server.cockpit.arguments import leaves
 from aegis.server.cockpit.ask import ask
 from aegis.server.cockpit.effect import changed_files, sentence, touched
+from aegis.server.cockpit.judging import runs
 from aegis.server.cockpit.live import row_of
 from aegis.server.cockpit.narrowing import narrowed, places
 from aegis.server.cockpit.page import Visit
@@ -128,13 +129,17 @@ def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str
         if approval["session"] and entry is not None:
             same = Search(session=approval["session"], principal=approval["principal"], before=entry.index, limit=PAST)
             before = reader.search(same)
+    receipt = {} if entry is None else orjson.loads(entry.body)
     findings = [] if payload is None else payload.get("findings", [])
-    facts = _facts(approval, {} if entry is None else orjson.loads(entry.body))
+    facts = _facts(approval, receipt)
     hidden = [] if revealed else private_texts(findings, approval.get("submitted"), services.policy.current.scanner)
+    with services.store.reader() as reader:
+        judged = runs(services.gate.parts, reader, receipt, hidden=hidden)
     facts["named"] = [replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
     return {
         **facts,
         "hidden": hidden,
+        "judged": judged,
         "leaves": leaves(approval.get("arguments") or {}, findings, hidden=hidden),
         "findings": findings,
         "before": [row_of(orjson.loads(row.body)) for row in reversed(before)],

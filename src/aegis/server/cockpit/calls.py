@@ -15,6 +15,7 @@ from aegis.errors import InvalidCall
 from aegis.server.answers import answer
 from aegis.server.cockpit.arguments import leaves
 from aegis.server.cockpit.ask import ask
+from aegis.server.cockpit.judging import runs
 from aegis.server.cockpit.live import row_of
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
@@ -63,6 +64,7 @@ async def _shown(visit: Visit, *, reveal: bool) -> Response:
     query = {"reveal": "true"} if reveal else {}
     found = await ask(visit, "getReceipt", path={"id": receipt_id}, query=query)
     around = await asyncio.to_thread(_around, visit, found["receipt"])
+    judged = await asyncio.to_thread(_judged, visit, found["receipt"], reveal)
     payload = found["payload"] or {}
     receipt = found["receipt"]
     # Masked evidence marks nothing: where it stands shows once the values do.
@@ -79,6 +81,7 @@ async def _shown(visit: Visit, *, reveal: bool) -> Response:
         patched=leaves(payload["patched"]) if "patched" in payload else None,
         result=leaves(payload["result"], findings) if "result" in payload else None,
         steps=_steps(receipt, payload),
+        judged=judged,
         raw=orjson.dumps(receipt, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode(),
         leaf_hash=found["leaf_hash"],
         **around,
@@ -101,6 +104,12 @@ def _steps(receipt: dict[str, Any], payload: dict[str, Any]) -> list[dict[str, A
         }
         for guard in receipt.get("guards", ())
     ]
+
+
+def _judged(visit: Visit, receipt: dict[str, Any], reveal: bool) -> list[dict[str, Any]]:
+    """The runs of judges; what they wrote may quote the call, and is shown with its values."""
+    with visit.services.store.reader() as reader:
+        return runs(visit.services.gate.parts, reader, receipt, hidden=[] if reveal else None)
 
 
 def _around(visit: Visit, receipt: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
 from aegis.missions import ledgers, registry
 from aegis.server.cockpit.ask import ask
+from aegis.server.cockpit.lineage import Graph, graph
 from aegis.server.cockpit.page import Visit
 
 LISTED: Final = 100  # missions on one page, and accounts of one mission
@@ -39,6 +41,17 @@ class Bar:
 async def rows(visit: Visit) -> list[dict[str, Any]]:
     """The missions, each with its budgets as bars."""
     return await asyncio.to_thread(_rows, visit)
+
+
+def graph_of(known: Sequence[Mapping[str, Any]], lineages: Iterable[Sequence[str]]) -> Graph | None:
+    """Lines of delegation as a graph; `known` are the rows by which missions get words."""
+    declared = {row["id"]: row["declared"] for row in known if row["declared"] is not None}
+    return graph(
+        lineages,
+        {mission: own.purpose for mission, own in declared.items()},
+        {row["id"]: row["state"] for row in known},
+        {mission: own.sub for mission, own in declared.items()},
+    )
 
 
 async def move(visit: Visit) -> Response:

@@ -14,6 +14,7 @@ from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.server.cockpit import live
 from aegis.server.cockpit.charts import Stack, stacked
+from aegis.server.cockpit.judging import health as judge_health
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
 from aegis.server.cockpit.tally import MINUTE_US
@@ -77,7 +78,14 @@ async def _health(visit: Visit) -> list[dict[str, str]]:
     entry = await asyncio.to_thread(_newest, visit)
     if entry is not None:
         found.append({"name": "newest receipt", "state": "ok", "told": "", "time": entry["time"]})
-    return found
+    return found + await asyncio.to_thread(_judges, visit)
+
+
+def _judges(visit: Visit) -> list[dict[str, str]]:
+    rules = visit.services.policy.current.judges
+    names = dict.fromkeys(judge.name for validator in rules.validators for judge in validator.judges)
+    with visit.services.store.reader() as reader:
+        return judge_health(reader, list(names))
 
 
 def _newest(visit: Visit) -> dict[str, Any] | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import orjson
 from starlette.responses import Response, StreamingResponse
 
-from aegis.server.cockpit.ask import ask
+from aegis.server.cockpit.ask import ask, may_ask
+from aegis.server.cockpit.flows import Flow, flows
+from aegis.server.cockpit.lineage import Graph
 from aegis.server.cockpit.live import row_of
+from aegis.server.cockpit.missions import graph_of
+from aegis.server.cockpit.missions import rows as mission_rows
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
 
@@ -31,13 +36,16 @@ async def trace(visit: Visit) -> Response:
     """One session, oldest first on each page; what answers a call stands below it."""
     found = await ask(visit, "traceSession", path={"id": visit.names["id"]}, query=_query(visit, TRACED))
     receipts = found["items"][::-1]
+    lineages = _lineages(receipts)
     return html(
         visit,
         "trace.html",
         session=visit.names["id"],
         principal=visit.query.get("principal", ""),
         rows=_nested(receipts),
-        lineages=_lineages(receipts),
+        lineages=lineages,
+        graph=await _graph(visit, lineages),
+        flows=await asyncio.to_thread(_flows, visit, receipts),
         next=found["next"],
         later="cursor" in visit.query,
     )
@@ -87,6 +95,19 @@ def _nested(receipts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows.append({**row_of(receipt), "depth": min(depth, 4), "action": receipt.get("action", "")})
         waiting.extend((child, depth + 1) for child in reversed(below.get(receipt["receipt_id"], ())))
     return rows
+
+
+async def _graph(visit: Visit, lineages: list[list[str]]) -> Graph | None:
+    """The delegation as a graph; what the missions are for is told to those who may list missions."""
+    known = await mission_rows(visit) if lineages and may_ask(visit, "listMissions") else []
+    return graph_of(known, lineages)
+
+
+def _flows(visit: Visit, receipts: list[dict[str, Any]]) -> dict[str, Flow]:
+    services = visit.services
+    with services.store.reader() as reader:
+        keys = services.gate.missions.trusted(reader, services.policy.current)
+        return flows(reader, receipts, keys)
 
 
 def _lineages(receipts: list[dict[str, Any]]) -> list[list[str]]:
