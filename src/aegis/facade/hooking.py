@@ -33,6 +33,7 @@ ADAPTERS: Final = (
     "aegis.adapters.google_adk",
     "aegis.adapters.claude_agent",
     "aegis.adapters.mcp",
+    "aegis.adapters.strands",
 )
 
 
