@@ -26,9 +26,9 @@ class FaultyStore:
     entered: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def transaction(self, *, wait_s: float | None = None) -> Iterator[Transaction]:
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> Iterator[Transaction]:
         self._fail("transaction")
-        with self.inner.transaction(wait_s=wait_s) as transaction:
+        with self.inner.transaction(wait_s=wait_s, appends=appends) as transaction:
             yield transaction
             self.entered.set()
             if self.gate is not None:

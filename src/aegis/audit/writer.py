@@ -151,7 +151,8 @@ class Ledger:
     def commit(self, units: Sequence[Unit], *, wait_s: float | None = None) -> list[Answer]:
         """Record all `units` in one transaction; a lost unit answers with its conflict, and
         one whose `apply` refuses with that refusal. `wait_s` is how long to wait for other writers."""
-        with self._store.transaction(wait_s=wait_s) as transaction:
+        appends = all(unit.apply is None for unit in units)
+        with self._store.transaction(wait_s=wait_s, appends=appends) as transaction:
             head = transaction.head()
             drafts: list[Draft] = []
             spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []

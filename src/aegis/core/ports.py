@@ -182,11 +182,12 @@ class Transaction(Reader, Protocol):
 class Store(Protocol):
     """One durable home of a log. Raises `StoreUnavailable` from every method when it cannot serve."""
 
-    def transaction(self, *, wait_s: float | None = None) -> AbstractContextManager[Transaction]:
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> AbstractContextManager[Transaction]:
         """An exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` is how long to wait for another writer, in seconds (`None`: as long as the store was opened
-        with); beyond it entering raises `StoreBusy`, and nothing was begun.
+        with); beyond it entering raises `StoreBusy`, and nothing was begun. With `appends` the block
+        appends leaves and writes nothing else, which a store may make use of.
         """
         ...
 

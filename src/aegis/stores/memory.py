@@ -205,7 +205,7 @@ class MemoryStore:
         self._busy_s = busy_s
         self._process = os.getpid()
 
-    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
         """An exclusive write transaction: in force on exit, undone when the block raises."""
         return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
 

@@ -55,7 +55,9 @@ def test_an_erasure_that_a_reader_holds_up_is_finished_later(store: SqliteStore,
         store._checkpointer.stop()
         assert reader.payload(0) == payload(0)
     grow(store, 600)
+    assert size_of(store) == 601
     grow(store, 600)
+    assert size_of(store) == 1_201
     store._checkpointer.stop()
     assert b"sealed-payload-0" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
 
@@ -64,14 +66,18 @@ def test_the_log_ahead_is_moved_into_the_file_while_the_store_is_open(store: Sql
     empty = path.stat().st_size
     for _ in range(4):
         grow(store, 400)
+        size_of(store)  # whatever is read stands in a commit
     store._checkpointer.stop()
     assert path.stat().st_size > empty
 
 
 def test_the_log_ahead_is_written_again_from_its_start(store: SqliteStore, path: Path) -> None:
     commits = 3_000
-    for _ in range(commits):
-        grow(store, 1)
+    for at in range(commits):
+        with store.transaction() as transaction:
+            append(transaction, entry(at))
+        if at % 100 == 0:
+            store._checkpointer.stop()
     store._checkpointer.stop()
     # A commit writes two pages at the least.
     assert path.with_name("log.db-wal").stat().st_size < commits * PAGE_BYTES

@@ -1,11 +1,13 @@
 """The store over one file: connections, transactions, and getting up again after a fault.
 
 One writer connection behind a lock, a pool of reader connections. They are dropped and made anew
-after an error, when the file was replaced, and in a forked child.
+after an error, when the file was replaced, and in a forked child. What the redo file acknowledged is
+committed before anybody reads.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -18,6 +20,7 @@ from types import TracebackType
 from typing import Final
 
 from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
+from aegis.stores.sqlite.ahead import Ahead
 from aegis.stores.sqlite.checkpoint import Checkpointer
 from aegis.stores.sqlite.errors import wrapped
 from aegis.stores.sqlite.files import Durability, Identity, connect, create, identity, prepare
@@ -27,10 +30,14 @@ from aegis.stores.sqlite.writer import SqliteTransaction
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
 WRITER_WAIT_S: Final = 0.01  # how long SQLite itself waits; we ask again until the caller's time is over
+FORK_WAIT_S: Final = 1.0  # how long a fork waits for a transaction of this process
 INDEX_STEP: Final = 500  # entries indexed in one transaction: bounds how long an append waits for a search
 INDEX_STEPS: Final = 10  # transactions of indexing that one search pays for
 
+_log = logging.getLogger("aegis.store")
+
 _open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_held_for_fork: list[SqliteStore] = []
 _abandoned: list[object] = []  # connections of a parent process: closing them here would touch its locks
 
 
@@ -51,17 +58,27 @@ class SqliteStore:
         self._connect_writer = partial(writer, busy_s=min(WRITER_WAIT_S, busy_s))
         self._connect_checkpointer = partial(writer, busy_s=busy_s)
         self._connect_reader = partial(connect, path, durability=durability, busy_s=busy_s, writer=False)
+        self._make_ahead = partial(Ahead, path, flushes=durability == "fsync", settle=self._settle_later)
         create(path)
-        prepare(path, busy_s=busy_s)
         self._start_afresh()
+        self._ahead.redo.join()
+        try:
+            prepare(path, busy_s=busy_s)
+            if self._ahead.is_left_over():
+                self._ahead.owes = True
+                self._settle()
+        except BaseException:
+            self._ahead.close()
+            raise
         _open_stores.add(self)
 
-    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
         """An exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
+        With `appends` the block appends leaves and does nothing else.
         """
-        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
+        return _WriteContext(self, self._busy_s if wait_s is None else wait_s, appends=appends)
 
     def reader(self) -> _ReadContext:
         """A consistent view that does not wait for writers."""
@@ -84,6 +101,8 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close every connection; afterwards every method raises `StoreUnavailable`."""
+        with suppress(StoreError):  # what cannot be committed now stays in the redo file, for the next who opens this
+            self._settle()
         self._closed = True
         self._checkpointer.stop()
         if not self._lock.acquire(timeout=self._busy_s):
@@ -91,6 +110,7 @@ class SqliteStore:
         try:
             self._drop_readers()
             self._drop_writer()
+            self._ahead.close()
         finally:
             self._lock.release()
 
@@ -101,8 +121,10 @@ class SqliteStore:
         self._pool: list[sqlite3.Connection] = []
         self._pool_file: Identity | None = None
         self._checkpointer = Checkpointer(self._connect_checkpointer)
+        self._ahead = self._make_ahead()
 
     def _after_fork(self) -> None:
+        self._ahead.redo.close()
         _abandoned.append((self._writer, self._pool, self._checkpointer))
         self._start_afresh()
 
@@ -110,6 +132,8 @@ class SqliteStore:
         """Which file stands at the path now; raises `StoreUnavailable` where there is none."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        if not self._ahead.redo.is_joined:
+            self._ahead.redo.join()
         return identity(self._name)
 
     def _current_writer(self) -> sqlite3.Connection:
@@ -150,8 +174,44 @@ class SqliteStore:
 
     def _drop_writer(self) -> None:
         writer, self._writer = self._writer, None
+        self._ahead.lost()
         if writer is not None:
             writer.close()
+
+    def _commit(self, writer: sqlite3.Connection, written: int, *, erased: bool = False) -> None:
+        """Commit the open transaction; raises `sqlite3.Error`, and then it is lost."""
+        ahead = self._ahead
+        try:
+            if erased:
+                ahead.redo.scrub()
+            writer.execute("COMMIT")
+        except (sqlite3.Error, OSError):
+            self._drop_writer()  # closing rolls back whatever is left
+            raise
+        written += ahead.written
+        ahead.committed()
+        self._checkpointer.committed(writer, written, erased=erased)
+
+    def _commit_ahead(self) -> None:
+        """Commit the transaction that the redo file left open; raises `sqlite3.Error` and the store's errors."""
+        if self._ahead.head is not None:
+            writer = self._current_writer()  # dropped, and what is open with it, where the file was replaced
+            if self._ahead.head is not None:
+                self._commit(writer, 0)
+
+    def _settle(self) -> None:
+        """Commit what only the redo file has; raises the store's errors."""
+        if self._ahead.waits:
+            with self.transaction():
+                pass
+
+    def _settle_later(self) -> bool:
+        """`_settle` for the thread behind; whether there will be more to settle."""
+        try:
+            self._settle()
+        except StoreError as error:  # nothing is lost, and whoever comes next meets the same fault
+            _log.warning("the store cannot be settled", extra={"error": str(error)})
+        return not self._closed
 
     def _extend_index(self) -> None:
         for _ in range(INDEX_STEPS):
@@ -164,14 +224,15 @@ class SqliteStore:
 class _WriteContext:
     """One write transaction, from `BEGIN IMMEDIATE` to a durable commit."""
 
-    __slots__ = ("_store", "_transaction", "_wait_s", "_writer")
+    __slots__ = ("_appends", "_store", "_transaction", "_wait_s", "_writer")
 
     _writer: sqlite3.Connection
     _transaction: SqliteTransaction
 
-    def __init__(self, store: SqliteStore, wait_s: float):
+    def __init__(self, store: SqliteStore, wait_s: float, *, appends: bool):
         self._store = store
         self._wait_s = wait_s
+        self._appends = appends
 
     def __enter__(self) -> SqliteTransaction:
         store = self._store
@@ -180,8 +241,17 @@ class _WriteContext:
             raise StoreBusy("the store is busy with another transaction of this process")
         try:
             self._writer = store._current_writer()
+            ahead = store._ahead
+            if ahead.head is not None:
+                if self._appends:
+                    self._transaction = SqliteTransaction(self._writer, ahead.head)
+                    return self._transaction
+                store._commit(self._writer, 0)
             self._begin(until)
             self._transaction = SqliteTransaction(self._writer)
+            if ahead.owes:
+                ahead.put_back(self._transaction)
+                self._appends = False  # SQLite commits what was put back
             store._check_progress(self._transaction.head().size)
         except BaseException as error:
             store._drop_writer()
@@ -205,19 +275,23 @@ class _WriteContext:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         store, transaction = self._store, self._transaction
+        ahead = store._ahead
         try:
             if error is None:
-                self._writer.execute("COMMIT")
+                if not (self._appends and ahead.take(transaction)):
+                    store._commit(self._writer, transaction.written, erased=transaction.erased)
                 store._seen = transaction.head().size
-                store._checkpointer.committed(self._writer, transaction.written, erased=transaction.erased)
-            else:
+            elif ahead.head is None or transaction.written:
                 self._writer.execute("ROLLBACK")
-                if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
-                    store._drop_writer()
+                ahead.lost()
+            if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
+                store._drop_writer()
         except sqlite3.Error as failure:
-            store._drop_writer()  # closing rolls back whatever is left
+            store._drop_writer()
             if error is None:
                 raise wrapped(failure) from failure
+        except OSError as failure:  # what is erased would stay in the redo file
+            raise StoreUnavailable("the disk of the store fails") from failure
         finally:
             store._lock.release()
 
@@ -235,6 +309,8 @@ class _ReadContext:
         self._store = store
 
     def __enter__(self) -> SqliteReader:
+        if self._store._ahead.waits:
+            self._store._settle()
         self._pool = self._store._current_pool()
         self._connection = self._store._take(self._pool)
         try:
@@ -268,9 +344,24 @@ class _ReadContext:
                 store._extend_index()
 
 
+def _before_fork() -> None:
+    """A child inherits what SQLite knows of the locks of this process: fork while no transaction is open."""
+    for store in list(_open_stores):
+        if store._lock.acquire(timeout=FORK_WAIT_S):
+            _held_for_fork.append(store)
+            with suppress(StoreError, sqlite3.Error, OSError):
+                store._commit_ahead()
+
+
+def _after_fork_in_parent() -> None:
+    while _held_for_fork:
+        _held_for_fork.pop()._lock.release()
+
+
 def _after_fork() -> None:
+    _held_for_fork.clear()
     for store in list(_open_stores):
         store._after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)

@@ -33,11 +33,15 @@ _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 class SqliteTransaction(SqliteReader):
     """`core.ports.Transaction` over the writer's connection."""
 
-    def __init__(self, connection: sqlite3.Connection):
+    def __init__(self, connection: sqlite3.Connection, head: Head | None = None):
+        """`head` is the end of the log where it is known."""
         super().__init__(connection)
-        self._head: Head | None = None
+        self._head = head
         self.written = 0
         self.erased = False
+        self.before: Head | None = None  # the end of the log before the first append
+        self.leaves: list[tuple[Any, ...]] = []  # rows of what was appended, and of its tree nodes
+        self.nodes: list[tuple[Any, ...]] = []
 
     def head(self) -> Head:
         """The end of the log; read once, since nobody else can move it."""
@@ -56,9 +60,27 @@ class SqliteTransaction(SqliteReader):
         sealed = {payload.index: payload for payload in payloads}
         rows = [_leaf_row(entry, sealed.get(entry.index), head) for entry in entries]
         self._write(_INSERT_LEAF, rows)
+        if self.before is None:
+            self.before = before
+        self.leaves += rows
         if nodes:
-            self._write(_INSERT_NODE, [(node.level, node.position, node.hash) for node in nodes])
+            positions = [(node.level, node.position, node.hash) for node in nodes]
+            self._write(_INSERT_NODE, positions)
+            self.nodes += positions
         self._head = Head(size=head.size, leaf=head.leaf, frontier=head.frontier, time=head.time, epoch=before.epoch)
+
+    def put_back(self, leaves: Sequence[Sequence[Any]], nodes: Sequence[Sequence[Any]]) -> Head:
+        """Write rows that `leaves` and `nodes` of another transaction held; the new head."""
+        self._write(_INSERT_LEAF, leaves)
+        if nodes:
+            self._write(_INSERT_NODE, nodes)
+        self._head = None
+        return self.head()
+
+    @property
+    def only_appended(self) -> bool:
+        """Whether leaves were written, and nothing else was."""
+        return bool(self.leaves) and self.written == len(self.leaves) + len(self.nodes)
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
@@ -83,6 +105,7 @@ class SqliteTransaction(SqliteReader):
         """Move the control epoch; every process sees it once this transaction commits."""
         before = self.head()
         epoch: int = self.row(_BUMP)[0]
+        self.written += 1
         self._head = Head(size=before.size, leaf=before.leaf, frontier=before.frontier, time=before.time, epoch=epoch)
         return epoch
 

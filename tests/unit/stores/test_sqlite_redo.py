@@ -1,0 +1,510 @@
+"""The redo file: what it acknowledged is never lost, never torn, and in one order with every other process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from aegis.audit.merkle import Frontier
+from aegis.core.ports import Document
+from aegis.errors import StoreBusy, StoreCorrupt, StoreUnavailable
+from aegis.stores.sqlite import SqliteStore, ahead, redo
+from aegis.stores.sqlite.redo import RedoFile
+from support.log_entries import append, entry, grow, payload
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 120.0
+
+pytestmark = pytest.mark.skipif(redo._SET_LOCK is None, reason="frames are written where the system has such locks")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is acknowledged stays in the redo file until something else moves it."""
+    monkeypatch.setattr(ahead, "LAG_S", 3_600.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "log.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(path, durability="fsync", busy_s=0.2)
+    yield opened
+    opened.close()
+
+
+def in_sqlite(path: Path) -> int:
+    """How many leaves SQLite itself has committed."""
+    connection = sqlite3.connect(path)
+    try:
+        (count,) = connection.execute("SELECT count(*) FROM leaf").fetchone()
+        return int(count)
+    finally:
+        connection.close()
+
+
+def check(store: SqliteStore, size: int) -> None:
+    """The log holds exactly `size` leaves, each once and in order, under the tree that belongs to them."""
+    with store.reader() as reader:
+        found = list(reader.entries(0, 10**6))
+        head = reader.head()
+    assert [one.index for one in found] == list(range(size))
+    frontier, _ = Frontier.empty().extend([one.leaf_hash for one in found])
+    assert Frontier.decode(head.frontier) == frontier
+    assert head.size == size
+
+
+def _has(path: Path, size: int) -> bool:
+    return in_sqlite(path) == size
+
+
+def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from aegis.stores.sqlite import SqliteStore, ahead
+from support.log_entries import grow
+ahead.LAG_S = 3_600.0
+store = SqliteStore(Path(sys.argv[1]), durability="fsync")
+grow(store, 2)
+with store.transaction():
+    pass
+for _ in range(int(sys.argv[2])):
+    grow(store, 1)
+assert store._ahead.head is not None
+os._exit(0)
+"""
+
+
+def crash(path: Path, groups: int) -> None:
+    """Leave a store of two leaves in SQLite and `groups` more in the redo file alone."""
+    child = python(CRASH, str(path), str(groups))
+    assert child.wait() == 0
+    assert in_sqlite(path) == 2
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_leaves_are_acknowledged_before_sqlite_has_them_and_every_reader_sees_them(
+    store: SqliteStore, path: Path
+) -> None:
+    grow(store, 1)
+    grow(store, 2)
+    assert in_sqlite(path) == 0
+    check(store, 3)
+    assert in_sqlite(path) == 3
+
+
+def test_the_thread_behind_settles_what_nobody_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "LAG_S", 0.001)
+    store = SqliteStore(path)
+    for size in (1, 2):
+        grow(store, 1)
+        wait_for(partial(_has, path, size))
+    store.close()
+
+
+def test_many_groups_make_one_commit(store: SqliteStore, path: Path) -> None:
+    for _ in range(ahead.MOST - 1):
+        grow(store, 1)
+    assert in_sqlite(path) == 0
+    grow(store, 1)
+    assert in_sqlite(path) == ahead.MOST
+
+
+def test_a_group_that_does_not_fit_is_committed_with_what_waits(store: SqliteStore, path: Path) -> None:
+    grow(store, 1)
+    grow(store, 1, body=os.urandom(redo.CAPACITY))
+    assert in_sqlite(path) == 2
+    check(store, 2)
+
+
+def test_closing_commits_what_waits(store: SqliteStore, path: Path) -> None:
+    grow(store, 5)
+    store.close()
+    assert in_sqlite(path) == 5
+
+
+@pytest.mark.parametrize("groups", [1, 40])
+def test_a_crash_loses_nothing_that_was_acknowledged(path: Path, groups: int) -> None:
+    crash(path, groups)
+    store = SqliteStore(path)
+    assert in_sqlite(path) == 2 + groups
+    grow(store, 1)
+    check(store, 3 + groups)
+    store.close()
+    again = SqliteStore(path)
+    check(again, 3 + groups)
+    again.close()
+
+
+def test_several_that_open_after_a_crash_put_it_back_once(path: Path) -> None:
+    crash(path, 7)
+    stores: list[SqliteStore] = []
+    threads = [threading.Thread(target=lambda: stores.append(SqliteStore(path, busy_s=PATIENCE_S))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        check(store, 9)
+        store.close()
+    assert len(stores) == 4
+
+
+def test_a_torn_frame_was_never_acknowledged_and_ends_what_counts(path: Path) -> None:
+    crash(path, 3)
+    file = path.with_name("log.db-redo")
+    data = bytearray(file.read_bytes())
+    last = bytes(data).rstrip(b"\0")
+    data[len(last) - 1] ^= 1
+    file.write_bytes(data)
+    store = SqliteStore(path)
+    check(store, 4)
+    grow(store, 1)
+    check(store, 5)
+    store.close()
+
+
+@pytest.mark.parametrize("left", [b"", b"\xff" * 64, b"\x00\x00\x00\x05" + b"\x01" * 40, os.urandom(4_096)])
+def test_a_file_that_holds_no_frame_is_nothing(path: Path, left: bytes) -> None:
+    crash(path, 1)
+    path.with_name("log.db-redo").write_bytes(left)
+    store = SqliteStore(path)
+    check(store, 2)
+    grow(store, 1)
+    check(store, 3)
+    store.close()
+
+
+def test_a_whole_frame_that_is_none_is_corruption(path: Path) -> None:
+    crash(path, 1)
+    body = b"\x93\x01\x02\x03"
+    frame = len(body).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    path.with_name("log.db-redo").write_bytes(frame)
+    with pytest.raises(StoreCorrupt, match="no frame"):
+        SqliteStore(path)
+
+
+def test_frames_of_the_past_do_not_count_again(path: Path) -> None:
+    crash(path, 3)
+    left = path.with_name("log.db-redo").read_bytes()
+    store = SqliteStore(path)
+    check(store, 5)
+    store.close()
+    path.with_name("log.db-redo").write_bytes(left)
+    store = SqliteStore(path)
+    check(store, 5)
+    store.close()
+
+
+def test_frames_that_do_not_continue_the_log_are_left_out_and_said_so(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    crash(path, 3)
+    other = tmp_path / "other" / "log.db"
+    elsewhere = SqliteStore(other)
+    with elsewhere.transaction() as transaction:
+        append(transaction, entry(0, body=b"other"), entry(1, body=b"log"))
+    elsewhere.close()
+    other.with_name("log.db-redo").write_bytes(path.with_name("log.db-redo").read_bytes())
+    elsewhere = SqliteStore(other)
+    check(elsewhere, 2)
+    assert "does not continue the log" in caplog.text
+    elsewhere.close()
+
+
+def test_frames_of_another_schema_are_not_guessed_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crash(path, 1)
+    with monkeypatch.context() as newer:
+        newer.setattr(ahead, "SCHEMA_VERSION", 99)
+        with pytest.raises(StoreUnavailable, match="another version"):
+            SqliteStore(path)
+    store = SqliteStore(path)
+    check(store, 3)
+    store.close()
+
+
+def test_a_second_opener_ends_writing_ahead_until_it_is_gone(store: SqliteStore, path: Path) -> None:
+    grow(store, 1)
+    store._settle()
+    other = SqliteStore(path, busy_s=PATIENCE_S)
+    for writer in (store, other, store):
+        grow(writer, 1)
+        assert store._ahead.head is None
+        assert other._ahead.head is None
+    assert in_sqlite(path) == 4
+    other.close()
+    grow(store, 1)
+    assert in_sqlite(path) == 4
+    check(store, 5)
+
+
+def test_who_opens_waits_for_what_was_acknowledged_and_no_longer_than_it_says(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(store, 1)
+    with monkeypatch.context() as hasty:
+        hasty.setattr(redo, "JOIN_S", 0.01)
+        with pytest.raises(StoreBusy, match="another process"):
+            SqliteStore(path)
+    monkeypatch.setattr(redo, "JOIN_S", PATIENCE_S)
+    opened: list[SqliteStore] = []
+    opening = threading.Thread(target=lambda: opened.append(SqliteStore(path, busy_s=PATIENCE_S)))
+    opening.start()
+    store._settle()
+    opening.join()
+    check(opened[0], 1)
+    opened[0].close()
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from aegis.stores.sqlite import SqliteStore, redo
+from support.log_entries import append, entry
+redo.JOIN_S = 120.0
+name, rounds, count = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+for part in range(rounds):
+    store = SqliteStore(Path(sys.argv[1]), durability="os", busy_s=120)
+    for at in range(count):
+        with store.transaction(appends=True) as transaction:
+            size = transaction.head().size
+            append(transaction, entry(size, receipt_id=f"{name}-{part}-{at}"))
+        print(size + 1, flush=True)
+    store.close()
+"""
+
+
+def test_processes_that_come_and_go_build_one_log(path: Path) -> None:
+    children = [python(APPEND, str(path), f"p{number}", "6", "30") for number in range(3)]
+    told: list[int] = []
+    for child in children:
+        out, _ = child.communicate()
+        assert child.returncode == 0
+        told += [int(line) for line in out.split()]
+    assert sorted(told) == list(range(1, 541))
+    store = SqliteStore(path)
+    check(store, 540)
+    with store.reader() as reader:
+        assert len({one.receipt_id for one in reader.entries(0, 1_000)}) == 540
+    store.close()
+
+
+@pytest.mark.parametrize("lines", [1, 63, 64, 65, 300])
+def test_a_killed_process_loses_nothing_that_it_was_told_is_recorded(path: Path, lines: int) -> None:
+    child = python(APPEND, str(path), "p", "1", "1000000")
+    assert child.stdout is not None
+    told = 0
+    for _ in range(lines):
+        told = int(child.stdout.readline())
+    child.send_signal(signal.SIGKILL)
+    rest = [line for line in child.stdout.read().split("\n")[:-1] if line]
+    child.wait()
+    told = int(rest[-1]) if rest else told
+    store = SqliteStore(path)
+    with store.reader() as reader:
+        size = reader.head().size
+    assert told <= size <= told + 1
+    check(store, size)
+    store.close()
+
+
+def test_what_sqlite_cannot_commit_is_put_back_when_it_can(path: Path) -> None:
+    def run_full() -> None:
+        store = SqliteStore(path, busy_s=0.2)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        for _ in range(30):
+            grow(store, 1, body=os.urandom(4_000))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="disk"), store.reader():
+                raise AssertionError("a reader must not miss what was acknowledged")
+        with pytest.raises(StoreUnavailable, match="disk"):
+            grow(store, 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        grow(store, 1)
+        check(store, 31)
+        store.close()
+
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            run_full()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    store = SqliteStore(path)
+    check(store, 31)
+    store.close()
+
+
+def test_a_flush_that_fails_leaves_the_work_to_sqlite(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(store, 1)
+
+    def fails(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(redo, "_sync", fails)
+        grow(store, 1)
+    assert in_sqlite(path) == 2
+    grow(store, 1)
+    assert in_sqlite(path) == 3
+
+
+def test_a_group_that_was_refused_is_not_put_back(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(store, 2)
+
+    def fails(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    def no_commit(_: SqliteStore, writer: sqlite3.Connection, written: int, *, erased: bool = False) -> None:
+        del writer, written, erased
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(redo, "_sync", fails)
+        broken.setattr(SqliteStore, "_commit", no_commit)
+        with pytest.raises(StoreUnavailable):
+            grow(store, 1)
+    check(store, 2)
+
+
+def test_a_removed_redo_file_is_not_written_to(store: SqliteStore, path: Path) -> None:
+    grow(store, 1)
+    path.with_name("log.db-redo").unlink()
+    grow(store, 1)
+    assert in_sqlite(path) == 2
+
+
+def test_a_block_that_raises_undoes_itself_alone(store: SqliteStore, path: Path) -> None:
+    grow(store, 2)
+    with pytest.raises(RuntimeError), store.transaction(appends=True) as transaction:
+        append(transaction, entry(2, receipt_id="undone"))
+        raise RuntimeError
+    with pytest.raises(RuntimeError), store.transaction(appends=True):
+        raise RuntimeError
+    grow(store, 1)
+    check(store, 3)
+    with store.reader() as reader:
+        assert reader.entry_by_id("undone") is None
+
+
+def test_what_is_more_than_leaves_is_committed_by_sqlite(store: SqliteStore, path: Path) -> None:
+    grow(store, 1)
+    with store.transaction(appends=True) as transaction:
+        append(transaction, entry(1))
+        transaction.put_document(Document(collection="c", key="k", version=1, body=b""))
+    assert in_sqlite(path) == 2
+    with store.transaction(appends=True) as transaction:
+        append(transaction, entry(2))
+        transaction.bump_epoch()
+    assert in_sqlite(path) == 3
+    assert store.epoch() == 1
+
+
+def test_nothing_of_an_erased_payload_stays_in_the_redo_file(store: SqliteStore, path: Path) -> None:
+    with store.transaction(appends=True) as transaction:
+        append(transaction, entry(0), payloads=(payload(0),))
+    file = path.with_name("log.db-redo")
+    assert b"sealed-payload-0" in file.read_bytes()
+    with store.transaction() as transaction:
+        assert transaction.erase_payload(0)
+    assert not file.read_bytes().strip(b"\0")
+    store._checkpointer.stop()
+    assert b"sealed-payload-0" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
+
+
+def test_an_erasure_is_refused_where_the_redo_file_cannot_be_overwritten(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.transaction(appends=True) as transaction:
+        append(transaction, entry(0), payloads=(payload(0),))
+
+    def fails(_: RedoFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(RedoFile, "scrub", fails)
+        with pytest.raises(StoreUnavailable), store.transaction() as transaction:
+            transaction.erase_payload(0)
+    with store.reader() as reader:
+        assert reader.payload(0) == payload(0)
+
+
+def test_an_older_copy_put_in_place_is_refused_with_leaves_ahead(store: SqliteStore, path: Path) -> None:
+    grow(store, 1)
+    store._settle()
+    copy = path.read_bytes(), path.with_name("log.db-wal").read_bytes()
+    grow(store, 1)
+    store._settle()
+    grow(store, 1)
+    path.unlink()
+    path.write_bytes(copy[0])
+    path.with_name("log.db-wal").write_bytes(copy[1])
+    path.with_name("log.db-shm").unlink()
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt, match="went back"):
+            grow(store, 1)
+
+
+def test_a_fork_takes_nothing_from_parent_or_child(store: SqliteStore, path: Path) -> None:
+    grow(store, 1)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            grow(store, 1)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    grow(store, 1)
+    assert in_sqlite(path) == 2
+    check(store, 3)
+
+
+def test_the_file_is_private_and_no_link_is_followed(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    assert path.with_name("log.db-redo").stat().st_mode & 0o777 == 0o600
+    target = tmp_path / "target"
+    target.write_bytes(b"kept")
+    trap = tmp_path / "trap" / "log.db"
+    trap.parent.mkdir()
+    trap.with_name("log.db-redo").symlink_to(target)
+    with pytest.raises(StoreUnavailable):
+        SqliteStore(trap)
+    assert target.read_bytes() == b"kept"
