@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import signal
@@ -93,6 +94,17 @@ def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
                 break
             time.sleep(0.02)
         assert decision == "block"
+
+
+def test_a_log_that_nobody_reads_holds_no_decision_up(tmp_path: Path) -> None:
+    with gateway_process(tmp_path / "home") as gateway:
+        assert gateway.process.stderr is not None
+        room = fcntl.fcntl(gateway.process.stderr.fileno(), fcntl.F_SETPIPE_SZ, 4_096)
+        for _ in range(room // 50):  # a line of the access log has more bytes than that
+            assert gateway.ask("GET", "/v1/receipts?limit=1", key="auditor")[0] == 200
+        assert gateway.decide()[1]["decision"] == "allow"
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(60) == 0
 
 
 def test_log_lines_are_json_without_argument_values(tmp_path: Path) -> None:

@@ -1,25 +1,28 @@
 """Structured logs: one JSON object a line on standard error, without argument values.
 
 Whatever a record carries in `extra` becomes a member; an exception becomes its type and the places
-of its traceback, never its message, which may quote what was being handled.
+of its traceback, never its message, which may quote what was being handled. A line that nobody reads
+holds nothing up.
 """
 
 from __future__ import annotations
 
 import logging
 import logging.config
-import sys
+import os
 import traceback
 from typing import Any, Final
 
 import orjson
 
 from aegis.core.times import rfc3339
+from aegis.server.log_lines import LineHandler
 
 _PLAIN: Final = frozenset(
     {*logging.LogRecord("", 0, "", 0, "", None, None).__dict__, "message", "asctime", "taskName", "color_message"}
 )
 MAX_FRAMES: Final = 20
+_STDERR: Final = 2
 
 
 class JsonFormatter(logging.Formatter):
@@ -46,7 +49,7 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logs(level: str = "info") -> None:
     """Send every record of this process through the one formatter, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineHandler(_to_stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -56,3 +59,15 @@ def configure_logs(level: str = "info") -> None:
         logger.handlers.clear()
         logger.propagate = True
     logging.getLogger("uvicorn.error").setLevel("WARNING")  # its start and stop lines say less than ours
+
+
+def dropped_lines() -> int:
+    """How many log lines of this process nobody read in time."""
+    return sum(handler.dropped for handler in logging.getLogger().handlers if isinstance(handler, LineHandler))
+
+
+def _to_stderr(line: str) -> None:
+    """Write past the buffer of `sys.stderr`: who waits inside that holds a lock that the end of Python needs."""
+    data = line.encode("utf-8", "backslashreplace")
+    while data:
+        data = data[os.write(_STDERR, data) :]

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from aegis.core.outcome import Outcome
 from aegis.gate.events import Event
+from aegis.server.logs import dropped_lines
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 SECONDS: Final = (
@@ -135,6 +136,11 @@ class Metrics(Collector):
         for guard, histogram in list(self._guard_time.items()):
             guard_time.add_metric((guard,), histogram.buckets(), histogram.total / 1e6)
         yield guard_time
+        yield CounterMetricFamily(
+            "aegis_log_lines_dropped",
+            "Lines of the program's own log that nobody read in time.",
+            value=dropped_lines(),
+        )
 
 
 def exposition(metrics: Metrics, gauges: Mapping[str, tuple[str, float]]) -> bytes:
