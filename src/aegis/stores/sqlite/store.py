@@ -240,7 +240,7 @@ class _WriteContext:
         if not store._lock.acquire(timeout=self._wait_s):
             raise StoreBusy("the store is busy with another transaction of this process")
         try:
-            self._writer = store._current_writer()
+            self._writer = self._connected(until)
             ahead = store._ahead
             if ahead.head is not None:
                 if self._appends:
@@ -260,6 +260,15 @@ class _WriteContext:
                 raise wrapped(error) from error
             raise
         return self._transaction
+
+    def _connected(self, until: float) -> sqlite3.Connection:
+        """The writer's connection; making one waits too, while another process closes the file as its last user."""
+        while True:
+            try:
+                return self._store._current_writer()
+            except StoreBusy:
+                if time.monotonic() >= until:
+                    raise
 
     def _begin(self, until: float) -> None:
         """Take the place of the one writer; each try waits for `WRITER_WAIT_S`."""
