@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from aegis.bootstrap import open_deployment
+from aegis.core.call import ToolCall
+from aegis.core.outcome import Outcome
+from support.approvals import approved
 from support.served import Answer, Served, served
 
 MAIL = {"to": "a@example.com", "cc": "b@example.com", "body": "hello"}
@@ -267,3 +271,113 @@ def test_a_link_that_leads_elsewhere_after_the_yes_is_noticed(gateway: Served, t
     link.symlink_to(tmp_path / "two")
     after = gateway.decide("pay", call_id="f-2", arguments=arguments)
     assert (after.status, after.json["approval"]["id"] == held["approval"]["id"]) == (202, False)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    place = tmp_path / "work"
+    place.mkdir()
+    (place / "deploy.sh").write_text("echo fine\n")
+    return place
+
+
+def shown_facts(gateway: Served, approval: str) -> dict[str, Any]:
+    facts: dict[str, Any] = gateway.ask("GET", f"/v1/approvals/{approval}", key="ann").json["facts"]
+    return facts
+
+
+@pytest.mark.parametrize("command", ["sh deploy.sh", "./deploy.sh", "sh < deploy.sh", "env sh ./deploy.sh --now"])
+def test_a_relative_script_is_bound_below_the_working_directory(gateway: Served, workplace: Path, command: str) -> None:
+    arguments = {"command": command, "cwd": str(workplace)}
+    held = hold(gateway, "run_shell", "r-1", arguments)
+    approval = held["approval"]["id"]
+    facts = shown_facts(gateway, approval)
+    assert (facts["files_bound"], facts["working_directory"]) == (True, str(workplace))
+    assert resolve(gateway, approval).status == 200
+    (workplace / "deploy.sh").write_text("echo evil\n")
+    after = gateway.decide("run_shell", call_id="r-1", arguments=arguments)
+    assert (after.status, after.json["approval"]["id"] == approval) == (202, False)
+
+
+def test_a_script_in_a_folder_that_a_command_enters_is_bound(gateway: Served, workplace: Path) -> None:
+    arguments = {"command": "cd work && sh deploy.sh", "workdir": str(workplace.parent)}
+    held = hold(gateway, "run_shell", "r-2", arguments)
+    assert resolve(gateway, held["approval"]["id"]).status == 200
+    (workplace / "deploy.sh").write_text("echo evil\n")
+    assert gateway.decide("run_shell", call_id="r-2", arguments=arguments).status == 202
+
+
+def test_a_working_directory_that_was_exchanged_is_noticed(gateway: Served, workplace: Path) -> None:
+    link = workplace.parent / "current"
+    link.symlink_to(workplace)
+    arguments = {"command": "make", "cwd": str(link)}
+    held = hold(gateway, "run_shell", "r-3", arguments)
+    assert resolve(gateway, held["approval"]["id"]).status == 200
+    other = workplace.parent / "other"
+    other.mkdir()
+    link.unlink()
+    link.symlink_to(other)
+    assert gateway.decide("run_shell", call_id="r-3", arguments=arguments).status == 202
+
+
+def test_a_relative_path_starts_where_the_session_works(gateway: Served, workplace: Path) -> None:
+    opened = gateway.ask("POST", "/v1/sessions", {"session": "s-w", "mounts": [str(workplace)]}, key="bot")
+    assert opened.status in (200, 201), opened.json
+    target = workplace / "target"
+    target.symlink_to(workplace / "deploy.sh")
+    held = hold(gateway, "wipe", "r-4", {"path": "target"}, session="s-w")
+    assert shown_facts(gateway, held["approval"]["id"])["files_bound"] is True
+    assert resolve(gateway, held["approval"]["id"]).status == 200
+    target.unlink()
+    target.symlink_to("/etc/hostname")
+    after = gateway.decide("wipe", call_id="r-4", arguments={"path": "target"}, session="s-w")
+    assert after.status == 202
+
+
+def test_two_dots_behind_a_link_are_followed_as_the_system_does(gateway: Served, workplace: Path) -> None:
+    far = workplace.parent / "far" / "deep"
+    far.mkdir(parents=True)
+    (far.parent / "x.sh").write_text("echo far\n")
+    (workplace / "link").symlink_to(far)
+    arguments = {"command": f"sh {workplace}/link/../x.sh"}
+    held = hold(gateway, "run_shell", "r-5", arguments)
+    assert resolve(gateway, held["approval"]["id"]).status == 200
+    (far.parent / "x.sh").write_text("echo evil\n")
+    assert gateway.decide("run_shell", call_id="r-5", arguments=arguments).status == 202
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "sh deploy.sh"},  # nobody knows where
+        {"command": "sh deploy.sh", "cwd": "below"},
+        {"command": "sh /srv/$NAME /srv/x", "cwd": "/srv"},  # worked out later
+        {"command": "cd a && cd b && sh x", "cwd": "/srv"},  # one folder is followed
+        {"command": "cat " + " ".join(f"/srv/{number}" for number in range(99)), "cwd": "/srv"},  # too many
+    ],
+)
+def test_what_is_not_bound_is_said(gateway: Served, arguments: dict[str, Any]) -> None:
+    held = hold(gateway, "run_shell", "r-6", arguments)
+    assert shown_facts(gateway, held["approval"]["id"])["files_bound"] is False
+
+
+def test_in_process_a_relative_path_starts_in_the_working_directory(
+    tmp_path: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aegis.yaml").write_text(CONFIG)
+    running = open_deployment(tmp_path / "aegis.yaml", tmp_path / "home3")
+    try:
+        gate, call = running.gate, ToolCall(tool="run_shell", arguments={"command": "sh deploy.sh"}, call_id="r-7")
+        monkeypatch.chdir(workplace)
+        first = approved(gate, gate.decide(call))
+        other = workplace.parent / "elsewhere"
+        other.mkdir()
+        (other / "deploy.sh").write_text("echo evil\n")
+        monkeypatch.chdir(other)
+        again = gate.decide(call)
+        assert again.outcome is Outcome.REQUIRE_APPROVAL
+        assert again.approval is not None and again.approval.id != first.id
+        approved(gate, again)
+        assert gate.decide(call).outcome is Outcome.ALLOW
+    finally:
+        running.close()

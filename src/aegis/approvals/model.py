@@ -34,7 +34,8 @@ class Approval:
     `call_digest` is of what would run: of the narrowed arguments once somebody narrowed them, whose receipt is
     then `narrowed_by`, made at `narrowed_at`. `turn_micros` is how long each approver's turn lasts and `turn` the
     last one on record. `held_by` names the policies whose approvers count, `barred` who may not answer beside the
-    requester. `identities` digests the files that the call names.
+    requester. `identities` digests the files that the call names, of which relative ones start at `base` (empty
+    where nobody knows the caller's working directory); `loose` says that there are some which it does not cover.
     `grant` is the grant that this approval opened, or by which it was answered.
     """
 
@@ -62,6 +63,8 @@ class Approval:
     effects: tuple[Effect, ...] = ()
     irreversible: bool = False
     identities: str | None = None
+    base: str = ""
+    loose: bool = False
     votes: tuple[Vote, ...] = ()
     narrowed_by: str | None = None
     narrowed_at: int | None = None

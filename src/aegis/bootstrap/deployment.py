@@ -76,6 +76,8 @@ def open_deployment(
         deliveries.close()
         state.close()
 
+    name = agent or os.environ.get("AEGIS_AGENT") or "local"
+    principal = Principal(id=f"local:{name}", roles=frozenset({"agent"}), agent=name)
     parts = Parts(
         store=state.store,
         ledger=state.ledger,
@@ -87,6 +89,7 @@ def open_deployment(
         listeners=state.listeners,
         private=(state.home, *(() if state.config_path is None else (state.config_path,))),
         close=close,
+        local=principal.id,
     )
     previews = PreviewWorker(parts)
     state.listeners.append(previews)
@@ -98,8 +101,6 @@ def open_deployment(
             deliveries.start()
 
     state.listeners.append(told)
-    name = agent or os.environ.get("AEGIS_AGENT") or "local"
-    principal = Principal(id=f"local:{name}", roles=frozenset({"agent"}), agent=name)
     return Deployment(
         home=state.home,
         config=state.config,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any, Final
+
 from aegis.approvals.model import Approval
 from aegis.core.digest import call_digest
 from aegis.core.outcome import Outcome
 from aegis.core.times import MICROS
-from aegis.gate.identities import identities_of
+from aegis.gate.identities import Bound, identities_of
 from aegis.gate.missions import Attended
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
-from aegis.gate.sessions import find_session
+from aegis.gate.sessions import find_session, key_of_session
+from aegis.gate.surroundings import find_surroundings
 from aegis.pipeline.model import DEFAULT_TIMEOUT, Evaluation
 from aegis.pipeline.run import Policy
+
+_CWD: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # arguments that say where a call runs
 
 
 def ask(
@@ -30,6 +36,8 @@ def ask(
     turn = (DEFAULT_TIMEOUT if asked is None else asked.timeout_seconds) * MICROS
     turns = 1 if asked is None else asked.turns
     call = subject.call
+    base = base_of(parts, subject, policy, evaluation.arguments, attended)
+    bound = bound_files(evaluation, policy, base)
     return Approval(
         id=approval_id,
         state="pending",
@@ -53,7 +61,9 @@ def ask(
         risk=max(evaluation.combined.risk, evaluation.tier).word,
         effects=tuple(sorted(evaluation.effects)),
         irreversible=evaluation.irreversible,
-        identities=bound_files(evaluation, policy),
+        identities=bound.digest,
+        base=base,
+        loose=not bound.complete,
     )
 
 
@@ -63,11 +73,43 @@ def digest_of(subject: Subject, evaluation: Evaluation) -> str:
     return call_digest(server=subject.call.server, tool=subject.call.tool, arguments=runs)
 
 
-def bound_files(evaluation: Evaluation, policy: Policy) -> str | None:
-    """The digest of the files that the call names, where the policy binds them."""
+def bound_files(evaluation: Evaluation, policy: Policy, base: str) -> Bound:
+    """The files that the call names, where the policy binds them; relative ones start at `base`."""
     if evaluation.combined.outcome is Outcome.BLOCK or not policy.approval_rules.bind_files:
-        return None
-    return identities_of(evaluation.arguments, policy.limits)
+        return Bound(None, complete=False)
+    return identities_of(evaluation.arguments, policy.limits, base)
+
+
+def base_of(
+    parts: Parts, subject: Subject, policy: Policy, arguments: dict[str, Any], attended: Attended | None
+) -> str:
+    """Where the relative paths of a call start; empty where nobody knows.
+
+    The call's own argument says it, else its mission, the first folder that its session was opened with, the working
+    directory of this process where the caller is in it, or the workspace that the operator configured.
+    """
+    named = next((value for name, value in arguments.items() if _plain(name) in _CWD and isinstance(value, str)), "")
+    if named.startswith(("/", "~/")):
+        return named
+    known = _known_base(parts, subject, policy, attended)
+    return f"{known}/{named}" if known and named else "" if named else known
+
+
+def _known_base(parts: Parts, subject: Subject, policy: Policy, attended: Attended | None) -> str:
+    if attended is not None and attended.view.acting.scope.base:
+        return attended.view.acting.scope.base
+    if subject.session:
+        with parts.store.reader() as reader:
+            mounts = find_surroundings(reader, key_of_session(subject.principal.id, subject.session)).mounts
+        if mounts:
+            return mounts[0]
+    if subject.principal.id == parts.local:
+        return os.getcwd()  # noqa: PTH109 - the text, links and all
+    return policy.previews.rules.workspace
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _owners(parts: Parts, subject: Subject, attended: Attended | None) -> tuple[str, ...]:

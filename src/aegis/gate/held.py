@@ -27,7 +27,7 @@ from aegis.core.ports import Transaction
 from aegis.core.receipt import Draft, Recorded
 from aegis.errors import StoreCorrupt
 from aegis.gate.announcing import announced
-from aegis.gate.asking import bound_files, digest_of
+from aegis.gate.asking import base_of, bound_files, digest_of
 from aegis.gate.control import ControlState
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
@@ -104,19 +104,20 @@ class Resuming:
         attended, evaluation = self.judge(subject)
         if self.policy.judges:
             evaluation = yield from self.judging.again(self.policy, subject, evaluation, self.known)
-        if evaluation.combined.outcome is Outcome.BLOCK or self._changed(approval, subject, evaluation):
+        if evaluation.combined.outcome is Outcome.BLOCK or self._changed(approval, subject, attended, evaluation):
             yield from self._move(approval, "cancelled")
             return None
         return (yield from self._redeem(approval, held, arguments, attended, evaluation))
 
-    def _changed(self, approval: Approval, subject: Subject, evaluation: Evaluation) -> bool:
+    def _changed(self, approval: Approval, subject: Subject, attended: Attended | None, evaluation: Evaluation) -> bool:
         """Whether something is not as it was when people agreed."""
         policy = self.policy
+        base = base_of(self.parts, subject, policy, evaluation.arguments, attended)
         asks = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL
         return (
             (asks and policy.digest != approval.policy_digest)
             or digest_of(subject, evaluation) != approval.call_digest
-            or bound_files(evaluation, policy) != approval.identities
+            or bound_files(evaluation, policy, base).digest != approval.identities
             or not self.standing.of_all(approval, policy, self.state.epoch)
         )
 

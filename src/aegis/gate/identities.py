@@ -1,7 +1,8 @@
 """What the files that a call names are at this moment: where links lead, which inode, which bytes of a program.
 
-A held call is bound to them, so that nobody exchanges a script or a link between the yes and the call
-(CWE-367). Absolute paths are looked up on this machine; relative ones belong to a process that is not ours.
+A held call is bound to them, so that nobody exchanges a script, a link or the working directory between the yes and
+the call (CWE-367). Paths are looked up on this machine; relative ones below the caller's working directory, where it
+is known. What is not covered is said.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -19,6 +20,7 @@ from aegis.core.digest import sha256
 from aegis.errors import InvalidCall
 from aegis.facts import extract
 from aegis.facts.model import Limits
+from aegis.guards.scope.paths import MAX_CHARS
 from aegis.guards.scope.touch import touch
 
 MAX_FILES: Final = 64  # files looked at for one call: bounds the work that a hostile call can ask for
@@ -26,19 +28,27 @@ MAX_SHOWN: Final = 200  # characters of a path that a refusal names
 MAX_PROGRAM: Final = 4 * 1_048_576  # bytes of a program that are digested; larger ones are told by size and time
 
 
-def identities_of(arguments: dict[str, Any], limits: Limits) -> str | None:
-    """The digest over every file that the arguments name; `None` where they name none."""
-    found = sorted({tuple(_identity(path, runs)) for path, runs in _files(arguments, limits)})
-    return sha256(orjson.dumps(found)) if found else None
+class Bound(NamedTuple):
+    """The digest over every file that a call names, `None` where it names none; `complete`: none was left out."""
+
+    digest: str | None
+    complete: bool
 
 
-def check_leads_below(held: dict[str, Any], changed: dict[str, Any], limits: Limits) -> None:
+def identities_of(arguments: dict[str, Any], limits: Limits, base: str) -> Bound:
+    """What the files that the arguments name are now; relative ones start at `base`, unless that is empty."""
+    files, complete = _files(arguments, limits, base)
+    found = sorted({tuple(_identity(path, runs)) for path, runs in files})
+    return Bound(sha256(orjson.dumps(found)) if found else None, complete)
+
+
+def check_leads_below(held: dict[str, Any], changed: dict[str, Any], limits: Limits, base: str) -> None:
     """Guarantee that every file of `changed` lies, through every link, where a file of `held` leads, or below it.
 
     Raises `InvalidCall` (`not_narrower`) naming the path: a link below a folder can lead out of it (CWE-59).
     """
-    known = [real for path, _ in _files(held, limits) if (real := _real(path)) is not None]
-    for path, _ in _files(changed, limits):
+    known = [real for path, _ in _files(held, limits, base)[0] if (real := _real(path)) is not None]
+    for path, _ in _files(changed, limits, base)[0]:
         real = _real(path)
         if real is None or not any(real.is_relative_to(one) for one in known):
             raise InvalidCall(
@@ -56,24 +66,51 @@ def _real(path: str) -> Path | None:
         return None
 
 
-def _files(arguments: dict[str, Any], limits: Limits) -> list[tuple[str, bool]]:
-    """Absolute paths, each with whether a command names it."""
-    touched = touch(arguments, extract(arguments, limits).strings, sends=False)
+def _files(arguments: dict[str, Any], limits: Limits, base: str) -> tuple[list[tuple[str, bool]], bool]:
+    """Paths, each with whether a command names it; and whether these are all."""
+    texts = extract(arguments, limits).strings
+    touched = touch(arguments, texts, sends=False)
+    values = {text.path: text.value for text in texts if not text.is_key}
+    run = {pointer for pointer, _ in touched.resources.get("commands", ())}
+    commands = [words for _, names in touched.resources.get("commands", ()) for words in names]
     found: dict[tuple[str, bool], None] = {}
-    for _, names in touched.resources.get("paths", ()):
-        for segments in names:
-            if segments[:1] in (("/",), ("~",)):
-                found[(str(Path(*segments)), False)] = None
-    for _, names in touched.resources.get("commands", ()):
-        for words in names:
-            found.update(((word, True), None) for word in _paths_in(words))
-    return list(found)[:MAX_FILES]
+    for pointer, names in touched.resources.get("paths", ()):
+        redirected = pointer in run
+        # As it is written, and as it is read without its dots: behind a link, `..` leads to two places.
+        spelled = [] if redirected else [values.get(pointer, "")]
+        for path in (*spelled, *("/".join(segments).replace("//", "/", 1) for segments in names)):
+            if _is_path(path):
+                found.update(dict.fromkeys((one, redirected) for one in _absolute(path, (base,))))
+    entered = [words[1] for words in commands if len(words) > 1 and words[0] in ("cd", "pushd")]
+    bases = [base, *(place for one in entered[:1] for place in _absolute(one, (base,)))]
+    for words in commands:
+        for path in _paths_in(words):
+            found.update(dict.fromkeys((one, True) for one in _absolute(path, bases)))
+    if base and (run or any(path.startswith(f"{base}/") for path, _ in found)):
+        found[(base, False)] = None
+    known = [(path, runs) for path, runs in found if path.startswith(("/", "~"))]
+    whole = len(known) == len(found) <= MAX_FILES and not touched.unreadable and len(entered) < 2
+    return known[:MAX_FILES], whole and not any("$" in words for words in commands)
+
+
+def _absolute(path: str, bases: Iterable[str]) -> Iterator[str]:
+    """The path below every base; as it is where it needs none, or where none is known."""
+    if path.startswith(("/", "~")):
+        yield path
+    else:
+        yield from (f"{base}/{path}" if base else path for base in bases)
+
+
+def _is_path(value: str) -> bool:
+    drive = value[1:2] == ":" and value[:1].isalpha()
+    return bool(value) and len(value) <= MAX_CHARS and "\0" not in value and "://" not in value and not drive
 
 
 def _paths_in(words: tuple[str, ...]) -> Iterator[str]:
-    for word in words:
+    """Words of a command that can name a file; a program without a slash is looked up elsewhere."""
+    for place, word in enumerate(words):
         value = word.partition("=")[2] if word.startswith("-") else word  # `--file=/path`
-        if value.startswith(("/", "~/")) and "\0" not in value:
+        if _is_path(value) and value != "$" and (place or "/" in value):
             yield value
 
 

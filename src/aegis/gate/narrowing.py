@@ -60,14 +60,14 @@ class Narrowing:
             return None
         # (3)
         if policy.approval_rules.bind_files:
-            check_leads_below(held, evaluation.arguments, policy.limits)
+            check_leads_below(held, evaluation.arguments, policy.limits, approval.base)
         # (4)
         runs = subject.canonical if evaluation.canonical is None else evaluation.canonical
         salt = os.urandom(SALT_BYTES)
         payload = orjson.dumps({"arguments": orjson.Fragment(runs), "call_digest": digest})
         return Narrowed(
             call_digest=digest,
-            identities=bound_files(evaluation, policy),
+            identities=bound_files(evaluation, policy, approval.base).digest,
             call_commitment=call_commitment(salt, approval.request_digest, digest),
             payload_commitment=payload_commitment(salt, payload),
             payload=payload,

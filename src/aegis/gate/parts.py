@@ -28,8 +28,9 @@ class Keys(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """One deployment: its store, log, keys and policy. `introduce` makes sure an agent's key is in the log,
-    `introduce_keys` the same of the keys of missions and attestations. What lies below `private` is shown to nobody."""
+    """One deployment: its store, log, keys and policy. `local` is the principal of this process' own agent.
+    `introduce` makes sure an agent's key is in the log, `introduce_keys` the same of the keys of missions and
+    attestations. What lies below `private` is shown to nobody."""
 
     store: Store
     ledger: Ledger
@@ -43,3 +44,4 @@ class Parts:
     private: tuple[Path, ...] = ()
     dry_runs: DryRuns = field(default_factory=DryRuns)
     close: Callable[[], None]
+    local: str = ""

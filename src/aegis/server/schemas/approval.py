@@ -37,12 +37,20 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     "risk": TEXT,
                     "effects": {"type": "array", "items": TEXT},
                     "irreversible": {"type": "boolean"},
-                    "files_bound": {"type": "boolean", "description": "the files that the call names are bound too"},
+                    "files_bound": {
+                        "type": "boolean",
+                        "description": "every file that the call names is bound too",
+                    },
+                    "working_directory": {
+                        **nullable(TEXT),
+                        "description": "where its relative paths start, where that is known",
+                    },
                 },
                 "risk",
                 "effects",
                 "irreversible",
                 "files_bound",
+                "working_directory",
             ),
             "quorum": {"type": "integer", "minimum": 1},
             "votes": {
