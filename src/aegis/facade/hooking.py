@@ -34,6 +34,7 @@ ADAPTERS: Final = (
     "aegis.adapters.claude_agent",
     "aegis.adapters.mcp",
     "aegis.adapters.strands",
+    "aegis.adapters.agent_framework",
 )
 
 

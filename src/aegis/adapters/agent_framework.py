@@ -1,0 +1,149 @@
+"""Microsoft Agent Framework: every function tool, those of MCP servers and of agents as tools included, as it runs.
+
+Function middleware sees arguments that later middleware changes, and is given agent by agent. All ways end in one
+method of a tool, with validated arguments; the call's id is known one step before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from aegis.adapters._arguments import fitted, named_arguments, shown
+from aegis.adapters._current import executing, take_call_id
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, scoped
+from aegis.adapters._tools import ToolGate
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "agent-framework-core"
+SUPPORTED: Final = ((1, 23), (2,))
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    gate = ToolGate(enforcer, memory)
+
+    def tools(module: Any) -> None:
+        patches.family(
+            module.FunctionTool,
+            {"invoke": _identified, "_invoke_function": lambda original: _running(gate, original)},
+        )
+
+    patches.when("agent_framework._tools", tools)
+    patches.when(
+        "agent_framework._clients",
+        lambda module: patches.family(module.BaseChatClient, {"_inner_get_response": _asking}),
+    )
+    return Seams(
+        seams=("FunctionTool.invoke", "BaseChatClient"),
+        uncovered=("a tool called as the function that it is made of", "tools that a provider hosts"),
+    )
+
+
+def _identified(original: Method) -> Method:
+    """Keep the id of the model's call for the body that is going to run."""
+
+    async def invoke(tool: Any, **options: Any) -> Any:
+        with executing(tool.name, options.get("tool_call_id")):
+            return await original(tool, **options)
+
+    return invoke
+
+
+def _running(gate: ToolGate, original: Method) -> Method:
+    async def run(tool: Any, call_kwargs: dict[str, Any]) -> Any:
+        context = tool._context_parameter_name
+        values = _named(tool, {name: value for name, value in call_kwargs.items() if name != context})
+        given_by_host = {name: value for name, value in call_kwargs.items() if name == context}
+        execution = Execution(tool=tool.name, call_id=take_call_id(tool.name), answer_id=None, arguments=lambda: values)
+
+        async def body(given: dict[str, Any]) -> Any:
+            return await original(tool, {**fitted(values, given, tool._prepare_arguments), **given_by_host})
+
+        ran = await gate.acall(execution, body, _view)
+        return ran.seen if ran.replaced else ran.result
+
+    return run
+
+
+def _named(tool: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """The validated arguments, with the defaults of the tool's function."""
+    function = tool.func
+    while hasattr(function, "func") and hasattr(function, "_invoke_function"):
+        function = function.func
+    if function is None:
+        return values
+    parameters = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, one in inspect.signature(function).parameters.items()
+        if name in values or (one.default is not one.empty and name != tool._context_parameter_name)
+    ]
+    known = {one.name for one in parameters}
+    bound = inspect.Signature(parameters).bind(**{name: one for name, one in values.items() if name in known})
+    return {**values, **named_arguments(bound)}
+
+
+def _view(result: Any) -> Any:
+    """What the model is told: the text of a result that is nothing else."""
+    if isinstance(result, list) and len(result) == 1 and getattr(result[0], "type", None) == "text":
+        return result[0].text
+    return shown([_plain(one) for one in result] if isinstance(result, list) else _plain(result))
+
+
+def _plain(one: Any) -> Any:
+    return one.to_dict() if hasattr(one, "to_dict") else one
+
+
+def _asking(original: Method) -> Method:
+    def ask(client: Any, **options: Any) -> Any:
+        scope = _deferred(client, options.get("options") or {})
+        if options.get("stream"):
+            return _streamed(original(client, **options), scope)
+        return _asked(original(client, **options), scope)
+
+    return ask
+
+
+async def _asked(answer: Any, scope: Scope) -> Any:
+    with scoped(scope):
+        return await answer
+
+
+def _streamed(answer: Any, scope: Scope) -> Any:
+    """The stream, each item of which is made in the scope."""
+    if inspect.isawaitable(answer) and not hasattr(answer, "__aiter__"):
+        return _awaited(answer, scope)
+    if hasattr(answer, "_stream_source"):
+        answer._stream_source = _items(answer._stream_source, scope)
+        return answer
+    return _items(answer, scope)
+
+
+async def _awaited(answer: Any, scope: Scope) -> Any:
+    with scoped(scope):
+        found = await answer
+    return _streamed(found, scope)
+
+
+async def _items(source: Any, scope: Scope) -> AsyncIterator[Any]:
+    with scoped(scope):
+        found = source if hasattr(source, "__aiter__") else await source
+    async for item in aitems_in(scope, aiter(found)):
+        yield item
+
+
+def _deferred(client: Any, options: Any) -> Scope:
+    """The function tools of a request that the client's own loop executes."""
+    from agent_framework._tools import FunctionInvocationLayer
+
+    configured = getattr(client, "function_invocation_configuration", None) or {}
+    if not isinstance(client, FunctionInvocationLayer) or not configured.get("enabled", True):
+        return current_scope()
+    tools = options.get("tools") or ()
+    offered = tools if isinstance(tools, (list, tuple)) else [tools]
+    return deferring(tool.name for tool in offered if hasattr(tool, "_invoke_function") and not tool.declaration_only)
