@@ -45,6 +45,7 @@ from aegis.gate.events import Event, notify
 from aegis.gate.granted import Granted, find_grant
 from aegis.gate.held import Resuming
 from aegis.gate.ids import new_id
+from aegis.gate.judge_mission import worker_view
 from aegis.gate.judging import Judging
 from aegis.gate.missions import Attended, Missions, stopped_by_mission
 from aegis.gate.parts import Parts
@@ -53,6 +54,7 @@ from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
 from aegis.gate.slow import Slow
 from aegis.gate.standing import Standing
+from aegis.guards.mission_view import MissionView
 from aegis.pipeline.model import Evaluation, Incoming
 from aegis.pipeline.run import Policy
 
@@ -73,10 +75,12 @@ class Decisions:
         self.standing = Standing(parts.store)
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
-    def steps(self, principal: Principal, call: ToolCall) -> Steps:
-        """The steps of one decision; raises `InvalidCall` for misuse and `StoreUnavailable` for a lost log."""
+    def steps(self, principal: Principal, call: ToolCall, *, worker: Subject | None = None) -> Steps:
+        """The steps of one decision; `worker` is the call that a judge looks at, where a judge asks.
+
+        Raises `InvalidCall` for misuse and `StoreUnavailable` for a lost log."""
         # (1)
-        subject = prepare(principal, call)
+        subject = prepare(principal, call, worker)
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
         look = not subject.generated and key in self._seen
@@ -232,11 +236,13 @@ class Decisions:
             return None, refuse("revocation", Reason.REVOKED)
         if not principal.may_call(call.server, call.tool):
             return None, refuse("credential", Reason.POLICY_DENIED)
+        if subject.worker is not None:
+            return None, self._for_judge(policy, subject, subject.worker, state)
         taken = known is not None and known.decision is not None and known.decision.allowed
         if known is None and charge:
             recalled = self._missions.recall(subject, state, policy)
             if recalled is not None:
-                evaluation = self._evaluate(policy, subject, recalled, charge=True)
+                evaluation = self._evaluate(policy, subject, recalled.view, charge=True)
                 if not stopped_by_mission(evaluation):
                     return recalled, evaluation
                 charge = False  # it was counted just now, and is judged again on what the store says
@@ -244,9 +250,20 @@ class Decisions:
             attended = self._missions.attend(subject, state, policy, repeats=known is not None, taken=taken)
         except MissionInvalid:
             return None, refuse("mission", Reason.MISSION_INVALID)
-        return attended, self._evaluate(policy, subject, attended, charge=charge)
+        view = None if attended is None else attended.view
+        return attended, self._evaluate(policy, subject, view, charge=charge)
 
-    def _evaluate(self, policy: Policy, subject: Subject, attended: Attended | None, *, charge: bool) -> Evaluation:
+    def _for_judge(self, policy: Policy, subject: Subject, worker: Subject, state: ControlState) -> Evaluation:
+        """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
+        if worker.agent in state.revoked:
+            return refuse("revocation", Reason.REVOKED)
+        try:
+            view = worker_view(self._missions, worker, state, policy)
+        except MissionInvalid:
+            return refuse("mission", Reason.MISSION_INVALID)
+        return self._evaluate(policy, subject, view, charge=True)
+
+    def _evaluate(self, policy: Policy, subject: Subject, view: MissionView | None, *, charge: bool) -> Evaluation:
         call, principal = subject.call, subject.principal
         return policy.evaluate(
             Incoming(
@@ -261,7 +278,7 @@ class Decisions:
                 task=call.task,
                 unresolved=call.unresolved,
                 charge=charge,
-                mission=None if attended is None else attended.view,
+                mission=view,
             )
         )
 
@@ -307,7 +324,7 @@ class Decisions:
                 self._seen.popitem(last=False)
 
 
-def prepare(principal: Principal, call: ToolCall) -> Subject:
+def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None) -> Subject:
     """Step (1): a call that may be decided for this principal; raises `InvalidCall` otherwise."""
     check_call(call)
     if "agent" not in principal.roles:
@@ -330,6 +347,7 @@ def prepare(principal: Principal, call: ToolCall) -> Subject:
         canonical=arguments,
         request_digest=call_digest(server=call.server, tool=call.tool, arguments=arguments),
         generated=call.call_id is None,
+        worker=worker,
     )
 
 

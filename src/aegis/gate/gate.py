@@ -26,11 +26,13 @@ from aegis.gate.commits import Commits
 from aegis.gate.control import Control
 from aegis.gate.decide import Decisions, unavailable
 from aegis.gate.issuing import Issuing
+from aegis.gate.judge_door import Door
 from aegis.gate.judging import Judging
 from aegis.gate.missions import Missions
 from aegis.gate.observe import Results, withheld
 from aegis.gate.open_session import Opening, OpeningSteps, open_steps
 from aegis.gate.parts import Parts
+from aegis.gate.record import Subject
 from aegis.gate.redeeming import Redeeming
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
 from aegis.missions.attestation import View
@@ -54,7 +56,7 @@ class Gate:
         self.missions = Missions(parts)
         self.issuing = Issuing(parts, self.missions)
         self._commits = Commits(parts.ledger)
-        self._judging = Judging(parts, self._commits, self.adecide, self.aobserve)
+        self._judging = Judging(parts, self._commits, self._decide_for_judge, self.aobserve)
         self._decisions = Decisions(parts, self.control, self.missions, self._judging)
         self._answering = Answering(parts, self.control, self._decisions)
         self._redeeming = Redeeming(parts, self.control)
@@ -75,6 +77,24 @@ class Gate:
             return await self._commits.arun(steps)
         except _REFUSING:
             return self._unavailable(call)
+
+    async def _decide_for_judge(self, call: ToolCall, *, principal: Principal, worker: Subject | None) -> Decision:
+        """`adecide` for a call that a judge makes while it looks at a call of `worker`."""
+        try:
+            return await self._commits.arun(self._decisions.steps(principal, call, worker=worker))
+        except _REFUSING:
+            return self._unavailable(call)
+
+    def begin(self) -> None:
+        """Start what a long-lived gate does beside its calls: end judge runs that a crash left behind.
+
+        Raises `StoreError`. Without it that begins with the first judged call.
+        """
+        self._judging.begin()
+
+    def judge_door(self) -> Door:
+        """The way of a judge's own calls through this gate, where it looks at no call of anybody's: an evaluation."""
+        return Door(self._decide_for_judge, self.aobserve)
 
     def observe(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """What may be made of a tool's result. Raises `InvalidCall` for a result that nobody asked for."""

@@ -10,15 +10,16 @@ from aegis.core.decision import Decision, ResultDecision
 from aegis.core.judging import JudgeSpec
 from aegis.core.names import Selector
 from aegis.core.principal import Principal
+from aegis.gate.record import Subject
 
 # Keys name their holder `agent:...`, `key:...` or by a name that the operator chose, which cannot begin so.
 PREFIX: Final = "judge:"
 
 
 class Decide(Protocol):
-    """Decides one call for a principal."""
+    """Decides one call of a judge that looks at a call of `worker`; an evaluation has no worker."""
 
-    def __call__(self, call: ToolCall, *, principal: Principal) -> Awaitable[Decision]: ...
+    def __call__(self, call: ToolCall, *, principal: Principal, worker: Subject | None) -> Awaitable[Decision]: ...
 
 
 class Observe(Protocol):
@@ -40,16 +41,17 @@ def is_judge(principal: Principal) -> bool:
 
 
 class Door:
-    """Lets a judge's tool calls through the gate of its worker."""
+    """Lets a judge's tool calls through the gate of its worker, and no further than the worker's mission goes."""
 
-    def __init__(self, decide: Decide, observe: Observe):
+    def __init__(self, decide: Decide, observe: Observe, worker: Subject | None = None):
+        self._worker = worker
         self._decide = decide
         self._observe = observe
 
     async def decide(self, judge: JudgeSpec, run_id: str, tool: str, arguments: dict[str, Any]) -> Decision:
         """The decision on one call of the judge; `run_id` is claimed as its parent."""
         call = ToolCall(tool=tool, server=PREFIX + judge.name, arguments=arguments, parent=run_id)
-        return await self._decide(call, principal=judge_principal(judge))
+        return await self._decide(call, principal=judge_principal(judge), worker=self._worker)
 
     async def observe(self, judge: JudgeSpec, decision: Decision, result: str) -> ResultDecision:
         """What of a result the judge may see."""

@@ -56,7 +56,8 @@ class Judging:
     def __init__(self, parts: Parts, commits: Commits, decide: Decide, observe: Observe):
         self._parts = parts
         self._commits = commits
-        self._door = Door(decide, observe)
+        self._decide = decide
+        self._observe = observe
         self._verdicts = Verdicts()
         self._denied = Denied()
         self._loop = JudgeLoop(self._end_lost)
@@ -111,8 +112,11 @@ class Judging:
         return evaluation
 
     def begin(self) -> None:
-        """Look for runs that a crash left behind."""
-        self._loop.submit(asyncio.sleep(0))
+        """Look from now on for runs that a crash left behind, if there are any or may be; raises `StoreError`."""
+        with self._parts.store.reader() as reader:
+            left = reader.documents(RUNS, state="running")
+        if left or self._parts.policy.current.judges:
+            self._loop.submit(asyncio.sleep(0))
 
     def close(self) -> None:
         """Give up what runs; every run's end is on record."""
@@ -150,7 +154,7 @@ class Judging:
                 parts=self._parts, commits=self._commits, about=named, policy_digest=policy.digest, ends=ends
             ),
             providers=self._loop.providers,
-            door=self._door,
+            door=Door(self._decide, self._observe, subject),
             mask=Masker(policy.scanner),
             places=self._loop.places(rules.concurrency),
         )

@@ -27,7 +27,10 @@ _NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """One call on its way: who asks, and its arguments as canonical bytes."""
+    """One call on its way: who asks, and its arguments as canonical bytes.
+
+    `worker` is set on a judge's own call: the call that it looks at.
+    """
 
     call: ToolCall
     call_id: str
@@ -37,6 +40,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     canonical: bytes
     request_digest: str
     generated: bool
+    worker: Subject | None = None
 
 
 class Made(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,10 @@
     (5) the evidence that the mission requires is there
 
 Nothing of this is read from the call's arguments but what the call touches.
+
+A judge that looks at a call of the session is held to its mission by (1) and (4): its tools are those of its own file,
+not the worker's, but what the mission forbids, an effect that it does not name and anything outside of its scope are
+as closed to the judge as to the worker.
 """
 
 from __future__ import annotations
@@ -40,7 +44,9 @@ class MissionGuard:
             if not self._required:
                 return _QUIET
             return _no("mission-required", Reason.MISSION_INVALID, "the call belongs to no mission")
-        report = self._standing(case, view) or self._history(view) or self._possession(view)
+        report = self._standing(case, view)
+        if not view.for_judge:
+            report = report or self._history(view) or self._possession(view)
         if report is not None:
             return report
         report = self._coverage(case, view) or self._evidence(case, view)
@@ -65,7 +71,7 @@ class MissionGuard:
             declaration = compiled.declaration
             if not declaration.iat * MICROS <= case.now < declaration.exp * MICROS:
                 return _no("mission-time", Reason.MISSION_INVALID, "the mission is over or has not begun")
-        if view.acting.sub != case.agent:
+        if view.acting.sub != case.agent and not view.for_judge:
             return _no("mission-subject", Reason.MISSION_INVALID, "the mission is another agent's")
         return None
 
@@ -106,7 +112,7 @@ class MissionGuard:
     def _coverage(self, case: Case, view: MissionView) -> Report | None:
         """(4)"""
         for compiled in view.lineage:
-            report = self._tool(case, compiled)
+            report = self._tool(case, compiled, for_judge=view.for_judge)
             if report is not None:
                 return report
         findings = tuple(self._outside(case, view))[:MAX_FINDINGS]
@@ -121,12 +127,12 @@ class MissionGuard:
             )
         return None
 
-    def _tool(self, case: Case, compiled: CompiledMission) -> Report | None:
+    def _tool(self, case: Case, compiled: CompiledMission, *, for_judge: bool) -> Report | None:
         server, tool = case.server, case.tool
         covered = compiled.covers(server, tool)
         if covered == "forbidden":
             return _no("tool-forbidden", Reason.MISSION_INVALID, "the mission forbids the tool")
-        if covered == "unknown":
+        if covered == "unknown" and not for_judge:
             return _no("tool-not-allowed", Reason.MISSION_INVALID, "the mission does not allow the tool")
         if not effects_of(case.entry, case.facts) <= compiled.effects:
             return _no("effect-not-allowed", Reason.MISSION_INVALID, "the mission does not allow the effect")
@@ -155,6 +161,8 @@ class MissionGuard:
     def _evidence(self, case: Case, view: MissionView) -> Report | None:
         """(5)"""
         missing = [] if case.touched is None else list(case.touched.unreadable)
+        if view.for_judge:
+            return Report(guard=self.name, missing=tuple(missing)) if missing else None
         declared = case.entry is not None and case.entry.effects is not None
         if not effects_of(case.entry, case.facts) and not declared:
             missing.append("effects")

@@ -80,7 +80,8 @@ class MissionView(Struct, frozen=True, kw_only=True):
 
     `opened_at` is microseconds since the epoch; `evidence` is the strictest evidence policy of the
     lineage; `recourse` is what failed results led to; `seen` are the flow classes whose data the session
-    holds; `manifest` is the digest of the tools that the host offered, where it said so.
+    holds; `manifest` is the digest of the tools that the host offered, where it said so. `for_judge` says that the
+    call is a judge's own, made while it looks at a call of the session.
     """
 
     lineage: tuple[CompiledMission, ...]
@@ -95,6 +96,7 @@ class MissionView(Struct, frozen=True, kw_only=True):
     task: bool = False
     manifest: str | None = None
     balances: tuple[Balance, ...] = ()
+    for_judge: bool = False
 
     @property
     def acting(self) -> Declaration:

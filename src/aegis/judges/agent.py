@@ -20,7 +20,7 @@ from aegis.judges.model import Result, Spent
 from aegis.judges.payload import Mask
 from aegis.judges.prompt import system_prompt
 from aegis.judges.providers import BreakerOpen, Providers
-from aegis.judges.tools import Refused, definitions, run_tool, tool_of
+from aegis.judges.tools import Refused, definitions, placed, run_tool, tool_of
 from aegis.judges.workspace import Workspace
 from aegis.models.values import Asked, Message
 
@@ -89,6 +89,7 @@ class Conversation:
         given, _ = read_arguments(name, call.arguments)
         if given is None or name not in self.judge.tools.names:
             return _error("there is no such tool, or its arguments are no object")
+        given = placed(self.workspace, name, given)
         decision = await self.door.decide(self.judge, self.run_id, name, given)
         if not decision.allowed:
             return _error(decision.message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import posixpath
 import shutil
 from collections.abc import Sequence
 from typing import Any, Final
@@ -26,6 +27,7 @@ _DOT: Final = "__"  # for the dot, which vendors do not take in a tool's name
 _TEXT: Final = {"type": "string"}
 # Fixed programs of ours; what the judge says is an argument of theirs.
 _READ: Final = ("head", "-c", "262144", "--")
+_PATHS: Final = frozenset({"fs.read", "fs.list", "ast_grep.search"})
 _LIST: Final = ("find", "-P")
 
 
@@ -87,6 +89,14 @@ def definitions(judge: JudgeSpec) -> list[dict[str, Any]]:
 def tool_of(name: str) -> str:
     """The tool that a model calls by `name`."""
     return name.replace(_DOT, ".")
+
+
+def placed(workspace: Workspace, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` with the path as it is in the sandbox, absolute: what the gate decides is what is opened."""
+    path = arguments.get("path", "." if name == "ast_grep.search" else None)
+    if name not in _PATHS or not isinstance(path, str) or not path:
+        return arguments
+    return {**arguments, "path": posixpath.join(workspace.folder, path)}
 
 
 async def run_tool(judge: JudgeSpec, workspace: Workspace, name: str, arguments: dict[str, Any], seconds: float) -> str:

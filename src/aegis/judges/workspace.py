@@ -32,13 +32,18 @@ class Workspace:
     digest: str
     special: tuple[str, ...]
 
+    @property
+    def folder(self) -> str:
+        """Where programs start, and relative paths with them."""
+        return self.mounts[0] if self.mounts else "/tmp"  # noqa: S108 - the sandbox's own
+
     def box(self, judge: JudgeSpec) -> Box:
         """What the programs of `judge` see."""
         mounts = [Mount(source=place, target=place) for place in self.mounts]
         programs = [Mount(source=place, target=place) for place in judge.programs]
         return Box(
             mounts=(*programs, *mounts),
-            cwd=self.mounts[0] if self.mounts else "/tmp",  # noqa: S108 - the sandbox's own
+            cwd=self.folder,
             path=tuple(f"{place}/bin" for place in judge.programs),
             hidden=self.special,
             network=judge.network,

@@ -77,6 +77,7 @@ class App:
             self._start(self.cockpit.alerting.watch())
             self.reloads.start()
             self.services.deliveries.start()
+            await asyncio.to_thread(self.services.gate.begin)
             await send({"type": "lifespan.startup.complete"})
         self.services.draining.set()
         self.reloads.stop()

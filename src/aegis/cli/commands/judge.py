@@ -103,7 +103,6 @@ def _run(
 
     from aegis.bootstrap import open_deployment
     from aegis.cli.progress import counted
-    from aegis.gate.judge_door import Door
     from aegis.gate.judge_report import Masker
     from aegis.judges.evaluate import evaluate as run_all
     from aegis.pipeline.compile_judges import read_judge
@@ -118,7 +117,7 @@ def _run(
                     spec,
                     labelled,
                     criteria=criteria,
-                    door=Door(gate.adecide, gate.aobserve),
+                    door=gate.judge_door(),
                     mask=Masker(deployment.policy.current.scanner),
                     concurrency=concurrency,
                     done=count or (lambda _: None),
