@@ -35,6 +35,7 @@ ADAPTERS: Final = (
     "aegis.adapters.mcp",
     "aegis.adapters.strands",
     "aegis.adapters.agent_framework",
+    "aegis.adapters.autogen",
 )
 
 

@@ -1,0 +1,160 @@
+"""AutoGen: every call of a workbench, and every tool that is run past one.
+
+A workbench is what an agent asks for a tool, those of MCP servers included; a tool agent and a handoff run a tool
+itself. Both are decided with the arguments that the body gets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from aegis.adapters._arguments import jsonable, shown
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
+from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, looping, scoped
+from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters.seams import Seams
+
+DISTRIBUTION: Final = "autogen-core"
+SUPPORTED: Final = ((0, 7, 5), (0, 8))
+
+_LOOP: Final = "autogen"
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
+    gate = ToolGate(enforcer, memory)
+    patches.when(
+        "autogen_core.tools._workbench",
+        lambda module: patches.family(
+            module.Workbench,
+            {
+                "call_tool": lambda original: _calling(gate, original),
+                "call_tool_stream": lambda original: _streaming(gate, original),
+            },
+        ),
+    )
+    patches.when(
+        "autogen_core.tools._base",
+        lambda module: patches.family(module.BaseTool, {"run_json": lambda original: _running(gate, original)}),
+    )
+    patches.when(
+        "autogen_core.models._model_client",
+        lambda module: patches.family(
+            module.ChatCompletionClient, {"create": _asking, "create_stream": _asking_stream}
+        ),
+    )
+    patches.when(
+        "autogen_agentchat.agents._assistant_agent",
+        lambda module: patches.replace(module.AssistantAgent, "on_messages_stream", _loop),
+    )
+    return Seams(
+        seams=("Workbench.call_tool", "Workbench.call_tool_stream", "BaseTool.run_json", "ChatCompletionClient"),
+        uncovered=("streamed tools that are run past a workbench", "code that a code executor agent runs"),
+    )
+
+
+def _calling(gate: ToolGate, original: Method) -> Method:
+    async def call_tool(
+        workbench: Any, name: str, arguments: Any = None, cancellation_token: Any = None, call_id: str | None = None
+    ) -> Any:
+        async def body(given: dict[str, Any]) -> Any:
+            return await original(workbench, name, given, cancellation_token, call_id)
+
+        ran = await gate.acall(_execution(workbench, name, arguments, call_id), body, lambda result: result.to_text())
+        return _result(name, ran) if ran.replaced else ran.result
+
+    return call_tool
+
+
+def _streaming(gate: ToolGate, original: Method) -> Method:
+    async def call_tool_stream(
+        workbench: Any, name: str, arguments: Any = None, cancellation_token: Any = None, call_id: str | None = None
+    ) -> AsyncIterator[Any]:
+        async def body(given: dict[str, Any]) -> Any:
+            return [event async for event in original(workbench, name, given, cancellation_token, call_id)]
+
+        execution = _execution(workbench, name, arguments, call_id)
+        ran = await gate.acall(execution, body, lambda events: events[-1].to_text())
+        # Nothing is told of a body before its result is judged.
+        for event in [_result(name, ran)] if ran.replaced else ran.result:
+            yield event
+
+    return call_tool_stream
+
+
+def _running(gate: ToolGate, original: Method) -> Method:
+    async def run_json(tool: Any, args: Any, cancellation_token: Any, call_id: str | None = None) -> Any:
+        execution = Execution(
+            tool=tool.name, call_id=call_id or "", answer_id=None, arguments=lambda: _validated(tool, args)
+        )
+
+        async def body(given: dict[str, Any]) -> Any:
+            if _validated(tool, given) != given:
+                raise ValueError("the arguments do not fit the tool")
+            return await original(tool, given, cancellation_token, call_id)
+
+        return (await gate.acall(execution, body, shown)).output()
+
+    return run_json
+
+
+def _execution(workbench: Any, name: str, arguments: Mapping[str, Any] | None, call_id: str | None) -> Execution:
+    """The call, with final arguments where the workbench is made of tools that say what they take."""
+    renamed: dict[str, str] = getattr(workbench, "_override_name_to_original", None) or {}
+    found = [one for one in getattr(workbench, "_tools", None) or () if one.name == renamed.get(name, name)]
+    return Execution(
+        tool=name,
+        call_id=call_id or "",
+        answer_id=None,
+        arguments=lambda: _validated(found[0], arguments or {}) if found else dict(arguments or {}),
+    )
+
+
+def _validated(tool: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as a tool gets them: validated and defaulted."""
+    found: dict[str, Any] = jsonable(tool.args_type().model_validate(dict(given)))
+    return found
+
+
+def _result(name: str, ran: Ran) -> Any:
+    """The result that stands in place of what the model may not see."""
+    from autogen_core.tools import TextResultContent, ToolResult
+
+    text = ran.seen if isinstance(ran.seen, str) else json.dumps(ran.seen)
+    failed = ran.refused or ran.withheld
+    return ToolResult(name=name, result=[TextResultContent(content=text)], is_error=failed)
+
+
+def _loop(original: Method) -> Method:
+    def on_messages_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        return aitems_in(looping(_LOOP), original(*args, **kwargs))
+
+    return on_messages_stream
+
+
+def _asking(original: Method) -> Method:
+    async def create(client: Any, *args: Any, **kwargs: Any) -> Any:
+        with scoped(_deferred(kwargs)):
+            return await original(client, *args, **kwargs)
+
+    return create
+
+
+def _asking_stream(original: Method) -> Method:
+    def create_stream(client: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        return aitems_in(_deferred(kwargs), original(client, *args, **kwargs))
+
+    return create_stream
+
+
+def _deferred(options: dict[str, Any]) -> Scope:
+    """The tools that an agent's own request offers: its workbenches execute them."""
+    scope = current_scope()
+    if scope.loop != _LOOP:
+        return scope
+    return deferring(tool["name"] if isinstance(tool, dict) else tool.name for tool in options.get("tools") or ())

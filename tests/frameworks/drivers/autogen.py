@@ -1,0 +1,100 @@
+"""AutoGen: agents run and streamed, teams, workbenches of the host's own, agents as tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool
+from autogen_core.models import ModelInfo
+from autogen_core.tools import FunctionTool, StaticWorkbench
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+from aegis.cli.demo.wire import Call, Turn
+from frameworks.model import Framework, Way
+from support.worlds import World
+
+INFO = ModelInfo(
+    vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False,
+    multiple_system_messages=True,
+)  # fmt: skip
+
+
+def model(world: World) -> Any:
+    return OpenAIChatCompletionClient(
+        model="m", base_url=world.provider.url, api_key="k", max_retries=0, model_info=INFO
+    )
+
+
+def functions(world: World) -> list[Any]:
+    def send_email(to: str, subject: str = "hello") -> str:
+        """Send a mail."""
+        return world.run("send_email", {"to": to, "subject": subject})
+
+    async def read_file(path: str) -> str:
+        """Read a file."""
+        return world.run("read_file", {"path": path})
+
+    def book(count: int, item: str = "tea") -> str:
+        """Book something."""
+        return world.run("book", {"count": count, "item": item})
+
+    return [send_email, read_file, book]
+
+
+def agent_of(world: World, **options: Any) -> AssistantAgent:
+    given = {} if "workbench" in options else {"tools": functions(world)}
+    return AssistantAgent(**{"name": "a", "model_client": model(world), "max_tool_iterations": 10, **given, **options})
+
+
+def run(make: Callable[[World], Any]) -> Callable[[World], str]:
+    async def go(world: World) -> str:
+        result = await make(world).run(task="go")
+        return str(result.messages[-1].content)
+
+    return lambda world: asyncio.run(go(world))
+
+
+def streamed(world: World) -> str:
+    async def go() -> str:
+        text = ""
+        async for event in agent_of(world, model_client_stream=True).run_stream(task="go"):
+            text = str(getattr(event, "content", text))
+        return text
+
+    return asyncio.run(go())
+
+
+def team(world: World) -> Any:
+    return RoundRobinGroupChat([agent_of(world)], termination_condition=MaxMessageTermination(2))
+
+
+def workbench(world: World) -> Any:
+    made = [FunctionTool(one, description="does it") for one in functions(world)]
+    return agent_of(world, workbench=StaticWorkbench(made))
+
+
+def as_tool(world: World) -> Any:
+    helper = agent_of(world, name="delegate", description="helps")
+    return agent_of(world, tools=[AgentTool(helper)])
+
+
+def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
+    first = Call(tool="delegate", arguments={"task": "go"}, id="call_delegate_012345")
+    return [Turn(calls=(first,)), *turns, Turn(text="done")]
+
+
+FRAMEWORK = Framework(
+    adapters=("openai", "autogen"),
+    ways=[
+        Way(name="agent", drive=run(agent_of)),
+        Way(name="agent streamed", drive=streamed),
+        Way(name="team", drive=run(team)),
+        Way(name="workbench of the host", drive=run(workbench)),
+        Way(name="agent as tool", drive=run(as_tool), wrap=delegated),
+    ],
+)
