@@ -49,7 +49,8 @@ def hostile(gateway: Served) -> dict[str, str]:
 def paths(hostile: dict[str, str]) -> list[str]:
     return [
         "/", "/approvals", hostile["approval"], hostile["call"], "/sessions", "/sessions/s-held?principal=bot",
-        "/violations", "/policies", "/policies/playground", "/agents", "/agents/other", "/alerts", "/audit", "/account",
+        "/violations", "/policies", "/policies/playground", "/policies/replay", "/agents", "/agents/other", "/alerts",
+        "/audit", "/account",
     ]  # fmt: skip
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from aegis.delivery.signature import verify_webhook
+from support.missions import claims
 from support.people import Person, person
 from support.served import Served, served
 
 SECRET = "a secret of the receiver"
-WAIT_S = 40
+WAIT_S = 120
 
 
 class Receiver:
@@ -91,7 +92,7 @@ def test_too_many_blocked_calls_are_told_once_signed_and_on_record(
     told = verify_webhook(SECRET, headers, body)
     assert told["type"] == "alert.blocks"
     assert "4 calls were blocked" in told["data"]["text"]
-    time.sleep(5)  # two more rounds say nothing new
+    looked_twice(gateway)  # says nothing new
     assert len(receiver.taken) == 1
     alarms = gateway.ask("GET", "/v1/receipts?kind=alarm", key="auditor").json["items"]
     assert [alarm["action"] for alarm in alarms] == ["alert_blocks"]
@@ -115,6 +116,34 @@ def test_a_held_call_that_waits_too_long_is_told(gateway: Served, dana: Person, 
     gateway.decide("send_email", arguments={"to": "ada@example.com"}, call_id="late")
     soon(lambda: receiver.taken)
     assert "`send_email` by the agent `bot` waits" in json.loads(receiver.taken[0][1])["text"]
+
+
+def test_a_budget_near_its_end_is_told_once(gateway: Served, dana: Person, receiver: Receiver) -> None:
+    gateway.credentials.add("issuer", "issuer")
+    mission = claims(budgets={"calls": 10})
+    issued = gateway.ask("POST", "/v1/missions", {"mission": mission}, key="issuer").json["mission_id"]
+    opened = {"session": "s", "mission": issued, "available_tools": [], "task": "read"}
+    assert gateway.ask("POST", "/v1/sessions", opened).status == 201
+    assert dana.post("/alerts", form(receiver, "budget", 50)).status == 303
+    for number in range(4):
+        gateway.decide(arguments={"path": f"/ws/{number}.txt"}, session="s", call_id=f"c{number}")
+    looked_twice(gateway)
+    assert receiver.taken == []
+    for number in range(4, 6):
+        gateway.decide(arguments={"path": f"/ws/{number}.txt"}, session="s", call_id=f"c{number}")
+    soon(lambda: receiver.taken)
+    text = json.loads(receiver.taken[0][1])["data"]["text"]
+    assert f"50 % or more are used of `calls` of the mission {issued}" in text
+    gateway.decide(arguments={"path": "/ws/7.txt"}, session="s", call_id="c7")
+    looked_twice(gateway)
+    assert len(receiver.taken) == 1
+
+
+def looked_twice(gateway: Served) -> None:
+    """Wait until the gateway has looked at its alerts twice more."""
+    alerting = gateway.app.cockpit.alerting
+    rounds = alerting.rounds
+    soon(lambda: alerting.rounds >= rounds + 2)
 
 
 def test_a_test_is_sent_and_what_nobody_takes_is_kept(gateway: Served, dana: Person, receiver: Receiver) -> None:
@@ -143,6 +172,7 @@ def test_a_test_is_sent_and_what_nobody_takes_is_kept(gateway: Served, dana: Per
         {"watch": "everything"},
         {"limit": "0"},
         {"limit": "many"},
+        {"watch": "budget", "limit": "101"},
         {"name": " "},
         {"kind": "pigeon"},
     ],

@@ -20,6 +20,7 @@ from aegis.pipeline.model import Incoming
 from aegis.server.answers import answer
 from aegis.server.configuration import text_of
 from aegis.server.endpoint import Asked
+from aegis.server.paging import encode_cursor, index_of
 from aegis.server.receipts import moment
 from aegis.server.services import Services
 
@@ -37,19 +38,25 @@ async def replay_config(asked: Asked) -> Response:
         **{name: query[name] for name in ("agent", "session", "tool") if name in query},
         since=moment(query, "since"),
         until=moment(query, "until"),
+        before=index_of(query.get("cursor")),
         limit=query.get("limit", DEFAULT_CALLS),
     )
     candidate = (await asyncio.to_thread(services.policy.check, text_of(asked.text))).policy
-    return answer(await asyncio.to_thread(_replay, services, candidate, search))
+    found = await asyncio.to_thread(replayed, services, candidate, search)
+    last = found.pop("last")
+    following = last if found["replayed"] + found["skipped"] == search.limit else None
+    return answer({**found, "next": None if following is None else encode_cursor(str(following))})
 
 
-def _replay(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
+def replayed(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
+    """What the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
     changed: list[dict[str, Any]] = []
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
-    skipped = 0
+    skipped, last = 0, None
     with services.store.reader() as reader:
         for entry in reader.search(search):
+            last = entry.index
             body = orjson.loads(entry.body)
             payload, _ = load_payload(services.gate.parts, reader, entry.index)
             if payload is None or any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"]):
@@ -76,6 +83,7 @@ def _replay(services: Services, candidate: Policy, search: Search) -> dict[str, 
         "before": dict(before),
         "after": dict(after),
         "changed": changed,
+        "last": last,
     }
 
 

@@ -19,15 +19,17 @@ MAX_URL_CHARS: Final = 2_000
 KEPT: Final = 20  # what one rule remembers of the word that it sent
 MAX_LIMIT: Final = 1_000_000
 
-Watch = Literal["blocks", "new_rule", "waiting", "silent", "refusing"]
+Watch = Literal["blocks", "new_rule", "waiting", "budget", "silent", "refusing"]
 WATCHES: Final[dict[Watch, str]] = {
     "blocks": "more than this many calls are blocked within ten minutes",
     "new_rule": "a rule is broken that was never broken before",
     "waiting": "a held call has waited for this many seconds",
+    "budget": "a mission has used this many percent of one of its budgets",
     "silent": "nothing was recorded for this many minutes",
     "refusing": "the gateway cannot record, and refuses",
 }
-COUNTED: Final = frozenset({"blocks", "waiting", "silent"})
+COUNTED: Final = frozenset({"blocks", "waiting", "budget", "silent"})
+MAX_PERCENT: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,8 +100,9 @@ def checked_watch(watch: str, limit: str) -> tuple[Watch, int]:
         raise InvalidCall("there is no such thing to watch")
     if found not in COUNTED:
         return found, 0
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= 7 and 1 <= int(limit) <= MAX_LIMIT):
-        raise InvalidCall(f"the number must be from 1 to {MAX_LIMIT}")
+    most = MAX_PERCENT if found == "budget" else MAX_LIMIT
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 7 and 1 <= int(limit) <= most):
+        raise InvalidCall(f"the number must be from 1 to {most}")
     return found, int(limit)
 
 

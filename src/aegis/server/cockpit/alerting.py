@@ -25,6 +25,7 @@ from aegis.delivery.send import Clients, NotTaken, send
 from aegis.errors import InvalidCall, StoreConflict, StoreError
 from aegis.gate.ids import new_id
 from aegis.server.cockpit.alert_rules import AlertRule, Sent, list_rules, put_rule
+from aegis.server.cockpit.missions import near_end
 from aegis.server.cockpit.rollup import Rollup
 from aegis.server.cockpit.tally import MINUTE_US, Tally
 from aegis.server.services import Services
@@ -35,18 +36,22 @@ WINDOW_MIN: Final = 10
 LOOKED_AT: Final = 1_000  # held calls looked at in one round
 BLOCK: Final = 3  # the column of blocked calls in a row of counts
 _NOTHING: Final = ("", "")
+_TOLD_ONCE: Final = frozenset({"new_rule", "budget"})
+_NAMED: Final = 10  # budgets that one message names
 
 _log = logging.getLogger("aegis.server.cockpit")
 
 
 class Alerting:
-    """Looks at the rules of one store while the gateway runs."""
+    """Looks at the rules of one store while the gateway runs; `rounds` counts its looks."""
 
     def __init__(self, services: Services, rollup: Rollup):
         self._services = services
         self._rollup = rollup
         self._rules: Sequence[AlertRule] = ()
         self._refusing_told = -float(QUIET_S)
+        self._budgets_at: dict[str, tuple[int, int]] = {}
+        self.rounds = 0
 
     async def watch(self) -> None:
         """Look every few seconds; runs until it is cancelled."""
@@ -59,6 +64,7 @@ class Alerting:
                 except StoreError:
                     _log.warning("alerts cannot be looked at, the store does not answer")
                 await self._refusing(clients)
+                self.rounds += 1
         finally:
             await clients.aclose()
 
@@ -71,7 +77,7 @@ class Alerting:
         for rule in self._rules:
             state, text = await asyncio.to_thread(self._look, rule, now)
             # A state that is new is told; one that goes on is told again after a while, if it is a count.
-            again = state == rule.state and rule.watch != "new_rule" and now - rule.fired_at > QUIET_S * MICROS
+            again = state == rule.state and rule.watch not in _TOLD_ONCE and now - rule.fired_at > QUIET_S * MICROS
             if text and (state != rule.state or again):
                 await self._tell(rule, state, text, now)
             elif state != rule.state:
@@ -93,6 +99,8 @@ class Alerting:
             return self._new_rules(rule, tally)
         if rule.watch == "waiting":
             return self._waiting(rule, now)
+        if rule.watch == "budget":
+            return self._budgets(rule)
         if rule.watch == "silent":
             with self._services.store.reader() as reader:
                 newest = reader.head().time
@@ -110,6 +118,22 @@ class Alerting:
         older = {group.rule for group in tally.groups.values() if seen and group.first_index < int(seen)}
         names = sorted({group.rule for group in fresh} - older)
         return f"at:{tally.next}", f"broken for the first time: {', '.join(names[:10])}" if names else ""
+
+    def _budgets(self, rule: AlertRule) -> tuple[str, str]:
+        """Budgets that came near their end since the last look; what is told stays told until it has room again."""
+        with self._services.store.reader() as reader:
+            size = reader.head().size
+        if self._budgets_at.get(rule.id) == (size, rule.version):
+            return rule.state, ""  # every charge is a receipt: nothing was charged since
+        near = near_end(self._services, rule.limit)
+        told = set(rule.state.split("\n")) if rule.state else set()
+        fresh = [name for name in near if name not in told]
+        state = "\n".join(near[:LOOKED_AT])
+        if state == rule.state:
+            self._budgets_at[rule.id] = (size, rule.version)
+        more = f", and {len(fresh) - _NAMED} more" if len(fresh) > _NAMED else ""
+        text = f"{rule.limit} % or more are used of {', '.join(fresh[:_NAMED])}{more}" if fresh else ""
+        return state, text
 
     def _waiting(self, rule: AlertRule, now: int) -> tuple[str, str]:
         with self._services.store.reader() as reader:

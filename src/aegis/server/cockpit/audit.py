@@ -59,6 +59,8 @@ async def audit(visit: Visit) -> Response:
         verification=last,
         meaning=MEANING.get(last.told.get("break", ""), ""),
         kinds=KINDS,
+        retention=visit.cockpit.retention.job.standing,
+        erased=visit.cockpit.retention.told,
         outcomes=[outcome.word for outcome in Outcome],
         reasons=[reason.value for reason in Reason],
         first=(today - timedelta(days=30)).isoformat(),

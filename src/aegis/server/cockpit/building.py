@@ -10,6 +10,8 @@ from aegis.keys.public import public_keys
 from aegis.server.cockpit.alerting import Alerting
 from aegis.server.cockpit.live import shape
 from aegis.server.cockpit.parts import Cockpit
+from aegis.server.cockpit.replaying import Replays
+from aegis.server.cockpit.retention import Retention
 from aegis.server.cockpit.rollup import Rollup
 from aegis.server.cockpit.throttle import Throttle
 from aegis.server.cockpit.verifying import Verifications
@@ -26,6 +28,8 @@ def build_cockpit(deployment: Deployment, services: Services) -> Cockpit:
         rollup=rollup,
         alerting=Alerting(services, rollup),
         throttle=Throttle(services.store, services.clock),
+        replays=Replays(),
+        retention=Retention(),
         demo=is_demonstration(services.store),
         verifications=Verifications(
             home=deployment.home,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,12 @@ def text_in_force(holder: PolicyHolder) -> str:
     if holder.path is not None:
         return read_trusted(holder.path)
     return yaml.safe_dump(plain(holder.config.node), sort_keys=False, allow_unicode=True, width=110)
+
+
+def text_of_form(form: Mapping[str, str]) -> str:
+    """The text of a form, with the line ends of a file (HTML, 4.10.11.6 sends CRLF)."""
+    text = form.get("text", "").replace("\r\n", "\n")
+    return text if text.endswith("\n") else text + "\n"
 
 
 def difference(before: str, after: str) -> list[Line]:

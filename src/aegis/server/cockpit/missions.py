@@ -17,8 +17,10 @@ from aegis.missions import ledgers, registry
 from aegis.server.cockpit.ask import ask
 from aegis.server.cockpit.lineage import Graph, graph
 from aegis.server.cockpit.page import Visit
+from aegis.server.services import Services
 
 LISTED: Final = 100  # missions on one page, and accounts of one mission
+WATCHED: Final = 1_000  # active missions whose budgets alerts look at
 _MOVES: Final = {"suspend": "suspendMission", "resume": "resumeMission", "revoke": "revokeMission"}
 
 
@@ -40,7 +42,18 @@ class Bar:
 
 async def rows(visit: Visit) -> list[dict[str, Any]]:
     """The missions, each with its budgets as bars."""
-    return await asyncio.to_thread(_rows, visit)
+    return await asyncio.to_thread(_rows, visit.services)
+
+
+def near_end(services: Services, percent: int) -> list[str]:
+    """The budgets of active missions of which so much is used: mission and dimension, in words."""
+    return [
+        f"`{bar.name}` of the mission {row['id']}"
+        for row in _rows(services, state="active", limit=WATCHED)
+        if row["state"] == "active"
+        for bar in row["bars"]
+        if bar.share >= percent
+    ]
 
 
 def graph_of(known: Sequence[Mapping[str, Any]], lineages: Iterable[Sequence[str]]) -> Graph | None:
@@ -64,12 +77,11 @@ async def move(visit: Visit) -> Response:
     return RedirectResponse("/agents#missions", 303)
 
 
-def _rows(visit: Visit) -> list[dict[str, Any]]:
-    services = visit.services
+def _rows(services: Services, *, state: str = "", limit: int = LISTED) -> list[dict[str, Any]]:
     found = []
     with services.store.reader() as reader:
         keys = services.gate.missions.trusted(reader, services.policy.current)
-        for document in reader.documents(registry.COLLECTION, limit=LISTED):
+        for document in reader.documents(registry.COLLECTION, state=state, limit=limit):
             row: dict[str, Any] = {"id": document.key, "state": document.state, "declared": None, "bars": ()}
             try:
                 lineage, row["state"] = registry.load_lineage(reader, document.key, keys)

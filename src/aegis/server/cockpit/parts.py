@@ -10,6 +10,8 @@ from aegis.server.services import Services
 if TYPE_CHECKING:
     from aegis.server.cockpit.alerting import Alerting
     from aegis.server.cockpit.live import Row
+    from aegis.server.cockpit.replaying import Replays
+    from aegis.server.cockpit.retention import Retention
     from aegis.server.cockpit.rollup import Rollup
     from aegis.server.cockpit.throttle import Throttle
     from aegis.server.cockpit.verifying import Verifications
@@ -29,9 +31,13 @@ class Cockpit:
     verifications: Verifications
     alerting: Alerting
     throttle: Throttle
+    replays: Replays
+    retention: Retention
     demo: bool = False
 
     async def close(self) -> None:
         """End what runs beside requests."""
         await self.feed.close()
         await self.verifications.close()
+        await self.replays.job.close()
+        await self.retention.job.close()

@@ -14,6 +14,7 @@ from aegis.server.cockpit import editing
 from aegis.server.cockpit.ask import ask
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
+from aegis.server.cockpit.replaying import by_direction
 from aegis.server.limits import MAX_REPLAYED
 
 DAYS: Final = (1, 7, 30)
@@ -34,12 +35,12 @@ async def policies(visit: Visit) -> Response:
 async def check(visit: Visit) -> Response:
     """Whether the text compiles, what differs, and which recorded calls would have ended otherwise."""
     days = int(visit.form["days"]) if visit.form.get("days", "").isdigit() else DAYS[1]
-    return await check_text(visit, _text(visit), days=days)
+    return await check_text(visit, editing.text_of_form(visit.form), days=days)
 
 
 async def apply(visit: Visit) -> Response:
     """Put the text in force, unless another one was meanwhile."""
-    text, base = _text(visit), visit.form.get("base", "")
+    text, base = editing.text_of_form(visit.form), visit.form.get("base", "")
     services = visit.services
     if base != services.policy.current.digest:
         problem = InvalidCall(
@@ -75,7 +76,8 @@ async def check_text(
         query = {"since": rfc3339(since), "limit": str(MAX_REPLAYED)}
         if tool:
             query["tool"] = tool
-        replay = _sorted(await ask(visit, "replayConfig", query=query, text=text.encode()))
+        replay = await ask(visit, "replayConfig", query=query, text=text.encode())
+        replay |= by_direction(replay["changed"])
     return await _editor(
         visit,
         text=text,
@@ -111,19 +113,3 @@ async def _editor(visit: Visit, *, text: str, **more: Any) -> Response:
         spans=DAYS,
         **(context | more),
     )
-
-
-def _text(visit: Visit) -> str:
-    """The text of the form, with the line ends of a file (HTML, 4.10.11.6 sends CRLF)."""
-    text = visit.form.get("text", "").replace("\r\n", "\n")
-    return text if text.endswith("\n") else text + "\n"
-
-
-def _sorted(replay: dict[str, Any]) -> dict[str, Any]:
-    """The replay with its changes by direction: newly refused first, then newly let through."""
-    order = {"allow": 0, "sanitize": 1, "require_approval": 2, "block": 3}
-    found: dict[str, list[dict[str, Any]]] = {"stricter": [], "looser": [], "other": []}
-    for change in replay["changed"]:
-        was, now = order[change["before"]["decision"]], order[change["after"]["decision"]]
-        found["stricter" if now > was else "looser" if now < was else "other"].append(change)
-    return replay | found

@@ -62,6 +62,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     }
                 ),
             },
+            "next": nullable(TEXT),
         }
     ),
     "Health": closed({"status": {"const": "ok"}}),

@@ -126,6 +126,7 @@ ENDPOINTS: Final = (
                 schema={"type": "integer", "minimum": 1, "maximum": MAX_REPLAYED, "default": DEFAULT_CALLS},
                 text="how many calls, newest first",
             ),
+            CURSOR,
         ),
         replies=ok("the calls that would have ended otherwise", "Replay"),
     ),
