@@ -61,12 +61,13 @@ class JudgeRecords:
         self.running.add(run_id)
         return run_id
 
-    async def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> None:
+    async def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> str:
         """Record the end with what was said and spent, at once where others of the panel still run.
 
-        Raises `StoreError`.
+        Returns the id of its receipt; raises `StoreError`.
         """
-        members = {**self._members("ended", judge, validator), "receipt_id": new_id(), "parent": ran.run_id}
+        receipt_id = new_id()
+        members = {**self._members("ended", judge, validator), "receipt_id": receipt_id, "parent": ran.run_id}
         members["judge"] = {**members["judge"], **_came_to(ran)}
         payload = {
             "detail": ran.detail,
@@ -90,6 +91,7 @@ class JudgeRecords:
         self.running.discard(ran.run_id)
         if self.running or ran.cause == "cancelled":
             await self.ends.flush()
+        return receipt_id
 
     def _members(self, action: str, judge: JudgeSpec, validator: Validator) -> dict[str, Any]:
         named = {"name": judge.name, "version": judge.version, "validator": validator.name}

@@ -25,6 +25,7 @@ from aegis.gate.commits import Commits
 from aegis.gate.judge_door import Decide, Door, Observe, is_judge
 from aegis.gate.judge_ends import Ends, with_ends
 from aegis.gate.judge_history import recent_calls, violations
+from aegis.gate.judge_memory import DENIED, VERDICTS, StoredMemory, forgotten
 from aegis.gate.judge_records import RUNS, JudgeRecords, end_lost, is_spent_out
 from aegis.gate.judge_report import Feedback, Masker, feedback_of, judge_members, report_of, tightened
 from aegis.gate.parts import Parts
@@ -33,7 +34,6 @@ from aegis.gate.repeat import Known
 from aegis.gate.sessions import find_session, session_key
 from aegis.gate.slow import Slow
 from aegis.gate.surroundings import find_surroundings
-from aegis.judges.memory import Denied, Verdicts
 from aegis.judges.model import Reviewed
 from aegis.judges.payload import Subject as Judged
 from aegis.judges.review import Review
@@ -58,8 +58,6 @@ class Judging:
         self._commits = commits
         self._decide = decide
         self._observe = observe
-        self._verdicts = Verdicts()
-        self._denied = Denied()
         self._loop = JudgeLoop(self._end_lost)
 
     def steps(self, policy: Policy, subject: Subject, evaluation: Evaluation) -> Steps:
@@ -165,7 +163,7 @@ class Judging:
             with self._parts.store.reader() as reader:
                 return is_spent_out(self._parts, reader, rules, judge.name, named)
 
-        review = Review(runner=runner, verdicts=self._verdicts, denied=self._denied, spent_out=spent_out)
+        review = Review(runner=runner, memory=StoredMemory(self._parts, ends), spent_out=spent_out)
         try:
             return await review.of(judged, about)
         except StoreError:
@@ -207,7 +205,7 @@ class Judging:
         )
 
     async def _end_lost(self) -> None:
-        """End what a crash left behind, now and then, as long as there may be some."""
+        """End what a crash left behind and forget what is over, now and then."""
         while True:
             try:
                 with self._parts.store.reader() as reader:
@@ -216,9 +214,21 @@ class Judging:
                     unit = end_lost(run, self._parts.clock())
                     if unit is not None:
                         await self._commits.append(unit)
+                await self._forget()
             except StoreError:  # the store is gone: the next look finds them
                 runs = []
             await asyncio.sleep(LOOK_S if not runs else 1.0)
+
+    async def _forget(self) -> None:
+        """Delete the verdicts and denials that no longer count."""
+        for collection in (VERDICTS, DENIED):
+            after, more = "", True
+            while more:
+                with self._parts.store.reader() as reader:
+                    unit, after = forgotten(reader, collection, after, self._parts.clock())
+                if unit is not None:
+                    await self._commits.append(unit)
+                more = bool(after)
 
 
 def _joined(

@@ -98,8 +98,8 @@ class _Unrecorded:
     async def started(self, validator: Validator, judge: JudgeSpec, payload: dict[str, Any]) -> str:
         return f"eval-{id(payload):x}"
 
-    async def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> None:
-        return None
+    async def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> str:
+        return ""
 
 
 async def evaluate(

@@ -1,18 +1,15 @@
-"""What judges remember between calls: verdicts that may be used again, and intents that were denied."""
+"""What judges remember between calls: verdicts that may be used again, and intents that were denied.
+
+The memory is the store's, so that every process of a deployment has the same one.
+"""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import OrderedDict, deque
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from aegis.judges.model import Ran
 
-MAX_VERDICTS: Final = 10_000
-MAX_INTENTS: Final = 10_000
-PROBING_S: Final = 300.0
+PROBING_S: Final = 300
 
 
 class Key(NamedTuple):
@@ -24,51 +21,29 @@ class Key(NamedTuple):
     workspace: str
 
 
-class Verdicts:
-    """Verdicts of well-formed runs, each for the time that its validator allows."""
+class Intent(NamedTuple):
+    """What is tried again in other words: who calls which tool."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Key, tuple[float, Ran]] = OrderedDict()
-        self._lock = threading.Lock()
+    principal: str
+    server: str
+    tool: str
 
-    def find(self, key: Key) -> Ran | None:
-        with self._lock:
-            until, ran = self._kept.get(key, (0.0, None))
-        return replace(ran, cached=True) if ran is not None and time.monotonic() < until else None
+
+class Memory(Protocol):
+    """Verdicts of well-formed runs, and what judges denied in the last five minutes; raises `StoreError`."""
+
+    def find(self, key: Key, judge: str) -> Ran | None:
+        """The run whose verdict still holds, marked as `cached`."""
+        ...
 
     def keep(self, key: Key, ran: Ran, seconds: int) -> None:
-        if seconds <= 0 or ran.result is None:
-            return
-        with self._lock:
-            self._kept[key] = (time.monotonic() + seconds, ran)
-            self._kept.move_to_end(key)
-            if len(self._kept) > MAX_VERDICTS:
-                self._kept.popitem(last=False)
+        """Let the verdict of a well-formed run count for so many seconds."""
+        ...
 
+    def is_probing(self, intent: Intent, call_digest: str, bound: int) -> bool:
+        """Whether so many other variants were denied that this one is refused without looking."""
+        ...
 
-class Denied:
-    """Distinct variants of one intent (who, which tool) that judges denied in the last five minutes."""
-
-    def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, ...], deque[tuple[float, str]]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def is_probing(self, intent: tuple[str, ...], call_digest: str, bound: int) -> bool:
-        """Whether so many others were denied that this one is refused without looking."""
-        with self._lock:
-            variants = {digest for _, digest in self._recent(intent)}
-        return len(variants) >= bound and call_digest not in variants
-
-    def count(self, intent: tuple[str, ...], call_digest: str) -> None:
-        with self._lock:
-            self._recent(intent).append((time.monotonic(), call_digest))
-
-    def _recent(self, intent: tuple[str, ...]) -> deque[tuple[float, str]]:
-        seen = self._seen.setdefault(intent, deque(maxlen=1_000))
-        self._seen.move_to_end(intent)
-        if len(self._seen) > MAX_INTENTS:
-            self._seen.popitem(last=False)
-        oldest = time.monotonic() - PROBING_S
-        while seen and seen[0][0] < oldest:
-            seen.popleft()
-        return seen
+    def count(self, intent: Intent, call_digest: str) -> None:
+        """This variant of the intent was denied."""
+        ...

@@ -65,7 +65,7 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ran:
-    """One run of one judge: what it said, or why it said nothing that counts."""
+    """One run of one judge: what it said, or why it said nothing that counts; `receipt_id` is that of its end."""
 
     judge: str
     run_id: str
@@ -76,6 +76,7 @@ class Ran:
     detail: str = ""
     transcript: tuple[dict[str, Any], ...] = ()
     cached: bool = False
+    receipt_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Final
 
 from aegis.core.judging import JudgeSpec, Validator
 from aegis.errors import WorkspaceError
-from aegis.judges.memory import Denied, Key, Verdicts
+from aegis.judges.memory import Intent, Key, Memory
 from aegis.judges.model import REJECTED, Cause, Ran, Reviewed
 from aegis.judges.panel import agree
 from aegis.judges.payload import Payload, Subject, make_payload
@@ -33,8 +33,7 @@ class Review:
     """Looks at one call. `spent_out` says whether a ceiling is reached for this judge."""
 
     runner: Runner
-    verdicts: Verdicts
-    denied: Denied
+    memory: Memory
     spent_out: Callable[[JudgeSpec], Awaitable[bool]]
 
     async def of(self, subject: Subject, about: About) -> Reviewed:
@@ -44,12 +43,12 @@ class Review:
         if not validators or skips(about):
             return Reviewed(cause="passed", skipped=bool(validators))
         # (2)
-        intent = (subject.principal, subject.server or "", subject.tool)
-        if self.denied.is_probing(intent, subject.call_digest, self.runner.rules.probes):
+        intent = Intent(subject.principal, subject.server or "", subject.tool)
+        if self.memory.is_probing(intent, subject.call_digest, self.runner.rules.probes):
             return Reviewed(cause="probing")
         reviewed = await self._judged(subject, validators)
         if reviewed.cause in REJECTED:
-            self.denied.count(intent, subject.call_digest)
+            self.memory.count(intent, subject.call_digest)
         return reviewed
 
     async def _judged(self, subject: Subject, validators: Sequence[Validator]) -> Reviewed:
@@ -106,11 +105,11 @@ class Review:
         criteria = hashlib.sha256(validator.criteria.encode()).hexdigest()
         key = Key(call_digest, criteria, judge.version, workspace.digest)
         if validator.cache_seconds:
-            known = self.verdicts.find(key)
+            known = self.memory.find(key, judge.name)
             if known is not None:
                 return known
         ran = await self.runner.run(validator, judge, payload, workspace)
-        self.verdicts.keep(key, ran, validator.cache_seconds)
+        self.memory.keep(key, ran, validator.cache_seconds)
         return ran
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from aegis.core.judging import JudgeRules, JudgeSpec, Validator
@@ -36,7 +36,9 @@ class Recorder(Protocol):
         """The id of the run that was recorded as started."""
         ...
 
-    def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> Awaitable[None]: ...
+    def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> Awaitable[str]:
+        """The id of the receipt of its end."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +103,9 @@ class Runner:
 
     async def _end(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> Ran:
         try:
-            await self.recorder.ended(validator, judge, ran)
+            return replace(ran, receipt_id=await self.recorder.ended(validator, judge, ran))
         except StoreError:
             return Ran(judge=ran.judge, run_id=ran.run_id, cause="unavailable", detail="the log cannot be written")
-        return ran
 
     def _conversation(self, judge: JudgeSpec, run_id: str, workspace: Workspace) -> Conversation | None:
         if judge.model is None:
