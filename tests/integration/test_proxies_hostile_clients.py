@@ -1,10 +1,11 @@
-"""Clients and servers that play tricks with HTTP itself, against the proxies: refused or cut, and nobody else notices."""
+"""Clients and servers that play tricks with HTTP itself, against the proxies: refused or cut, nobody else notices."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -96,7 +97,7 @@ def test_a_request_that_can_be_framed_in_two_ways_is_refused(
     asked = len(server.received)
     answer = sent(gateway, path, *TRICKS[name])
     assert status_of(answer) in (0, 400, 413)
-    assert answer.count(b"HTTP/1.1 ") <= 1  # what was smuggled behind it is no request
+    assert len(re.findall(rb"HTTP/1\.1 [0-9]", answer)) <= 1  # what was smuggled behind it is no request
     assert len(server.received) == asked
     unharmed(gateway)
 
@@ -106,11 +107,18 @@ def test_a_request_that_can_be_framed_in_two_ways_is_refused(
 def test_a_huge_body_is_refused_without_being_held(place: tuple[Served, RawServer], path: str, chunked: bool) -> None:
     gateway, server = place
     asked = len(server.received)
-    if chunked:
-        piece = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-        answer = sent(gateway, path, b"Transfer-Encoding: chunked\r\n", piece * 600 + b"0\r\n\r\n")
-    else:
-        answer = sent(gateway, path, b"Content-Length: 40000000000\r\n", b" " * 70_000)
+    lines = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: 40000000000\r\n"
+    piece = b"10000\r\n" + b" " * 65_536 + b"\r\n" if chunked else b" " * 65_536
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
+        sending = threading.Thread(target=_flood, args=(connection, gateway.head(path) + lines + b"\r\n", piece))
+        sending.start()
+        try:
+            answer = connection.recv(65_536)  # it comes before the body has ended, which never happens
+        except ConnectionError:
+            answer = b""
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        sending.join()
     assert status_of(answer) in (0, 413)
     assert len(server.received) == asked
     unharmed(gateway)
@@ -138,7 +146,7 @@ def test_a_request_that_drips_is_given_up(tmp_path: Path, path: str) -> None:
         for data in (
             gateway.head(path) + b"X-Slow",
             gateway.head(path, content_length="500") + b"\r\n{",
-            gateway.head(path, transfer_encoding="chunked") + b"\r\n5\r\n{",
+            gateway.head(path, transfer_encoding="chunked") + b"\r\nfffff\r\n{",
         ):
             with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
                 stop = threading.Event()
@@ -154,11 +162,18 @@ def test_a_request_that_drips_is_given_up(tmp_path: Path, path: str) -> None:
         unharmed(gateway)
 
 
+def _flood(connection: socket.socket, head: bytes, piece: bytes) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(head)
+        while True:
+            connection.sendall(piece)
+
+
 def _drip(connection: socket.socket, data: bytes, stop: threading.Event) -> None:
     with contextlib.suppress(OSError):
         connection.sendall(data)
         while not stop.wait(0.1):
-            connection.sendall(b" ")
+            connection.sendall(b"a")
 
 
 ANSWERS = {
@@ -200,19 +215,13 @@ def test_an_answer_and_an_event_without_end_are_cut(tmp_path: Path, monkeypatch:
 def test_a_client_that_does_not_read_lets_go_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_proxy, "SEND_S", 1.0)
     event = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"x" * 60_000)
-    with behind(tmp_path / "home", STREAM + event * 500) as (gateway, _):
+    with behind(tmp_path / "home", STREAM + event * 500) as (gateway, server):
         body = json.dumps({"model": "m", "messages": [], "stream": True}).encode()
         with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             connection.sendall(gateway.head(CHAT, content_length=str(len(body))) + b"\r\n" + body)
-            waits = threading.Event()
-            while _streaming(gateway) and not waits.wait(0.05):
-                continue  # the runner's own time-out is the only clock
+            server.quiet()  # it has more to send than every buffer on the way holds: it ends when it is cut
         assert gateway.ask("GET", "/healthz", key=None).status == 200
-
-
-def _streaming(gateway: Served) -> bool:
-    return any(not task.done() for task in gateway.server.open_requests())
 
 
 def test_the_key_of_a_provider_is_in_no_answer_and_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

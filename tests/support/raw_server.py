@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,6 +68,13 @@ class RawServer:
                     continue
         for thread in self._threads:
             thread.join(5)
+
+    def quiet(self) -> None:
+        """Return once every connection that was begun has ended; the runner's own time-out is the only clock."""
+        while self.connections == 0:
+            time.sleep(0.01)
+        for thread in self._threads[1:]:
+            thread.join()
 
     def _start(self, target: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
