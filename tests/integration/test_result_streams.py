@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -232,6 +233,21 @@ def test_a_secret_beside_the_data_of_an_event_is_cut_too(gateway: Served) -> Non
     for event in (b": " + SECRET + b"\ndata: x\n\n", b'data: {"' + SECRET + b'": 1}\n\n'):
         with pytest.raises(StreamCut):
             list(client(gateway).evaluate_streaming(decided(gateway), [event], framing="sse"))
+
+
+def test_threads_hear_verdicts_while_they_wait_for_the_next_chunk(gateway: Served) -> None:
+    heard = threading.Event()
+
+    def chunks() -> Iterator[bytes]:
+        yield b"thinking"
+        assert heard.wait(120)
+        yield b" and done"
+
+    out = b""
+    for piece in client(gateway).evaluate_streaming(decided(gateway), chunks()):
+        out += piece
+        heard.set()
+    assert out == b"thinking and done"
 
 
 async def test_event_loops_hear_verdicts_while_they_wait_for_the_next_chunk(gateway: Served) -> None:

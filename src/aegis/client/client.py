@@ -217,7 +217,8 @@ class Client:
         """What of a streamed result may be used, while it arrives; raises `StreamCut` where it may not.
 
         `framing` says what the chunks hold: plain bytes, server-sent events (`sse`) or lines of JSON (`lines`);
-        `provenance` gives the tool's signature over the whole, and is asked once the last chunk came.
+        `provenance` gives the tool's signature over the whole, and is asked once the last chunk came. The source of
+        the chunks runs in a thread of its own, so that what is held back is given in time though no chunk comes.
         """
         return stream(self._sync, self._talk(decision_id, framing), chunks, self._timeout, provenance)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
 from contextlib import closing
 from typing import Any, Final
@@ -17,9 +18,11 @@ from aegis.client.http1 import WireError
 from aegis.client.streams import MAX_AHEAD, StreamTalk
 from aegis.client.sync_transport import SyncTransport, TransportError
 from aegis.core.outcome import Reason
+from aegis.core.pumping import pumped
 from aegis.errors import StreamCut
 
 _READ: Final = 65_536
+_LISTEN_S: Final = 0.01  # how often a gateway that holds something back is listened to while the source is silent
 Provenance = Callable[[], str | None]
 
 
@@ -30,12 +33,24 @@ def stream(
     seconds: float,
     provenance: Provenance | None,
 ) -> Generator[bytes]:
-    """What of `chunks` may be used; each is answered before the next one is asked for."""
+    """What of `chunks` may be used; each is answered before the next one is sent.
+
+    The source of the chunks runs in a thread of its own: while it is silent the gateway is listened to.
+    """
     try:
-        with closing(transport.connect(seconds)) as sock:
+        with (
+            closing(transport.connect(seconds)) as sock,
+            closing(pumped(chunks, lambda: _LISTEN_S if talk.holds else None)) as pumping,
+        ):
             sock.settimeout(seconds)
             _send(sock, talk.head())
-            for chunk in chunks:
+            for chunk in pumping:
+                if chunk is None:
+                    if (heard := _heard(sock, seconds)) is not None and (passed := talk.feed(heard)):
+                        yield passed
+                    if talk.decision is not None:
+                        break
+                    continue
                 for piece in talk.pieces(chunk):
                     _send(sock, piece)
                     while talk.behind and talk.decision is None:
@@ -148,6 +163,19 @@ def _send(sock: socket.socket, data: bytes) -> None:
         sock.sendall(data)
     except OSError as error:
         raise TransportError("the gateway went away") from error
+
+
+def _heard(sock: socket.socket, seconds: float) -> bytes | None:
+    """What the gateway has said by now, if anything; the socket waits for `seconds` again afterwards."""
+    sock.settimeout(0.0)
+    try:
+        return sock.recv(_READ)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return None
+    except OSError as error:
+        raise TransportError("the gateway went away") from error
+    finally:
+        sock.settimeout(seconds)
 
 
 def _receive(sock: socket.socket) -> bytes:

@@ -43,6 +43,11 @@ class StreamTalk:
         """How many bytes were sent of which nothing was heard yet."""
         return self._sent - self._answered
 
+    @property
+    def holds(self) -> bool:
+        """Whether the gateway holds back something that it may release in a silence."""
+        return bool(self._kept)
+
     def head(self) -> bytes:
         """The head of the request."""
         return request_head("POST", self._target, self._host, self._headers)

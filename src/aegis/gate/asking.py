@@ -9,8 +9,8 @@ from aegis.approvals.model import Approval
 from aegis.core.digest import call_digest
 from aegis.core.outcome import Outcome
 from aegis.core.times import MICROS
+from aegis.gate.attended import Attended
 from aegis.gate.identities import Bound, identities_of
-from aegis.gate.missions import Attended
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.sessions import find_session, key_of_session

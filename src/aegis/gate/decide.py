@@ -40,6 +40,7 @@ from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, MissionInvalid, StoreConflict, StoreUnavailable
 from aegis.gate.announcing import composer, told
 from aegis.gate.asking import ask
+from aegis.gate.attended import Attended
 from aegis.gate.control import Control, ControlState
 from aegis.gate.events import Event, notify
 from aegis.gate.granted import Granted, find_grant
@@ -47,7 +48,7 @@ from aegis.gate.held import Resuming
 from aegis.gate.ids import new_id
 from aegis.gate.judge_mission import worker_view
 from aegis.gate.judging import Judging
-from aegis.gate.missions import Attended, Missions, stopped_by_mission
+from aegis.gate.missions import Missions, stopped_by_mission
 from aegis.gate.parts import Parts
 from aegis.gate.permits import permit_again, permit_of, wants_permit
 from aegis.gate.record import Made, Subject, make

@@ -219,7 +219,8 @@ class Gate:
     ) -> Iterator[bytes]:
         """What of a streamed result may be used, while it arrives; raises `StreamCut` where a condition fails.
 
-        `provenance` gives the tool's signature over the whole, and is asked once the last chunk came.
+        `provenance` gives the tool's signature over the whole, and is asked once the last chunk came. The source of
+        the chunks runs in a thread of its own, so that what is held back is given in time though no chunk comes.
         """
         return evaluate_streaming(self.stream(decision_id, framing=framing), chunks, provenance)
 

@@ -28,11 +28,11 @@ from aegis.core.receipt import Draft, Recorded
 from aegis.errors import StoreCorrupt
 from aegis.gate.announcing import announced
 from aegis.gate.asking import base_of, bound_files, digest_of
+from aegis.gate.attended import Attended
 from aegis.gate.control import ControlState
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
 from aegis.gate.judging import Judging
-from aegis.gate.missions import Attended
 from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
 from aegis.gate.record import Subject

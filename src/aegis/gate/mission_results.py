@@ -13,7 +13,8 @@ from aegis.core.outcome import Verdict
 from aegis.core.ports import Transaction
 from aegis.core.principal import Principal
 from aegis.errors import MissionInvalid
-from aegis.gate.missions import Missions, SessionMoved, Write
+from aegis.gate.attended import SessionMoved, Write
+from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.sessions import session_key
 from aegis.guards.base import Provenance
@@ -130,6 +131,7 @@ def attend_result(
             lineage=lineage.compiled,
             status=lineage.standing,
             opened_at=found[0].opened_at,
+            evidence=lineage.evidence,
             recourse=frozenset(found[0].recourse),
         ),
         key=key,

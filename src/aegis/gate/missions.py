@@ -13,28 +13,22 @@ from __future__ import annotations
 import base64
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import orjson
 
-from aegis.audit.writer import Apply
-from aegis.core.mission import Declaration, stricter
-from aegis.core.outcome import EvidencePolicy, Outcome
-from aegis.core.ports import Reader, Transaction
-from aegis.core.receipt import Draft
+from aegis.core.mission import Declaration
+from aegis.core.outcome import Outcome
+from aegis.core.ports import Reader
 from aegis.core.times import MICROS
-from aegis.errors import MissionInvalid, StoreConflict
+from aegis.errors import MissionInvalid
+from aegis.gate.attended import Attended, Lineage
 from aegis.gate.control import ControlState
 from aegis.gate.mission_memory import MissionMemory
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.sessions import session_key
-from aegis.guards.budget import only
-from aegis.guards.mission_view import Balance, CompiledMission, MissionView, Proof, Status, compile_mission
+from aegis.guards.mission_view import Balance, MissionView, Proof, Status, compile_mission
 from aegis.missions import ledgers, sessions, status
 from aegis.missions.jws import KeyFor
 from aegis.missions.possession import check_call_proof
@@ -46,189 +40,6 @@ from aegis.pipeline.run import COUNTING, Policy
 
 KEYS: Final = "keys"
 MAX_CACHED: Final = 1_024  # lineages kept compiled: bounds memory against many missions
-
-Write = Callable[[Transaction], None]
-
-
-class SessionMoved(StoreConflict):
-    """The session changed in a way that matters to the call: decide anew."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lineage:
-    """The missions from the root to one that acts, verified under one control epoch."""
-
-    declarations: tuple[Declaration, ...]
-    compiled: tuple[CompiledMission, ...]
-    standing: Status
-    ceilings: tuple[ledgers.Ceilings, ...]
-
-    @cached_property
-    def is_listed(self) -> bool:
-        """Whether a status list elsewhere says something about one of them."""
-        return any(one.revocation is not None for one in self.declarations)
-
-    @cached_property
-    def is_steady(self) -> bool:
-        """Whether a session stays as it was opened: no result, refusal or class of data changes it."""
-        return all(
-            one.max_denials is None
-            and not one.flow.classes
-            and all(what == "withhold" for condition in one.postconditions for what in condition.recourse)
-            for one in self.declarations
-        )
-
-    @cached_property
-    def evidence(self) -> EvidencePolicy:
-        """The strictest evidence policy of them all."""
-        return stricter(*(one.insufficient_evidence for one in self.declarations))
-
-    @cached_property
-    def counted(self) -> frozenset[str]:
-        """The names of everything that some ceiling counts."""
-        kinds = (ceilings for one in self.ceilings for ceilings in (one.over_all, one.of_agent, one.of_session))
-        return frozenset(name for ceilings in kinds for name in ceilings)
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """Their ids, from the root."""
-        return [one.mission_id for one in self.declarations]
-
-
-class Attended(msgspec.Struct, frozen=True, kw_only=True):
-    """One call under a mission: what the guards are shown, and what recording the decision will do.
-
-    `recalled` says that the view is what this process remembers, and not what the store said just now.
-    """
-
-    view: MissionView
-    key: str
-    lineage: Lineage
-    tool: tuple[str | None, str]
-    number: int | None
-    ledgers: tuple[ledgers.Ledger, ...]
-    memory: MissionMemory
-    recalled: bool = False
-
-    def members(self, evaluation: Evaluation) -> dict[str, Any]:
-        """What the receipt says of the mission."""
-        found: dict[str, Any] = {"mission_id": self.view.acting.mission_id, "lineage": self.lineage.ids}
-        if evaluation.cost:
-            found["budget"] = {"cost": only(evaluation.cost, self.lineage.counted if self.ledgers else ())}
-        return found
-
-    def settings(self, of_policy: Mapping[str, str]) -> Mapping[str, str]:
-        """Mode and evidence policy in force for this call: the stricter of the deployment's and every mission's."""
-        evidence: EvidencePolicy = of_policy["insufficient_evidence"]  # type: ignore[assignment]
-        return {
-            "mode": "attest" if self.view.attests else of_policy["mode"],
-            "insufficient_evidence": stricter(evidence, self.view.evidence),
-        }
-
-    def prepare(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> Write:
-        """Look again, inside the recording transaction, and return the write that follows.
-
-        `runs` says that the call is released by this record. Raises `StoreConflict` where the call has
-        to be decided anew; nothing was written then.
-        """
-        found = sessions.find(transaction, self.key)
-        if found is None:
-            raise SessionMoved("the session is not there any more")
-        session, version = found
-        view = self.view
-        if frozenset(session.recourse) != view.recourse or not frozenset(session.seen) <= view.seen:
-            raise SessionMoved("the session changed meanwhile")
-        after = session
-        if self.number is not None:
-            if session.window.is_used(self.number):
-                raise SessionMoved("the sequence number was used meanwhile")
-            after = msgspec.structs.replace(after, window=session.window.using(self.number))
-        limits = [one.max_denials for one in self.lineage.declarations if one.max_denials is not None]
-        if evaluation.combined.outcome is Outcome.BLOCK and limits:
-            after = msgspec.structs.replace(after, denials=session.denials + 1)
-        elif limits and session.denials >= min(limits) > view.denials:
-            raise SessionMoved("the session was refused as often as its mission allows")
-        accounts: Sequence[tuple[str, ledgers.Account]] = ()
-        if runs:
-            reads = self._classes()
-            if not reads <= frozenset(session.seen):
-                after = msgspec.structs.replace(after, seen=tuple(sorted({*session.seen, *reads})))
-            if self.ledgers:
-                accounts = ledgers.taken(transaction, self.ledgers, evaluation.cost, enforced=not view.attests)
-
-        def write(transaction: Transaction) -> None:
-            if after is not session:
-                sessions.write(transaction, self.key, after, version)
-            ledgers.write(transaction, accounts)
-            self.memory.keep(self.key, after, version + (after is not session), accounts)
-
-        return write
-
-    def forget(self) -> None:
-        """Read the session and its ledgers anew the next time."""
-        self.memory.forget(self.key, self.ledgers)
-
-    def with_writes(self, apply: Apply | None, evaluation: Evaluation, *, runs: bool) -> Apply:
-        """`apply` and the writes of `prepare` as one: everything is looked at before anything is written."""
-
-        def both(transaction: Transaction) -> Sequence[Draft]:
-            try:
-                if apply is None and self._at_once(transaction, evaluation, runs=runs):
-                    return ()
-                write = self.prepare(transaction, evaluation, runs=runs)
-            except StoreConflict:
-                self.forget()
-                raise
-            drafts = () if apply is None else apply(transaction)
-            write(transaction)
-            return drafts
-
-        return both
-
-    def _at_once(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> bool:
-        """Record a call of a session that results cannot change, from what this process remembers.
-
-        (1) what would be written is worked out in memory
-        (2) that every document still has the version that this process gave it is looked at for all but
-            the first; the write of the first says so itself
-        (3) the rest is written
-
-        Says no, with nothing written, where that does not hold, and where there is more to do.
-        """
-        if not self.recalled or not self.lineage.is_steady:
-            return False
-        used = self.ledgers if runs else ()
-        if not used and self.number is None:
-            return True
-        # (1)
-        session, version = self.memory.session_at(self.key)
-        accounts = self.memory.accounts(used)
-        if session is None or accounts is None:
-            return False
-        after = session
-        if self.number is not None:
-            if session.window.is_used(self.number):
-                return False
-            after = msgspec.structs.replace(session, window=session.window.using(self.number))
-        try:
-            for ledger, (_, account) in zip(used, accounts, strict=True):
-                ledgers.charge(account, ledger, evaluation.cost, enforced=not self.view.attests)
-            # (2)
-            looked_at = accounts if after is not session else accounts[1:]
-            if any(ledgers.version(transaction, name) != account.version for name, account in looked_at):
-                return False
-            if after is not session:
-                sessions.write(transaction, self.key, after, version)
-            # (3)
-            ledgers.write(transaction, accounts)
-        except StoreConflict:
-            return False
-        self.memory.keep(self.key, after, version + (after is not session), accounts)
-        return True
-
-    def _classes(self) -> frozenset[str]:
-        """The classes whose data the session holds once this call ran."""
-        return frozenset(name for one in self.lineage.compiled for name in one.classes_of(*self.tool))
 
 
 class Missions:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -23,14 +23,14 @@ from aegis.core.combine import combine
 from aegis.core.decision import ReceiptRef, ResultDecision
 from aegis.core.digest import SALT_BYTES, payload_commitment, sha256
 from aegis.core.finding import Report
-from aegis.core.mission import Postcondition
-from aegis.core.names import Selector
+from aegis.core.mission import stricter
 from aegis.core.outcome import Outcome, Reason, Verdict, outcome_of, verdict_of
 from aegis.core.ports import Document, Entry, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, Recorded, agent_signer
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.gate.attended import settings_under
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
 from aegis.gate.mission_results import AttendedResult, Origin, attend_result, origin_of
@@ -38,6 +38,7 @@ from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
+from aegis.gate.stream_terms import StreamTerms, signed_or_not, terms_of
 from aegis.pipeline.model import IncomingResult, ResultEvaluation
 from aegis.pipeline.run import Policy
 
@@ -158,8 +159,8 @@ class Results:
             attended = None  # the first result settled what the mission counts
         return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
 
-    def opened_stream(self, principal: Principal, decision_id: str) -> tuple[tuple[Postcondition, ...], bool]:
-        """The conditions of a result that will be streamed, and whether its tool signs what it gives.
+    def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:
+        """What a result that will be streamed is judged by.
 
         Raises `InvalidCall` for one that nobody asked for.
         """
@@ -169,14 +170,8 @@ class Results:
                 raise InvalidCall("a result was already given for this call", code="conflict", status=409)
         policy = self._parts.policy.current
         attended = attend_result(self._parts, self._missions, policy, principal, call.body, _UNSIGNED)
-        lineage = () if attended is None else attended.view.lineage
-        conditions = tuple(
-            condition
-            for compiled in lineage
-            for condition in compiled.declaration.postconditions
-            if any(Selector(one).matches(call.server, call.tool) for one in condition.tools)
-        )
-        return conditions, policy.missions.tool_keys.find(call.server, call.tool) is not None
+        signs = policy.missions.tool_keys.find(call.server, call.tool) is not None
+        return terms_of(policy, None if attended is None else attended.view, call.server, call.tool, signs=signs)
 
     def stream_steps(
         self, principal: Principal, decision_id: str, report: Report, data: bytes, token: str | None = None
@@ -188,12 +183,11 @@ class Results:
             policy, server=call.server, tool=call.tool, token=token, decision_id=decision_id, digest=sha256(data)
         )
         attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
-        if origin.provenance == "invalid" or (origin.must_sign and origin.provenance != "valid"):
-            report = replace(
-                report, outcome=Outcome.BLOCK, verdict=Verdict.VIOLATION, reason=Reason.POSTCONDITION_FAILED
-            )
+        view = None if attended is None else attended.view
+        report = signed_or_not(report, view, origin, call.server, call.tool)
+        evidence = policy.evidence if view is None else stricter(policy.evidence, view.evidence)
         evaluation = ResultEvaluation(
-            combined=combine((report,), (report.guard,), policy.evidence),
+            combined=combine((report,), (report.guard,), evidence),
             result=parse(data),
             canonical=None,
             times=(),
@@ -214,7 +208,8 @@ class Results:
     ) -> Steps:
         # (4)
         parts = self._parts
-        draft = self._draft(principal, call, data, evaluation, policy.digest, policy.settings)
+        settings = policy.settings if attended is None else settings_under(attended.view, policy.settings)
+        draft = self._draft(principal, call, data, evaluation, policy.digest, settings)
         if origin.provenance != "unsigned" or origin.must_sign:
             draft.members["provenance"] = {"signature": origin.provenance}
         if attended is not None:

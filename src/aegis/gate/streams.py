@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Final, Literal
 
 from aegis.core.canonical import canonical
@@ -14,6 +14,7 @@ from aegis.core.finding import Finding, Report
 from aegis.core.mission import Postcondition
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
+from aegis.core.pumping import pumped
 from aegis.errors import StreamCut
 from aegis.gate.ticking import ticking
 from aegis.guards.prefilter import Prefilter
@@ -29,7 +30,7 @@ Framing = Literal["plain", "sse", "lines"]
 FRAMINGS: Final[tuple[Framing, ...]] = ("plain", "sse", "lines")
 # Instructions in what a tool gives back are cut on every stream, whatever the mission says.
 # Like any result they are read as far as the usual limit of one, which is a mebibyte.
-_ALWAYS: Final = Postcondition(id="content", check="no_instructions", window=1_048_576)
+ALWAYS: Final = Postcondition(id="content", check="no_instructions", window=1_048_576)
 
 _prefilters: weakref.WeakKeyDictionary[Scanner, dict[frozenset[Category], Prefilter]] = weakref.WeakKeyDictionary()
 
@@ -44,14 +45,18 @@ class ResultStream:
     def __init__(
         self, gate: Gate, principal: Principal, decision_id: str, *, framing: Framing = "plain", digest: bool = False
     ):
-        declared, signs = gate.results.opened_stream(principal, decision_id)
-        conditions = (_ALWAYS, *declared)
+        declared = gate.results.opened_stream(principal, decision_id)
         scanner = gate.parts.policy.current.scanner
         self._gate = gate
         self._principal = principal
         self._decision_id = decision_id
-        self._conditions = conditions
-        self._judge = StreamJudge(conditions, lambda wanted: _prefilter(scanner, wanted), digest=digest or signs)
+        self._judge = StreamJudge(
+            (ALWAYS, *declared.conditions),
+            lambda wanted: _prefilter(scanner, wanted),
+            digest=digest or declared.signs,
+            framed=framing != "plain",
+            opens=declared.opens,
+        )
         self._frames = None if framing == "plain" else Frames(EVENT_ENDS if framing == "sse" else LINE_ENDS)
         self._texts: Callable[[bytes], dict[str, bytes]] = event_texts if framing == "sse" else json_texts
         self._too_large = False
@@ -66,7 +71,7 @@ class ResultStream:
     @property
     def is_cut(self) -> bool:
         """Whether nothing more of the stream may be passed on."""
-        return bool(self._judge.failed) or self._too_large
+        return self._judge.is_cut or self._too_large
 
     def feed(self, piece: bytes) -> bytes:
         """Take one piece; the bytes that may be passed on now."""
@@ -81,6 +86,10 @@ class ResultStream:
         except FrameTooLarge:
             self._too_large = True
         return self._passed(b"".join(passed))
+
+    def patience(self) -> float | None:
+        """For how many seconds more may be waited for until something is due; `None`: for ever."""
+        return self._judge.patience(time.monotonic())
 
     def due(self) -> bytes:
         """What was held back for as long as the promise allows."""
@@ -113,29 +122,24 @@ class ResultStream:
         return self._judged(summary), canonical(attested)
 
     def _judged(self, summary: StreamSummary) -> Report:
-        if summary.failed:
-            return Report(
-                guard="stream",
-                outcome=Outcome.BLOCK,
-                verdict=Verdict.VIOLATION,
-                reason=Reason.POSTCONDITION_FAILED,
-                risk=Risk.HIGH,
-                findings=tuple(
-                    Finding(
-                        guard="stream",
-                        rule=f"postcondition-{name}",
-                        category="policy",
-                        severity=Risk.HIGH,
-                        outcome=Outcome.BLOCK,
-                        message="the stream was cut: it does not meet a condition of the mission",
-                    )
-                    for name in summary.failed
-                ),
-            )
-        missing = [f"postcondition.{name}" for name in self._judge.unjudged]
+        missing = [f"postcondition.{name}" for name in summary.unjudged]
         if summary.broken:
             missing.append("stream.end")
-        return Report(guard="stream", missing=tuple(missing))
+        findings = (
+            *(_finding(name, Outcome.BLOCK, "the stream was cut: it") for name in summary.failed),
+            *(_finding(name, Outcome.ALLOW, "the stream") for name in summary.noted),
+        )
+        if not findings:
+            return Report(guard="stream", missing=tuple(missing))
+        return Report(
+            guard="stream",
+            outcome=Outcome.BLOCK if summary.failed else Outcome.ALLOW,
+            verdict=Verdict.VIOLATION,
+            reason=Reason.POSTCONDITION_FAILED if summary.failed else Reason.NONE,
+            risk=Risk.HIGH,
+            findings=findings,
+            missing=() if summary.failed else tuple(missing),
+        )
 
 
 def evaluate_streaming(
@@ -143,19 +147,23 @@ def evaluate_streaming(
 ) -> Iterator[bytes]:
     """What of `chunks` may be used, as they arrive; records one attestation at the end.
 
-    `provenance` gives the tool's signature over the whole, and is asked once the last chunk came.
+    `provenance` gives the tool's signature over the whole, and is asked once the last chunk came. The source of
+    the chunks runs in a thread of its own, so that what is held back is given in time though no chunk comes.
 
-    What is held back waits for the next chunk, however long it takes: use `aevaluate_streaming` where
-    that matters. Raises `StreamCut` where a condition fails, and where the whole may not be used after all.
+    Raises `StreamCut` where a condition fails, and where the whole may not be used after all.
     """
     ended = False
     try:
-        for chunk in chunks:
-            passed = stream.feed(chunk.encode() if isinstance(chunk, str) else chunk)
-            if stream.is_cut:
-                break
-            if passed:
-                yield passed
+        with closing(pumped(chunks, stream.patience)) as pieces:
+            for chunk in pieces:
+                if chunk is None:
+                    passed = stream.due()
+                else:
+                    passed = stream.feed(chunk.encode() if isinstance(chunk, str) else chunk)
+                if stream.is_cut:
+                    break
+                if passed:
+                    yield passed
         last = b"" if stream.is_cut else stream.rest()
         ended = True
     finally:
@@ -194,6 +202,17 @@ async def aevaluate_streaming(
         raise StreamCut(decision)
     if last:
         yield last
+
+
+def _finding(name: str, outcome: Outcome, what: str) -> Finding:
+    return Finding(
+        guard="stream",
+        rule=f"postcondition-{name}",
+        category="policy",
+        severity=Risk.HIGH,
+        outcome=outcome,
+        message=f"{what} does not meet a condition of the mission",
+    )
 
 
 def _prefilter(scanner: Scanner, categories: frozenset[Category]) -> Prefilter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -43,8 +43,10 @@ class PostconditionsGuard:
             "no_secrets": self._is_clean,
             "no_instructions": self._is_clean,
             "max_bytes": _is_small,
-            "schema": _is_shaped,
-            "allowed_sources": _is_from_allowed,
+            "schema": lambda case, condition: is_shaped(case.result, condition),
+            "allowed_sources": lambda case, condition: is_from_allowed(
+                (text.value for text in case.texts.strings), condition
+            ),
             "signed": _is_signed,
         }
 
@@ -114,18 +116,19 @@ def _is_small(case: ResultCase, condition: Postcondition) -> bool:
     return len(result.encode() if isinstance(result, str) else canonical(result)) <= condition.limit
 
 
-def _is_shaped(case: ResultCase, condition: Postcondition) -> bool:
+def is_shaped(result: Any, condition: Postcondition) -> bool:
+    """Whether a result, or the value that its text spells, is valid under the schema of a condition."""
     try:
-        return bool(_validator(condition.schema).is_valid(_value(case.result)))
+        return bool(_validator(condition.schema).is_valid(_value(result)))
     except (ValueError, InvalidCall):
         return False
 
 
-def _is_from_allowed(case: ResultCase, condition: Postcondition) -> bool:
-    """Whether every URL that the result is or holds as a whole string leads to an allowed host."""
+def is_from_allowed(texts: Iterable[str], condition: Postcondition) -> bool:
+    """Whether every URL that stands in the texts of a result leads to a host that a condition allows."""
     allowed = [compile_entry("hosts", one) for one in condition.sources]
-    for text in case.texts.strings:
-        for word in text.value.split():
+    for text in texts:
+        for word in text.split():
             if "://" not in word:
                 continue
             found = hosts.readings(word.strip("()[]<>\"',;"))

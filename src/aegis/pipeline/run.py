@@ -169,16 +169,17 @@ class Policy:
         if incoming.mission is None and not incoming.must_sign and incoming.provenance == "unsigned":
             checks = self._result_checks
         expected = tuple(name for name, _, _ in checks)
+        evidence = self.evidence if incoming.mission is None else stricter(self.evidence, incoming.mission.evidence)
         times = [0] * len(checks)
 
         def analyse(result: Any) -> Combined:
             reports = self._analyse_result(incoming, route, result, checks, times)
-            return combine(reports, expected, self.evidence)
+            return combine(reports, expected, evidence)
 
         result, data = incoming.result, None
         combined = analyse(result)
         if combined.patches:
-            combined, result, data = settle(result, combined, analyse, expected, self.evidence)
+            combined, result, data = settle(result, combined, analyse, expected, evidence)
         return ResultEvaluation(
             combined=combined, result=result, canonical=data, times=self._times(combined.reports, times)
         )

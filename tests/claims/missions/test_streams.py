@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import orjson
 import pytest
 
-from aegis.core.outcome import Outcome, Reason, Verdict
+from aegis.core.outcome import Outcome, Reason
 from aegis.errors import InvalidCall, StreamCut
 from aegis.guards.stream import HOLD_BYTES
 from support.missions import Desk, desk
 
 SECRET = b"SSN 536-90-4399"
 CLEAN = b"quarterly figures are in the table below. " * 50
+PATIENCE_S = 120  # a ceiling for what has to happen at all
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +129,6 @@ def test_a_cut_stream_has_the_recourse_of_its_condition(place: Desk) -> None:
     assert place.call("list_rows", "s-recourse").reason is Reason.CHAIN_BLOCKED
 
 
-def test_a_condition_that_needs_the_whole_result_is_missing_evidence(place: Desk) -> None:
-    place.open(place.issue(postconditions=[{"id": "shape", "check": "schema", "schema": "{}"}]), "s-shape")
-    _, cut = streamed(place, [CLEAN], "s-shape")
-    assert cut.verdict is Verdict.INSUFFICIENT_EVIDENCE
-
-
 async def test_streams_are_judged_on_an_event_loop(place: Desk) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield CLEAN
@@ -142,3 +138,46 @@ async def test_streams_are_judged_on_an_event_loop(place: Desk) -> None:
     with pytest.raises(StreamCut):
         async for _ in place.gate.aevaluate_streaming(decision.decision_id, chunks()):
             pass
+
+
+def test_what_is_held_back_comes_though_the_source_pauses(place: Desk) -> None:
+    heard = threading.Event()
+
+    def chunks() -> Iterator[bytes]:
+        yield CLEAN
+        assert heard.wait(PATIENCE_S)
+        yield b"and the rest"
+
+    out = b""
+    for piece in place.gate.evaluate_streaming(place.call("list_rows", "s-all").decision_id, chunks()):
+        out += piece
+        if out == CLEAN:
+            heard.set()
+    assert out == CLEAN + b"and the rest"
+
+
+def test_what_a_source_raises_reaches_the_reader(place: Desk) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield CLEAN
+        raise ConnectionResetError("the tool went away")
+
+    with pytest.raises(ConnectionResetError):
+        list(place.gate.evaluate_streaming(place.call("list_rows", "s-all").decision_id, chunks()))
+
+
+def test_a_source_whose_reader_left_is_asked_for_nothing_more(place: Desk) -> None:
+    asked, ended = [], threading.Event()
+
+    def chunks() -> Iterator[bytes]:
+        try:
+            for number in range(1_000_000):
+                asked.append(number)
+                yield CLEAN
+        finally:
+            ended.set()
+
+    pieces = place.gate.evaluate_streaming(place.call("list_rows", "s-all").decision_id, chunks())
+    next(pieces)
+    pieces.close()
+    assert ended.wait(PATIENCE_S)
+    assert len(asked) < 10
