@@ -76,6 +76,11 @@ def test_a_new_rule_is_written_once_its_own_examples_hold(tmp_path: Path) -> Non
     assert Path(written.stdout.strip()) == tmp_path / "own" / "own-word.yaml"
     tested = aegis("rules", "test", "own-word", "--rules", tmp_path, "--json")
     assert (tested.returncode, read_json(tested)["examples"]) == (0, 4)
+    tmp_path.chmod(0o700)
+    config = tmp_path / "aegis.yaml"
+    config.write_text("version: 1\nrules: ['.']\n")
+    served = aegis("rules", "test", "own-word", "--config", config, "--json")
+    assert (served.returncode, read_json(served)["examples"]) == (0, 4)
     again = aegis("rules", "new", *rule, *good, "--out", tmp_path)
     assert again.returncode == 2
     bad = ["--match", "go to plugh", "--match", "the plugh22 file", "--pass", "a plough", "--pass", "plug"]

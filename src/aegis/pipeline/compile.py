@@ -26,6 +26,7 @@ from aegis.pipeline.compile_tools import approval_rules, compile_routes, policy_
 from aegis.pipeline.config import Config
 from aegis.pipeline.digest import policy_digest
 from aegis.pipeline.problems import nearest
+from aegis.pipeline.rule_folders import rule_folders
 from aegis.pipeline.run import Policy
 from aegis.pipeline.settings import Settings
 from aegis.rules import RuleSet, Scanner, builtin_folder, load
@@ -46,15 +47,16 @@ def compile_policy(
     `scanner_folders` hold the detector rules (the built-in ones where empty). What `previous`
     counted goes on counting, so that a reload frees nobody's limit, and its compiled rules are used
     again where they are the same. `cache` is a private folder for compiled rules. Calls that name
-    one of the paths `protected` are blocked, or the configuration's own file. Raises `ConfigError`
-    with every problem found.
+    one of the paths `protected` are blocked, or the configuration's own file and folders of rules. Raises
+    `ConfigError` with every problem found.
     """
     settings = config.settings
     problems: list[Problem] = []
     # (1) Everything that users write in languages of their own.
     schema_guard = compile_schema_guard(config, problems)
     cedar_guard = compile_cedar_guard(config, problems)
-    rules = load(*(scanner_folders or (builtin_folder(),)))
+    folders = rule_folders(config)
+    rules = load(*(scanner_folders or (builtin_folder(),)), *folders)
     _check_rule_names(config, rules, problems)
     judges = compile_judges(config, problems)
     if problems:
@@ -89,7 +91,7 @@ def compile_policy(
             message = f"no guard of `pipeline.{stage}` has anything to do on every {stage}"
             raise ConfigError((config.problem(("pipeline", stage), message),))
     # (4) Around them, what no list leaves out.
-    files = [*protected, *([Path(config.file)] if config.file else [])]
+    files = [*protected, *([Path(config.file)] if config.file else []), *folders]
     always: dict[str, Guard] = {
         "protected": ProtectedGuard(files, user_home=_user_home()),
         "evidence": EvidenceGuard(alone="content" not in (guard.name for guard, _ in call)),

@@ -10,8 +10,8 @@ from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
 from aegis.pipeline.settings import Settings
 
-# Where things are stored, and where the settings came from, change no decision.
-_WITHOUT_MEANING: Final = {"version", "profile", "store", "durability"}
+# Where things are stored, and where the settings came from, change no decision. Rules count by what they say.
+_WITHOUT_MEANING: Final = {"version", "profile", "store", "durability", "rules"}
 
 
 def policy_digest(settings: Settings, *, rules: str, judges: Sequence[str] = ()) -> str:

@@ -19,6 +19,7 @@ from aegis.errors import ConfigError, Problem
 from aegis.pipeline.compile import Policy, compile_policy
 from aegis.pipeline.config import Config, check_version, parse_config
 from aegis.pipeline.document import MAX_BYTES
+from aegis.pipeline.rule_folders import rule_files
 
 Trigger = Literal["file", "signal", "api"]
 
@@ -85,6 +86,10 @@ class PolicyHolder:
     def path(self) -> Path | None:
         """The file that the configuration came from, if it came from one."""
         return self._path
+
+    def drawn_in(self) -> list[Path]:
+        """The other files of the configuration in force: an operator's own rules, as they are now."""
+        return rule_files(self._in_force.config)
 
     def on_change(self, record: Record) -> None:
         """Have every later change recorded by `record` before it is in force."""

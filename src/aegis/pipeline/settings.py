@@ -21,6 +21,7 @@ from aegis.pipeline.settings_proxies import ProxySettings
 from aegis.pipeline.settings_runs import RunSettings
 from aegis.pipeline.settings_tools import ApprovalSettings, PolicySettings, ToolSettings
 
+MAX_RULE_FOLDERS = 16
 PROFILES = ("strict", "standard", "observe")
 
 
@@ -123,6 +124,8 @@ class Settings(Section):
     pipeline: PipelineSettings
     policies: list[PolicySettings]
     """Rules about arguments and calls."""
+    rules: Annotated[list[Name], Field(max_length=MAX_RULE_FOLDERS)]
+    """Folders of detector rules beside the built-in ones; a relative one lies beside this file."""
     judges: list[ValidatorSettings]
     """Who looks at calls before they run, in this order. A judge can only tighten."""
     judging: JudgingSettings

@@ -1,4 +1,4 @@
-"""When the configuration is read again: on SIGHUP, and when its file changes.
+"""When the configuration is read again: on SIGHUP, and when its file or one of its own rules changes.
 
 What does not compile, or cannot be recorded, leaves the old configuration in force, and the log says so.
 """
@@ -21,7 +21,7 @@ class Reloads:
     def __init__(self, policy: PolicyHolder):
         self._policy = policy
         path = policy.path
-        self._watch = None if path is None else FileWatch(path, self._changed)
+        self._watch = None if path is None else FileWatch(path, self._changed, drawn_in=policy.drawn_in)
 
     def start(self) -> None:
         """Begin to watch the file, where there is one."""

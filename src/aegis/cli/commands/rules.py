@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aegis.cli import exits
-from aegis.cli.options import Json
+from aegis.cli.options import ConfigFile, Json
 from aegis.cli.output import Column, note, print_json, print_line, show_list
 from aegis.cli.text import visible
 from aegis.errors import InvalidCall
@@ -41,11 +41,12 @@ _WRONG = (
 @app.command("list")
 def list_rules(
     folders: Folders = None,
+    config: ConfigFile = None,
     category: Annotated[str, typer.Option("--category", help="only this category")] = "",
     as_json: Json = False,
 ) -> None:
     """List the rules in force."""
-    rules = [rule for rule in _load(folders).rules if category in ("", rule.category)]
+    rules = [rule for rule in _load(folders, config).rules if category in ("", rule.category)]
     show_list([_summary(rule) for rule in rules], _COLUMNS, as_json=as_json, empty="no rule of that category")
 
 
@@ -53,10 +54,11 @@ def list_rules(
 def explain(
     rule_id: Annotated[str, typer.Argument(metavar="RULE", help="the rule's id")],
     folders: Folders = None,
+    config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Show what a rule looks for, where it applies, and its examples."""
-    rules = _load(folders)
+    rules = _load(folders, config)
     rule = rules.by_id.get(rule_id)
     if rule is None:
         raise InvalidCall(f"there is no rule `{rule_id}`", code="not_found", hint=_nearest(rule_id, rules))
@@ -79,12 +81,13 @@ def explain(
 def test(
     only: Annotated[list[str] | None, typer.Argument(metavar="[RULE]...", help="only these; by default all")] = None,
     folders: Folders = None,
+    config: ConfigFile = None,
     as_json: Json = False,
 ) -> int:
     """Run the examples of the rules: exit 0, or 1 and every example that its rule got wrong."""
     from aegis.cli.rulework import examine
 
-    rules = _load(folders)
+    rules = _load(folders, config)
     for name in only or ():
         if name not in rules.by_id:
             raise InvalidCall(f"there is no rule `{name}`", code="not_found", hint=_nearest(name, rules))
@@ -130,10 +133,14 @@ def new(
     print_line(str(write_rule(document, folder)))
 
 
-def _load(folders: list[Path] | None) -> RuleSet:
+def _load(folders: list[Path] | None, config: Path | None) -> RuleSet:
+    """The rules in force under `config`, and those of `folders`."""
+    from aegis.pipeline.config import load_config
+    from aegis.pipeline.rule_folders import rule_folders
     from aegis.rules import builtin_folder, load
 
-    return load(builtin_folder(), *(folders or ()))
+    configured = () if config is None else rule_folders(load_config(config))
+    return load(builtin_folder(), *configured, *(folders or ()))
 
 
 def _summary(rule: Rule) -> dict[str, Any]:
