@@ -252,10 +252,11 @@ def _run(mutant: Mutant, tests: Sequence[str]) -> int:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    sys.meta_path.insert(0, _Finder(mutant))
+    finder = _Finder(mutant)
+    sys.meta_path.insert(0, finder)
     # Before pytest, whose own import hook would come first and give out the module as it is.
     loaded = importlib.import_module(mutant.module)
-    if not isinstance(loaded.__loader__, _Finder):
+    if loaded.__loader__ is not finder:
         raise RuntimeError(f"{mutant.module} was imported before it could be changed")
     import hypothesis
     import pytest

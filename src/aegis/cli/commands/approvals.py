@@ -5,18 +5,15 @@ Answering takes an approver's API key, always: owning the home is not enough, an
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
+from aegis.cli.door import Door, opens
+from aegis.cli.options import Limit
 from aegis.cli.output import Column, print_json, print_line, show_list, show_members
 from aegis.errors import InvalidCall
-
-if TYPE_CHECKING:
-    from aegis.cli.inside import Asked
 
 app = typer.Typer(help="Held calls, and a person's answer to them.")
 
@@ -47,46 +44,29 @@ _LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
 
 
 @app.command("list")
-def list_approvals(
-    state: State = "pending",
-    limit: Limit = 100,
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
-) -> None:
+@opens
+def list_approvals(door: Door, state: State = "pending", limit: Limit = 100) -> None:
     """List held calls; by default those that wait for an answer."""
-    from aegis.cli.inside import api
-
-    with api(url, home, config) as asked:
-        query = urlencode({"state": state, "limit": limit})
-        items = asked.ask("GET", f"/v1/approvals?{query}", _key(key_file))["items"]
-    show_list(items, _COLUMNS, as_json=as_json, empty="nothing is held")
+    query = urlencode({"state": state, "limit": limit})
+    items = door.ask("GET", f"/v1/approvals?{query}")["items"]
+    show_list(items, _COLUMNS, as_json=door.as_json, empty="nothing is held")
 
 
 @app.command()
-def show(
-    approval: Approval,
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
-) -> None:
+@opens
+def show(door: Door, approval: Approval) -> None:
     """Show one held call: who asks, the tool, and the full arguments that would run."""
-    from aegis.cli.inside import api
-
-    with api(url, home, config) as asked:
-        value = asked.ask("GET", _target(approval), _key(key_file))
-    if as_json:
+    value = door.ask("GET", _target(approval))
+    if door.as_json:
         print_json(value)
     else:
         _show(value)
 
 
 @app.command()
+@opens
 def approve(
+    door: Door,
     approval: Approval,
     reason: Why = "",
     digest: Annotated[
@@ -99,94 +79,51 @@ def approve(
     arguments: Annotated[
         str, typer.Option("--arguments", metavar="JSON", help="what is to run instead, doing no more than what is held")
     ] = "",
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
 ) -> None:
     """Let a held call run, once, exactly as it is shown, or with narrower arguments."""
-    from aegis.cli.inside import api
-
     more: dict[str, Any] = {} if scope == "once" else {"scope": scope}
     if arguments:
         more["arguments"] = _parsed(arguments)
-    with api(url, home, config) as asked:
-        _answer(asked, approval, "approve", reason, digest, _key(key_file), more, as_json=as_json)
+    _answer(door, approval, "approve", reason, digest, more)
 
 
 @app.command()
-def deny(
-    approval: Approval,
-    reason: Why = "",
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
-) -> None:
+@opens
+def deny(door: Door, approval: Approval, reason: Why = "") -> None:
     """Refuse a held call."""
-    from aegis.cli.inside import api
-
-    with api(url, home, config) as asked:
-        _answer(asked, approval, "deny", reason, "", _key(key_file), {}, as_json=as_json)
+    _answer(door, approval, "deny", reason, "", {})
 
 
 @app.command()
+@opens
 def watch(
-    seconds: Annotated[int, typer.Option("--for", min=0, help="end after so many seconds; 0 is never")] = 0,
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
+    door: Door, seconds: Annotated[int, typer.Option("--for", min=0, help="end after so many seconds; 0 is never")] = 0
 ) -> None:
     """Print each held call as it comes, until interrupted."""
-    from aegis.cli.inside import api
     from aegis.cli.watching import watch_approvals
 
-    key = _key(key_file)
-    with api(url, home, config) as asked:
-        for item in watch_approvals(lambda target: asked.ask("GET", target, key), seconds):
-            if as_json:
-                print_json(item)
-            else:
-                print_line()
-                _show(item)
+    for item in watch_approvals(lambda target: door.ask("GET", target), seconds):
+        if door.as_json:
+            print_json(item)
+        else:
+            print_line()
+            _show(item)
 
 
 @app.command()
-def grants(
-    limit: Limit = 100,
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
-) -> None:
+@opens
+def grants(door: Door, limit: Limit = 100) -> None:
     """List grants: calls that people approved for the rest of a session."""
-    from aegis.cli.inside import api
-
-    with api(url, home, config) as asked:
-        items = asked.ask("GET", f"/v1/grants?limit={limit}", _key(key_file))["items"]
-    show_list(items, _GRANT_COLUMNS, as_json=as_json, empty="nothing is granted")
+    items = door.ask("GET", f"/v1/grants?limit={limit}")["items"]
+    show_list(items, _GRANT_COLUMNS, as_json=door.as_json, empty="nothing is granted")
 
 
 @app.command("revoke-grant")
-def revoke_grant(
-    grant: Annotated[str, typer.Argument(metavar="GRANT", help="the grant's id")],
-    url: Url = None,
-    key_file: KeyFile = None,
-    home: Home = None,
-    config: ConfigFile = None,
-    as_json: Json = False,
-) -> None:
+@opens
+def revoke_grant(door: Door, grant: Annotated[str, typer.Argument(metavar="GRANT", help="the grant's id")]) -> None:
     """Take a grant back; the next call asks a person again."""
-    from aegis.cli.inside import api
-
-    with api(url, home, config) as asked:
-        value = asked.ask("POST", f"/v1/grants/{quote(grant, safe='')}/revoke", _key(key_file))
-    if as_json:
+    value = door.ask("POST", f"/v1/grants/{quote(grant, safe='')}/revoke")
+    if door.as_json:
         print_json(value)
     else:
         show_members(
@@ -203,27 +140,17 @@ def _parsed(text: str) -> Any:
     return value
 
 
-def _answer(
-    asked: Asked,
-    approval: str,
-    decision: str,
-    reason: str,
-    digest: str,
-    key: str,
-    more: dict[str, Any],
-    *,
-    as_json: bool,
-) -> None:
+def _answer(door: Door, approval: str, decision: str, reason: str, digest: str, more: dict[str, Any]) -> None:
     """Answer what was read just before: the digests go back, so that nothing else can be meant."""
-    held = asked.ask("GET", _target(approval), key)
+    held = door.ask("GET", _target(approval))
     if digest and held.get("call_digest") != digest:
         raise InvalidCall("another call is held under this approval", code="conflict", status=409)
     body: dict[str, Any] = {"decision": decision, **more}
     body |= {name: held[name] for name in ("call_digest", "policy_digest") if held.get(name)}
     if reason:
         body["reason"] = reason
-    value = asked.ask("POST", _target(approval), key, body)
-    if as_json:
+    value = door.ask("POST", _target(approval), body)
+    if door.as_json:
         print_json(value)
     else:
         shown = {name: value.get(name) for name in ("id", "state", "tool", "agent", "resolved_by")}
@@ -260,6 +187,8 @@ def _about(value: dict[str, Any]) -> list[str]:
         kinds = ", ".join(facts["effects"]) or "none"
         undone = "cannot be undone" if facts["irreversible"] else "can be undone"
         lines += ["", f"risk {facts['risk']}, effects {kinds}, {undone}"]
+        if facts.get("working_directory"):
+            lines.append(f"relative paths start at {facts['working_directory']}")
     if value.get("narrowed"):
         lines += ["", "narrowed by an approver; submitted was", *(f"  {line}" for line in _lines(value["submitted"]))]
     preview = value.get("preview")
@@ -289,14 +218,3 @@ def _lines(arguments: Any) -> list[str]:
 
 def _target(approval: str) -> str:
     return f"/v1/approvals/{quote(approval, safe='')}"
-
-
-def _key(file: Path | None) -> str:
-    key = api_key_of(file)
-    if not key:
-        raise InvalidCall(
-            "this needs an approver's API key",
-            code="unauthenticated",
-            hint="set AEGIS_API_KEY, or give --api-key-file; `aegis keys create --role approver` makes one",
-        )
-    return key
