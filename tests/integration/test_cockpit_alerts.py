@@ -6,6 +6,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email import message_from_bytes
+from email.policy import default
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from aegis.delivery.signature import verify_webhook
+from support.mail_server import mail_host
 from support.missions import claims
 from support.people import Person, person
 from support.served import Served, served
@@ -146,6 +149,39 @@ def looked_twice(gateway: Served) -> None:
     soon(lambda: alerting.rounds >= rounds + 2)
 
 
+def test_an_alert_goes_by_mail_with_names_that_cannot_write_headers(gateway: Served, dana: Person) -> None:
+    with mail_host() as host:
+        mail = {
+            "name": "the shop\r\nBcc: everybody@example.com", "watch": "waiting", "limit": "1", "kind": "email",
+            "url": f"smtp://127.0.0.1:{host.port}", "private": "yes", "sender": "aegis@example.com",
+            "to": "ops@example.com, on-call@example.com",
+        }  # fmt: skip
+        assert dana.post("/alerts", mail).status == 303
+        gateway.decide("send_email", arguments={"to": "ada@example.com"}, call_id="late")
+        soon(lambda: host.mails)
+        found = message_from_bytes(host.mails[0], policy=default)
+        assert found["to"] == "ops@example.com, on-call@example.com"
+        assert found["bcc"] is None
+        body = found.get_body()
+        assert body is not None
+        assert "`send_email` by the agent `bot` waits" in body.get_content()
+        soon(lambda: "delivered" in dana.get("/alerts").body.decode())
+        assert "email to ops@example.com, on-call@example.com" in dana.get("/alerts").body.decode()
+
+
+def test_a_mail_server_that_says_no_for_good_is_not_asked_again(gateway: Served, dana: Person) -> None:
+    with mail_host(RCPT=b"550 nobody of that name\r\n") as host:
+        mail = {
+            "name": "mail", "watch": "silent", "limit": "60", "kind": "email", "url": f"smtp://127.0.0.1:{host.port}",
+            "private": "yes", "sender": "aegis@example.com", "to": "ops@example.com",
+        }  # fmt: skip
+        assert dana.post("/alerts", mail).status == 303
+        rule = dana.get("/alerts").body.decode().partition('action="/alerts/0')[2].partition("/")[0]
+        assert dana.post(f"/alerts/0{rule}/test").status == 303
+        soon(lambda: "given up" in dana.get("/alerts").body.decode())
+        assert sum(line.startswith("RCPT") for line in host.said) == 1
+
+
 def test_a_test_is_sent_and_what_nobody_takes_is_kept(gateway: Served, dana: Person, receiver: Receiver) -> None:
     receiver.status = 404
     assert dana.post("/alerts", form(receiver, "silent", 60)).status == 303
@@ -175,6 +211,12 @@ def test_a_test_is_sent_and_what_nobody_takes_is_kept(gateway: Served, dana: Per
         {"watch": "budget", "limit": "101"},
         {"name": " "},
         {"kind": "pigeon"},
+        {"kind": "email", "url": "smtps://mail.example.com", "sender": "a@example.com", "to": ""},
+        {"kind": "email", "url": "smtps://mail.example.com", "sender": "a@example.com", "to": "b@x.y\r\nDATA"},
+        {"kind": "email", "url": "smtps://mail.example.com", "sender": "nobody", "to": "b@example.com"},
+        {"kind": "email", "url": "smtp://mail.example.com", "sender": "a@x.y", "to": "b@x.y", "private": ""},
+        {"kind": "email", "url": "https://mail.example.com", "sender": "a@x.y", "to": "b@x.y"},
+        {"kind": "email", "url": "smtps://user:password@mail.example.com", "sender": "a@x.y", "to": "b@x.y"},
     ],
 )
 def test_an_alert_that_cannot_be_is_refused(dana: Person, receiver: Receiver, wrong: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from aegis.errors import StoreCorrupt
 
 COLLECTION: Final = "deliveries"
 
-Kind = Literal["webhook", "slack"]
+Kind = Literal["webhook", "slack", "email"]
 State = Literal["due", "dead"]
 
 
@@ -20,13 +20,16 @@ State = Literal["due", "dead"]
 class Target:
     """Where a message goes. `url` and `secret` may be references, which are resolved when it is sent.
 
-    `private` names hosts that may have private addresses.
+    `private` names hosts that may have private addresses. Of mail, `url` is its server, `secret` the password,
+    `sender` and `to` are addresses.
     """
 
     kind: Kind
     url: str
     secret: str = ""
     private: tuple[str, ...] = ()
+    sender: str = ""
+    to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

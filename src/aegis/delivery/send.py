@@ -7,9 +7,10 @@ from typing import Any, Final
 import orjson
 
 from aegis.core.times import MICROS, rfc3339
+from aegis.delivery.mail import mail_of, mail_server
 from aegis.delivery.message import Message, Target
 from aegis.delivery.signature import headers_for
-from aegis.egress import Egress, EgressPolicy, Request
+from aegis.egress import Egress, EgressPolicy, Request, send_mail
 from aegis.errors import AegisError, EgressRefused, KeyFileError
 from aegis.keys.reference import read_secret
 
@@ -36,10 +37,7 @@ class Clients:
         """The client for a target that allows these hosts."""
         client = self._clients.get(private)
         if client is None:
-            policy = EgressPolicy(
-                private=frozenset(private), total_seconds=TIMEOUT_S, max_bytes=MAX_ANSWER, max_connections=16
-            )
-            client = self._clients[private] = Egress(policy)
+            client = self._clients[private] = Egress(_policy(private))
         return client
 
     async def aclose(self) -> None:
@@ -48,21 +46,35 @@ class Clients:
             await client.aclose()
 
 
+def _policy(private: tuple[str, ...]) -> EgressPolicy:
+    return EgressPolicy(private=frozenset(private), total_seconds=TIMEOUT_S, max_bytes=MAX_ANSWER, max_connections=16)
+
+
 async def send(message: Message, clients: Clients, now: int) -> None:
     """Hand a message to its receiver; raises `NotTaken` for everything but its plain yes."""
     try:
-        request = request_of(message, now)
+        if message.target.kind == "email":
+            status = await _mailed(message)
+        else:
+            request = request_of(message, now)
+            status = (await clients.allowing(message.target.private).send(request)).status
     except KeyFileError as error:  # it may be there again later: a file being rotated, a process restarted
         raise NotTaken("a secret of this notifier cannot be read", final=False) from error
-    try:
-        answer = await clients.allowing(message.target.private).send(request)
     except EgressRefused as error:
         raise NotTaken(str(error), final=True) from error
     except AegisError as error:
         raise NotTaken(str(error), final=False) from error
-    if not 200 <= answer.status < 300:  # a redirect is no yes, and is not followed
-        final = answer.status < 500 and answer.status not in _LATER
-        raise NotTaken(f"the receiver answered with status {answer.status}", final=final)
+    if not 200 <= status < 300:  # a redirect is no yes, and is not followed
+        # Of mail, 4yz is a no for now and 5yz one for good (RFC 5321, 4.2.1); of HTTP it is the other way round.
+        later = status < 500 if message.target.kind == "email" else status >= 500 or status in _LATER
+        raise NotTaken(f"the receiver answered with status {status}", final=not later)
+
+
+async def _mailed(message: Message) -> int:
+    """The code with which the server of mail settled the message."""
+    target = message.target
+    server = mail_server(_resolved(target.url), _resolved(target.secret))
+    return await send_mail(server, target.sender, target.to, mail_of(message), _policy(target.private))
 
 
 def request_of(message: Message, now: int) -> Request:
@@ -76,7 +88,9 @@ def request_of(message: Message, now: int) -> Request:
 
 
 def describe(target: Target) -> str:
-    """A target for people: its kind and its host; the path of its URL is its credential."""
+    """A target for people: its kind and its host, of mail its receivers; the path of its URL is its credential."""
+    if target.to:
+        return f"{target.kind} to {', '.join(target.to)}"
     if target.url.startswith(("${", "file:")):
         return f"{target.kind} at `{target.url}`"
     host = target.url.partition("://")[2].partition("/")[0].rpartition("@")[2]

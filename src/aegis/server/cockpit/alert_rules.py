@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+import msgspec
 import orjson
 
 from aegis.core.ports import Document, Reader, Transaction
+from aegis.delivery.mail import mail_server
 from aegis.delivery.message import Target
-from aegis.errors import InvalidCall, StoreCorrupt
+from aegis.egress import is_address
+from aegis.egress.smtp import MAX_RECIPIENTS
+from aegis.errors import EgressRefused, InvalidCall, StoreCorrupt
 
 COLLECTION: Final = "alert_rules"
 MAX_RULES: Final = 100
@@ -69,28 +74,50 @@ def checked_name(name: str) -> str:
     return name
 
 
-def checked_target(kind: str, url: str, secret: str, *, private: bool) -> Target:
+def checked_target(form: Mapping[str, str]) -> Target:
     """Where word goes; raises `InvalidCall` for an address that is none, or a webhook without a secret."""
-    if kind not in ("webhook", "slack"):
-        raise InvalidCall("word goes to a webhook or to Slack")
+    kind, url, secret = form.get("kind", ""), form.get("url", "").strip(), form.get("secret", "").strip()
+    private = form.get("private") == "yes"
+    if kind not in ("webhook", "slack", "email"):
+        raise InvalidCall("word goes to a webhook, to Slack or by e-mail")
     if len(url) > MAX_URL_CHARS or len(secret) > MAX_URL_CHARS:
         raise InvalidCall("the address or the secret is too long")
     host = ""
     if not url.startswith(("${env:", "file:")):
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if parts.scheme not in ("https", "http") or not host:
-            raise InvalidCall("the address is not a URL", hint="https://..., or a reference such as `${env:HOOK}`")
-        if parts.scheme == "http" and not private:
-            raise InvalidCall("word goes out over TLS", hint="https://..., or allow a private host")
+        try:
+            host = mail_server(url, "").host if kind == "email" else urlsplit(url).hostname or ""
+        except (EgressRefused, ValueError) as error:
+            raise InvalidCall("the address is not one of a server", hint=str(error)) from error
+        secure, plain = ("smtps", "smtp") if kind == "email" else ("https", "http")
+        scheme = url.partition(":")[0].lower()
+        if scheme not in (secure, plain) or not host:
+            raise InvalidCall(
+                "the address is not a URL", hint=f"{secure}://..., or a reference such as `${{env:HOOK}}`"
+            )
+        if scheme == plain and not private:
+            raise InvalidCall("word goes out over TLS", hint=f"{secure}://..., or allow a private host")
     if kind == "webhook" and not secret:
         raise InvalidCall("a webhook is signed, and needs a secret")
+    sender, to = _mail_addresses(form) if kind == "email" else ("", ())
     return Target(
-        kind="webhook" if kind == "webhook" else "slack",
+        kind="webhook" if kind == "webhook" else "slack" if kind == "slack" else "email",
         url=url,
         secret=secret,
         private=(host,) if private and host else (),
+        sender=sender,
+        to=to,
     )
+
+
+def _mail_addresses(form: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """From whom and to whom mail goes; raises `InvalidCall`."""
+    sender = form.get("sender", "").strip()
+    to = tuple(dict.fromkeys(one.strip() for one in form.get("to", "").split(",") if one.strip()))
+    if not 1 <= len(to) <= MAX_RECIPIENTS or not all(map(is_address, (sender, *to))):
+        raise InvalidCall(
+            f"mail goes from one address to 1 to {MAX_RECIPIENTS} others", hint="plain ones, such as ops@example.com"
+        )
+    return sender, to
 
 
 def checked_watch(watch: str, limit: str) -> tuple[Watch, int]:
@@ -112,7 +139,7 @@ def put_rule(transaction: Transaction, rule: AlertRule) -> None:
         "name": rule.name,
         "watch": rule.watch,
         "limit": rule.limit,
-        "target": [rule.target.kind, rule.target.url, rule.target.secret, rule.target.private],
+        "target": asdict(rule.target),
         "by": rule.by,
         "created_at": rule.created_at,
         "fired_at": rule.fired_at,
@@ -140,13 +167,12 @@ def list_rules(reader: Reader) -> list[AlertRule]:
 def _from_document(document: Document) -> AlertRule:
     try:
         body = orjson.loads(document.body)
-        kind, url, secret, private = body["target"]
         return AlertRule(
             id=document.key,
             name=body["name"],
             watch=body["watch"],
             limit=body["limit"],
-            target=Target(kind=kind, url=url, secret=secret, private=tuple(private)),
+            target=msgspec.convert(body["target"], Target),
             by=body["by"],
             created_at=body["created_at"],
             fired_at=body["fired_at"],
@@ -154,5 +180,5 @@ def _from_document(document: Document) -> AlertRule:
             log=tuple(Sent(message=row[0], time=row[1], text=row[2]) for row in body["log"]),
             version=document.version,
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise StoreCorrupt("the record of an alert is damaged") from error

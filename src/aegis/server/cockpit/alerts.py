@@ -49,12 +49,7 @@ async def add(visit: Visit) -> Response:
     try:
         watch, limit = checked_watch(form.get("watch", ""), form.get("limit", "").strip())
         name = checked_name(form.get("name", "").strip())
-        target = checked_target(
-            form.get("kind", ""),
-            form.get("url", "").strip(),
-            form.get("secret", "").strip(),
-            private=form.get("private") == "yes",
-        )
+        target = checked_target(form)
     except InvalidCall as problem:
         return await _shown(visit, problem=problem)
     rule = AlertRule(
@@ -122,7 +117,7 @@ async def _shown(visit: Visit, *, problem: InvalidCall | None) -> Response:
         problem=problem,
         watches=WATCHES,
         counted=COUNTED,
-        form={name: visit.form.get(name, "") for name in ("name", "watch", "limit", "kind", "url")},
+        form={name: visit.form.get(name, "") for name in ("name", "watch", "limit", "kind", "url", "sender", "to")},
     )
 
 
