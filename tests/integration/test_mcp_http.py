@@ -137,6 +137,9 @@ async def test_a_rug_pull_is_refused(tmp_path: Path) -> None:
             await client.list_tools()
             assert "tool_changed" in text(await client.call_tool("add", {"a": 1, "b": 1}))
         assert [call for call in place.calls if "add" in call] == ["add 1 1"]
+        (alarm,) = place.gateway.ask("GET", "/v1/receipts?kind=alarm", key="auditor").json["items"]
+        told = {name: alarm[name] for name in ("tool", "server", "reason", "agent")}
+        assert told == {"tool": "add", "server": "mcp:test", "reason": "tool_changed", "agent": "bot"}
 
 
 async def test_without_a_key_nothing_is_asked_and_a_server_that_is_gone_is_said(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pydantic import FileUrl
 
 from aegis.bootstrap import open_state
 from aegis.bootstrap.credentials import create_key
+from aegis.core.ports import Search
 from support.deployments import deployment
 from support.served import served
 
@@ -156,6 +157,9 @@ async def test_a_rug_pull_inside_of_a_connection_is_refused(home: Path) -> None:
         assert result.is_error
         assert "tool_changed" in text(result)
     assert calls(home) == ["add 1 1"]
+    with closing(open_state(home / "aegis.yaml", home)) as state, state.store.reader() as reader:
+        alarms = [(one.tool, one.reason) for one in reader.search(Search(kind="alarm"))]
+    assert alarms == [("add", "tool_changed")]
 
 
 async def test_a_rug_pull_between_connections_is_refused_until_the_change_is_accepted(home: Path) -> None:

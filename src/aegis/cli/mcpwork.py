@@ -12,6 +12,8 @@ from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
     from aegis.core.decider import Decider
+    from aegis.core.outcome import Reason
+    from aegis.proxies.mcp.judge import Refused
     from aegis.rules.scanner import Scanner
 
 
@@ -71,9 +73,27 @@ async def _run(wrapping: Wrapping) -> int:
                 ),
                 ask=connection.ask_server,
                 session=Session(name=wrapping.session) if wrapping.session else None,
+                refused=_recorder(wrapping),
             )
         )
         await connection.run()
     finally:
         code = await stop_server(process)
     return code
+
+
+def _recorder(wrapping: Wrapping) -> Refused | None:
+    """Records what is refused undecided, in the log of this home; a gateway elsewhere takes no such receipts."""
+    from aegis.gate import Gate
+    from aegis.gate.alarms import refused_tool
+
+    gate = wrapping.decider
+    if not isinstance(gate, Gate):
+        return None
+
+    async def refused(tool: str, reason: Reason) -> None:
+        session, server = wrapping.session or None, f"mcp:{wrapping.name}"
+        unit = refused_tool(tool, server=server, reason=reason, session=session, principal=gate.principal)
+        await gate.arecord(unit)
+
+    return refused

@@ -19,12 +19,14 @@ from starlette.types import Receive, Scope, Send
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Bounded
 from aegis.adapters.context import Session
+from aegis.core.outcome import Reason
 from aegis.core.principal import Principal
 from aegis.dialects.model import Event
 from aegis.dialects.sse import SseReader, sse_bytes
 from aegis.egress import Streamed
 from aegis.errors import AegisError, EgressError, ForeignAnswer, InvalidCall
 from aegis.gate.acting import Acting
+from aegis.gate.alarms import refused_tool
 from aegis.pipeline.config import Config
 from aegis.proxies.mcp.judge import JUDGED, LIST, Judge
 from aegis.proxies.mcp.messages import Message, id_of, is_answer, is_request, read_messages, rpc_error, written
@@ -83,12 +85,19 @@ class McpProxies:
         async def ask(method: str, params: Message) -> Message:
             return await _asked(upstreams, server, headers, method, params)
 
+        async def refused(tool: str, reason: Reason) -> None:
+            unit = refused_tool(
+                tool, server=f"mcp:{server.name}", reason=reason, session=name or None, principal=principal
+            )
+            await services.gate.arecord(unit)
+
         made = Judge(
             server=f"mcp:{server.name}",
             enforcer=enforcer,
             tools=server.tools,
             ask=ask,
             session=Session(name=name) if name else None,
+            refused=refused,
         )
         if session:
             self._judges.put(key, made)

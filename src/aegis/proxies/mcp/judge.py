@@ -14,6 +14,7 @@ from typing import Final
 from aegis.adapters._enforce import Attempt, Enforced, Enforcer
 from aegis.adapters.context import Session
 from aegis.core.call import ToolResult
+from aegis.core.outcome import Reason
 from aegis.errors import InvalidCall
 from aegis.proxies.mcp.messages import (
     Id,
@@ -37,6 +38,8 @@ MAX_PAGES: Final = 100  # a server that always has another page would keep a cal
 MAX_TASKS: Final = 10_000
 
 Ask = Callable[[str, Message], Awaitable[Message]]
+Refused = Callable[[str, Reason], Awaitable[None]]
+"""Puts on the record that a call of this tool was refused for what the tool says about itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +62,8 @@ class _Asked:
 class Judge:
     """Judges the traffic with one server; `ask` puts a request of our own to it.
 
-    `session` makes the calls of a connection one session. Safe for one event loop.
+    `session` makes the calls of a connection one session; `refused` hears of calls that are refused undecided. Safe for
+    one event loop.
     """
 
     server: str
@@ -67,6 +71,7 @@ class Judge:
     tools: ToolBook
     ask: Ask
     session: Session | None = None
+    refused: Refused | None = None
     _waiting: dict[Id, _Asked] = field(default_factory=dict)
     _tasks: dict[str, str] = field(default_factory=dict)
 
@@ -123,8 +128,11 @@ class Judge:
         if self.tools.stale:
             await self._look(message)
         refusal = self.tools.refusal(name)
-        if refusal:
-            return Verdict(reply=tool_error(message, f"`{name}` was not run: {refusal}"))
+        if refusal is not None:
+            reason, why = refusal
+            if self.refused is not None:
+                await self.refused(name, reason)
+            return Verdict(reply=tool_error(message, f"`{name}` was not run: {why} (reason: {reason.value})"))
         enforced = await self._enforced(name, arguments or {})
         if not enforced.allowed:
             return Verdict(reply=tool_error(message, _refusal(enforced)))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aegis.core.names import split_selector
-from aegis.core.outcome import Outcome
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.tool_description import ToolDescription
 from aegis.dialects.tool_lists import read_tools
 from aegis.errors import InvalidCall
@@ -20,10 +20,11 @@ from aegis.guards.descriptions import DescriptionScanner, Pins
 from aegis.proxies.mcp.messages import Message
 from aegis.proxies.mcp.pins import PinFile
 
-_CHANGED: Final = "this tool is not the one that was approved (reason: tool_changed)"
-_FOUND: Final = "what this tool says about itself looks like orders to the model (reason: attack_detected)"
-_UNREADABLE: Final = "what this tool says about itself cannot be read (reason: schema_invalid)"
-_UNPINNED: Final = "this tool was not approved (reason: tool_changed)"
+_CHANGED: Final = Reason.TOOL_CHANGED, "this tool is not the one that was approved"
+_FOUND: Final = Reason.ATTACK_DETECTED, "what this tool says about itself looks like orders to the model"
+_UNREADABLE: Final = Reason.SCHEMA_INVALID, "what this tool says about itself cannot be read"
+_UNPINNED: Final = Reason.TOOL_CHANGED, "this tool was not approved"
+Refusal = tuple[Reason, str]
 _log = logging.getLogger("aegis.mcp")
 
 
@@ -35,7 +36,7 @@ class ToolBook:
         self._scanner = scanner
         self._pins = pins
         self._only_pinned = only_pinned
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, Refusal] = {}
         self.stale = True
 
     def shown(self, result: Message) -> Message:
@@ -48,10 +49,10 @@ class ToolBook:
         fresh: list[ToolDescription] = []
         for item in listed:
             tool, refusal = self._judged(item, pins, fresh)
-            if tool is None or refusal:
-                name = "?" if tool is None else tool.name
+            if tool is None or refusal is not None:
+                name, refusal = "?" if tool is None else tool.name, refusal or _UNREADABLE
                 self._refused[name] = refusal
-                _log.warning("the tool `%s` of `%s` is not shown: %s", name, self._server, refusal)
+                _log.warning("the tool `%s` of `%s` is not shown: %s", name, self._server, refusal[1])
                 continue
             self._refused.pop(tool.name, None)
             if tool.identity not in pins.tools:
@@ -61,9 +62,9 @@ class ToolBook:
             self._pins.add(fresh)
         return result if len(shown) == len(listed) else {**result, "tools": shown}
 
-    def refusal(self, name: str) -> str:
-        """Why a tool may not be called, or nothing."""
-        return self._refused.get(name, "")
+    def refusal(self, name: str) -> Refusal | None:
+        """Why a tool may not be called: the reason, and one sentence."""
+        return self._refused.get(name)
 
     def instructions(self, result: Message) -> Message:
         """What a server says of itself when a client arrives, without orders to the model."""
@@ -76,7 +77,9 @@ class ToolBook:
         _log.warning("the instructions of `%s` are not shown: they look like orders to the model", self._server)
         return {name: value for name, value in result.items() if name != "instructions"}
 
-    def _judged(self, item: Any, pins: Pins, fresh: Sequence[ToolDescription]) -> tuple[ToolDescription | None, str]:
+    def _judged(
+        self, item: Any, pins: Pins, fresh: Sequence[ToolDescription]
+    ) -> tuple[ToolDescription | None, Refusal | None]:
         try:
             (tool,) = read_tools([item], server=self._server)
             digests = tool.digests()
@@ -86,12 +89,12 @@ class ToolBook:
             return tool, _CHANGED
         pinned = pins.tools.get(tool.identity)
         if pinned is not None:
-            return tool, "" if dict(pinned) == digests else _CHANGED
+            return tool, None if dict(pinned) == digests else _CHANGED
         if self._only_pinned:
             return tool, _UNPINNED
         halves = [split_selector(name) for name in pins.tools]
         known = [ToolDescription(name=name, server=server) for server, name in halves if server != self._server]
-        return tool, _FOUND if self._alarming([tool], [*known, *fresh]) else ""
+        return tool, _FOUND if self._alarming([tool], [*known, *fresh]) else None
 
     def _alarming(self, tools: Sequence[ToolDescription], known: Sequence[ToolDescription]) -> bool:
         found = self._scanner.scan(tools, known=known)
