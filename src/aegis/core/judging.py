@@ -70,7 +70,8 @@ class JudgeSpec:
     """One judge: a model with an instruction and tools, or a command that gives the result by itself.
 
     `version` is the digest of everything that makes the judge what it is. `programs` are read-only folders
-    with programs, `folder` is where relative files of a command lie.
+    with programs, `folder` is where relative files of a command lie. `hosts` is whom its programs can reach:
+    nobody, `name` and `name:port`, or `*` for this machine's whole network.
     """
 
     name: str
@@ -80,7 +81,7 @@ class JudgeSpec:
     instruction: str = ""
     tools: JudgeTools = field(default_factory=JudgeTools)
     limits: JudgeLimits = field(default_factory=JudgeLimits)
-    network: bool = False
+    hosts: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     folder: str = ""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from aegis.core.judging import JudgeSpec
 from aegis.judges.answer import read_answer
+from aegis.judges.door import doors, with_door
 from aegis.judges.model import Cause, Result
 from aegis.judges.workspace import Workspace, in_sandbox, limits_of
 from aegis.sandbox import Box, Mount
@@ -32,9 +33,10 @@ async def run_command(judge: JudgeSpec, workspace: Workspace, payload: dict[str,
     command, mounts = _with_files(judge)
     box = workspace.box(judge)
     box = Box(mounts=(*mounts, *box.mounts), cwd=box.cwd, path=box.path, hidden=box.hidden, network=box.network)
-    finished = await in_sandbox(
-        command, box, limits_of(judge, seconds), stdin=json.dumps(payload).encode("utf-8"), result=True
-    )
+    async with with_door(doors(judge), command, box) as (line, through):
+        finished = await in_sandbox(
+            line, through, limits_of(judge, seconds), stdin=json.dumps(payload).encode("utf-8"), result=True
+        )
     # (1) Somebody else spoke for it.
     if finished.forged:
         raise Failed("forged", "another process than the judge wrote to its result descriptor")

@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from aegis.core.judging import JudgeSpec
+from aegis.judges.door import doors, with_door
 from aegis.judges.sqlquery import query_sqlite
 from aegis.judges.workspace import Workspace, in_sandbox, limits_of
 from aegis.sandbox import Box, Mount
@@ -114,7 +115,9 @@ async def run_tool(judge: JudgeSpec, workspace: Workspace, name: str, arguments:
         command = [*_READ, _text(arguments, "path")]
     else:
         command = [*_LIST, _text(arguments, "path"), "-maxdepth", "2", "-printf", "%y %s %p\\n"]
-    finished = await in_sandbox(command, box, limits)
+    hosts = doors(judge) if name == "cmd.run" else ()
+    async with with_door(hosts, command, box) as (line, through):
+        finished = await in_sandbox(line, through, limits)
     return orjson.dumps(
         {
             "ended": finished.ended,

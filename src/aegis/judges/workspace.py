@@ -46,7 +46,7 @@ class Workspace:
             cwd=self.folder,
             path=tuple(f"{place}/bin" for place in judge.programs),
             hidden=self.special,
-            network=judge.network,
+            network="*" in judge.hosts,
         )
 
 

@@ -105,7 +105,7 @@ def judge_spec(settings: JudgeSettings, folder: Path) -> JudgeSpec:
             memory_bytes=limits.memory * 1_048_576,
             processes=limits.processes,
         ),
-        network=bool(settings.network),
+        hosts=tuple(settings.network),
         programs=tuple(settings.programs),
         folder=str(folder.absolute()),
     )

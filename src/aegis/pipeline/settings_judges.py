@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
+import re2
 from pydantic import AfterValidator, Field, model_validator
 
 from aegis.core.outcome import Effect
@@ -14,6 +15,8 @@ from aegis.pipeline.settings_previews import Folder
 
 MAX_PANEL = 15  # judges of one entry: each is a run of its own
 MAX_COMMANDS = 100
+MAX_HOSTS = 100
+_HOST = re2.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,15}(:[1-9][0-9]{0,4})?")
 
 Share = Annotated[float, Field(ge=0, le=1, strict=False), written("a number from 0 to 1")]
 
@@ -33,6 +36,14 @@ def _sqlite(text: str) -> str:
     return text
 
 
+def _host(text: str) -> str:
+    host = text.lower()
+    if host != "*" and not _HOST.fullmatch(host):
+        raise ValueError("a host is `NAME` or `NAME:PORT`, without a scheme, a path or a pattern; or `*` alone")
+    return host
+
+
+Host = Annotated[str, AfterValidator(_host), written("`NAME`, `NAME:PORT` or `*`")]
 Key = Annotated[str, AfterValidator(check_reference), written("`${env:NAME}` or `file:PATH`")]
 
 
@@ -106,8 +117,9 @@ class JudgeSettings(Section):
     """What a model is told beside the criteria."""
     tools: JudgeToolsSettings = Field(default_factory=JudgeToolsSettings)
     limits: JudgeLimitsSettings = Field(default_factory=JudgeLimitsSettings)
-    network: list[Literal["*"]] = Field(default_factory=list)
-    """Empty: its programs have no network. `["*"]`: they have this machine's; single hosts cannot be told apart."""
+    network: Annotated[list[Host], Field(max_length=MAX_HOSTS)] = Field(default_factory=list)
+    """Hosts that its programs reach over TLS by `HTTPS_PROXY`; all others are out of reach, and all are where it is
+    empty. `["*"]`: this machine's whole network."""
     programs: list[Folder] = Field(default_factory=list)
     """Folders that its programs see read-only beside the mounts; `bin` in them is searched."""
 
@@ -115,6 +127,8 @@ class JudgeSettings(Section):
     def _is_one_kind(self) -> Self:
         if (self.model is None) == (self.command is None):
             raise ValueError("a judge has either a `model` or a `command`")
+        if "*" in self.network and len(self.network) > 1:
+            raise ValueError("`network` lists hosts, or `*` alone")
         return self
 
 
