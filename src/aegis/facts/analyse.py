@@ -133,12 +133,24 @@ def _shell(text: Text, found: Gathering) -> None:
         found.unparsed.append(text.path)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    for statement in facts.statements[:_MOST_PROGRAMS]:
+        _destroys_data(statement, text, found)
     if facts.programs:
         from aegis.facts.code import analyse_code
 
         for language, program in facts.programs[:_MOST_PROGRAMS]:
             for name, evidence in analyse_code(program, language).signals:
                 found.signal(name, text, evidence)
+
+
+def _destroys_data(statement: str, text: Text, found: Gathering) -> None:
+    """A statement that a command hands to a database: what it destroys for good counts as the command's."""
+    from aegis.facts.sql import analyse_sql
+
+    if analyse_sql(statement).irreversible:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+        found.note("facts-sql-irreversible", "destructive", text, "the statement destroys data for good", statement)
 
 
 def _code(text: Text, found: Gathering, tool: str) -> None:

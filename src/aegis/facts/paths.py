@@ -30,6 +30,21 @@ _SECRET_PLACE: Final = one_of(
 )
 
 
+_SYSTEM_SECRETS: Final = frozenset({
+    "/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/master.passwd", "/etc/security/passwd",
+})  # fmt: skip
+
+
+def is_account_file(path: str) -> bool:
+    """Whether the path names the list of a system's accounts."""
+    return path in {"/etc/passwd", "/etc/group"}
+
+
+def is_system_secret(path: str) -> bool:
+    """Whether the path names the file in which a system keeps the passwords of its accounts."""
+    return path in _SYSTEM_SECRETS
+
+
 def is_secret_place(path: str) -> bool:
     """Whether the path names a folder that holds credentials or keys."""
     return "." in path and len(path) <= 4_096 and bool(_SECRET_PLACE(path))

@@ -9,16 +9,19 @@ from typing import Final
 
 import re2
 
-from aegis.facts.paths import is_secret_file, is_secret_place
+from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
+from aegis.facts.shell_client import statements
 from aegis.facts.shell_destroy import destroys, finds, loops_over_root, sets_permissions, writes_device
-from aegis.facts.shell_flow import dropped, pipeline, substitutions
+from aegis.facts.shell_flow import asks_with_output, dropped, pipeline, substitutions
+from aegis.facts.shell_grants import grants
+from aegis.facts.shell_loads import loads
 from aegis.facts.shell_persist import written
 from aegis.facts.shell_services import service_deed
 from aegis.facts.shell_spawn import inner_spawn, spawned
 from aegis.facts.shell_starts import helpers, interposed, unwrapped
 from aegis.facts.shell_tamper import tampering, tampering_write
 from aegis.facts.shell_tree import MAX_SHELL, Command, parse_shell
-from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NETWORK, READERS, SENDERS, SHELLS, WRITERS
+from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, READERS, SENDERS, SHELLS, WRITERS
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
@@ -34,7 +37,8 @@ _OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--outpu
 class ShellFacts:
     """What one shell text does; `signals` are stable names with the piece that shows them.
 
-    `programs` are pieces of code in other languages that it runs, each with the name of the interpreter.
+    `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and
+    `statements` the SQL that it hands to a database.
     """
 
     too_long: bool = False
@@ -44,6 +48,7 @@ class ShellFacts:
     signals: list[tuple[str, str]] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
 
     def add(self, name: str, evidence: str) -> None:
         self.signals.append((name, evidence[:_SHOWN]))
@@ -52,6 +57,7 @@ class ShellFacts:
     def absorb(self, inner: ShellFacts) -> None:
         self.signals.extend(inner.signals)
         self.programs.extend(inner.programs)
+        self.statements.extend(inner.statements)
         self.network |= inner.network
         self.writes |= inner.writes
         self.irreversible |= inner.irreversible
@@ -107,10 +113,17 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
         _written("crontab", command.pipeline, facts)
     for signal, evidence in tampering(command):
         facts.add(signal, evidence)
-    deed = service_deed(command)
+    deed = service_deed(command) or grants(command)
     if deed:
         facts.writes = facts.network = True
         facts.add(deed, command.text)
+    loaded = loads(command)
+    if loaded:
+        facts.add("shell.interposes", loaded)
+    if asks_with_output(command):
+        facts.network = True
+        facts.add("shell.sends-secret", command.text)
+    facts.statements.extend(statements(command))
     if name in SHELLS or name in {"eval", "su", "runuser"}:
         _script(command, facts)
     if command.name.rstrip("0123456789.") in _CODE_OPTIONS:
@@ -188,9 +201,11 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
 
 def _reads(command: Command, facts: ShellFacts) -> None:
     name = command.name
-    if name not in READERS:
-        return
     args = command.args
+    if name not in READERS:
+        if name not in NAMERS and any(map(is_system_secret, args)):
+            facts.add("shell.reads-secret", command.text)
+        return
     operands = args[:-1] if name in {"cp", "mv", "install"} and len(args) > 1 else args
     for at, arg in enumerate(operands):
         if at and args[at - 1] in _OUTPUTS:
@@ -198,7 +213,8 @@ def _reads(command: Command, facts: ShellFacts) -> None:
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
         if not value or value.startswith("-"):
             continue
-        if is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
+        posted = name in SENDERS and value != arg and is_account_file(value)
+        if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
             facts.add("shell.reads-secret", command.text)
             if name in SENDERS:
                 facts.add("shell.sends-secret", command.text)

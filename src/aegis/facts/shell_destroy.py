@@ -7,10 +7,11 @@ from typing import Final
 
 import re2
 
+from aegis.facts.paths import is_account_file, is_system_secret
 from aegis.facts.shell_tree import Command
 from aegis.facts.shell_words import DELETERS, INTERPRETERS, SYSTEM_ROOTS
 
-_DEVICE: Final = re2.compile(r"^(?:of=)?/dev/(?:sd|hd|nvme|vd|xvd|mmcblk|disk|mapper/|md|dm-)\w*")
+_DEVICE: Final = re2.compile(r"^(?:of=)?/dev/(?:sd|hd|nvme|vd|xvd|mmcblk|disk|mapper/|md|dm-|k?mem$|port$)\w*")
 _PARTITIONERS: Final = frozenset({"mkfs", "wipefs", "fdisk", "parted", "mke2fs", "sfdisk", "mkswap", "gdisk"})
 _LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J"})
 _WHOLE: Final = frozenset({"*", ".", "./", "./*", ".*", ".git", "./.git", "..", "../*"})
@@ -32,6 +33,10 @@ def destroys(command: Command) -> list[str]:
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
+    if name == "kill":
+        return ["shell.destroy"] if args[-1:] == ("-1",) and len(args) > 1 else []
+    if name == "truncate":
+        return ["shell.destroy"] if any(is_account_file(arg) or is_system_secret(arg) for arg in args) else []
     if name == "mv" and len(args) > 1 and any(_is_root(arg) for arg in args[:-1]):
         return ["shell.destroy"] if args[-1] == "/dev/null" or args[0] in {"/*", "/"} else []
     return []

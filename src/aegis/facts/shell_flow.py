@@ -24,6 +24,8 @@ _STORES: Final[dict[str, tuple[frozenset[str], ...]]] = {
     "gh": (frozenset({"auth", "token"}),),
     "security": (frozenset({"find-generic-password"}),),
 }
+_DUMPERS: Final = frozenset({"mysqldump", "mariadb-dump", "pg_dump", "pg_dumpall", "mongodump", "sqlite3_dump"})
+_RESOLVERS: Final = frozenset({"dig", "nslookup", "host", "ping", "ping6", "getent", "drill", "kdig"})
 _SCRIPT_OPTIONS: Final = frozenset({"-c", "-e", "-m", "-n", "-pe", "-ne", "-r", "-E", "-lne", "-i", "--eval", "-p"})
 
 
@@ -42,7 +44,7 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
             found.append(("shell.sends-secret", shown))
         fetched = fetched or name in FETCHERS or name in _CONNECTS or "s_client" in command.args
         decoded = decoded or decodes(command)
-        secret = secret or prints_secret(command)
+        secret = secret or prints_secret(command) or name in _DUMPERS
     return found
 
 
@@ -54,6 +56,13 @@ def prints_secret(command: Command) -> bool:
     if any(is_secret_file(arg) or is_secret_place(arg) or arg == "/etc/passwd" for arg in command.args):
         return name not in {"echo", "printf", "ls", "find"}
     return any(needs <= words for needs in _STORES.get(name, ()))
+
+
+def asks_with_output(command: Command) -> bool:
+    """Whether a look-up of a name carries the output of another command as a label of it (ATT&CK T1048.003)."""
+    return command.name in _RESOLVERS and any(
+        (")." in arg and "$(" in arg) or (arg.count("`") > 1 and "`." in arg) for arg in command.args
+    )
 
 
 def has_script(command: Command) -> bool:

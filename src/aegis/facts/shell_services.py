@@ -18,96 +18,99 @@ class Deed(NamedTuple):
     unless: frozenset[str] = frozenset()
 
 
-def _deed(words: str, unless: str = "") -> Deed:
+def deed(words: str, unless: str = "") -> Deed:
+    """The deed of these words, parted by blanks."""
     return Deed(frozenset(words.split()), frozenset(unless.split()))
 
 
 _DRY: Final = frozenset(
-    {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "-h", "--noop", "-n=true"}
+    {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
 )
+_HOST_BY_H: Final = frozenset({"redis-cli", "dropdb", "dropuser", "mysqladmin"})  # where `-h` names a host
 _DESTROYS: Final[dict[str, tuple[Deed, ...]]] = {
     "kubectl": (
-        _deed("delete namespace"), _deed("delete ns"), _deed("delete namespaces"), _deed("delete --all"),
-        _deed("delete -A"), _deed("delete pv"), _deed("delete pvc"), _deed("delete crd"),
-        _deed("delete --all-namespaces"),
+        deed("delete namespace"), deed("delete ns"), deed("delete namespaces"), deed("delete --all"),
+        deed("delete -A"), deed("delete pv"), deed("delete pvc"), deed("delete crd"),
+        deed("delete --all-namespaces"),
     ),
-    "oc": (_deed("delete project"), _deed("delete --all")),
-    "terraform": (_deed("destroy -auto-approve"), _deed("destroy --auto-approve"),
-                  _deed("apply -destroy -auto-approve")),
-    "tofu": (_deed("destroy -auto-approve"),),
-    "terragrunt": (_deed("destroy -auto-approve"), _deed("run-all destroy"), _deed("destroy-all")),
-    "pulumi": (_deed("destroy --yes"), _deed("destroy -y"), _deed("stack rm --force")),
-    "cdk": (_deed("destroy --force"), _deed("destroy -f")),
+    "oc": (deed("delete project"), deed("delete --all")),
+    "terraform": (deed("destroy -auto-approve"), deed("destroy --auto-approve"),
+                  deed("apply -destroy -auto-approve")),
+    "tofu": (deed("destroy -auto-approve"),),
+    "terragrunt": (deed("destroy -auto-approve"), deed("run-all destroy"), deed("destroy-all")),
+    "pulumi": (deed("destroy --yes"), deed("destroy -y"), deed("stack rm --force")),
+    "cdk": (deed("destroy --force"), deed("destroy -f")),
     "aws": (
-        _deed("s3 rb --force"), _deed("s3 rm --recursive"), _deed("ec2 terminate-instances"),
-        _deed("rds delete-db-instance"), _deed("rds delete-db-cluster"), _deed("dynamodb delete-table"),
-        _deed("kms schedule-key-deletion"), _deed("s3api delete-bucket"), _deed("iam delete-user"),
-        _deed("cloudtrail delete-trail"), _deed("cloudtrail stop-logging"), _deed("eks delete-cluster"),
-        _deed("cloudformation delete-stack"), _deed("secretsmanager delete-secret"), _deed("ec2 delete-snapshot"),
-        _deed("ec2 delete-volume"), _deed("guardduty delete-detector"), _deed("logs delete-log-group"),
+        deed("s3 rb --force"), deed("s3 rm --recursive"), deed("ec2 terminate-instances"),
+        deed("rds delete-db-instance"), deed("rds delete-db-cluster"), deed("dynamodb delete-table"),
+        deed("kms schedule-key-deletion"), deed("s3api delete-bucket"), deed("iam delete-user"),
+        deed("cloudtrail delete-trail"), deed("cloudtrail stop-logging"), deed("eks delete-cluster"),
+        deed("cloudformation delete-stack"), deed("secretsmanager delete-secret"), deed("ec2 delete-snapshot"),
+        deed("ec2 delete-volume"), deed("guardduty delete-detector"), deed("logs delete-log-group"),
     ),
     "gcloud": (
-        _deed("projects delete"), _deed("instances delete"), _deed("clusters delete"), _deed("sql delete"),
-        _deed("storage rm -r"), _deed("storage rm --recursive"), _deed("disks delete"), _deed("datasets delete"),
+        deed("projects delete"), deed("instances delete"), deed("clusters delete"), deed("sql delete"),
+        deed("storage rm -r"), deed("storage rm --recursive"), deed("disks delete"), deed("datasets delete"),
     ),
-    "gsutil": (_deed("rm -r"), _deed("rb -f"), _deed("rm -rf")),
-    "bq": (_deed("rm -r -f"), _deed("rm -rf"), _deed("rm -f -d")),
+    "gsutil": (deed("rm -r"), deed("rb -f"), deed("rm -rf")),
+    "bq": (deed("rm -r -f"), deed("rm -rf"), deed("rm -f -d")),
     "az": (
-        _deed("group delete"), _deed("vm delete"), _deed("storage account delete"), _deed("keyvault purge"),
-        _deed("sql db delete"), _deed("aks delete"), _deed("container delete"),
+        deed("group delete"), deed("vm delete"), deed("storage account delete"), deed("keyvault purge"),
+        deed("sql db delete"), deed("aks delete"), deed("container delete"),
     ),
-    "doctl": (_deed("droplet delete"), _deed("databases delete"), _deed("cluster delete")),
-    "heroku": (_deed("apps:destroy"), _deed("pg:reset"), _deed("addons:destroy")),
-    "fly": (_deed("apps destroy"), _deed("volumes destroy")), "flyctl": (_deed("apps destroy"),),
-    "gh": (_deed("repo delete"), _deed("release delete"), _deed("repo edit --visibility public")),
-    "glab": (_deed("repo delete"),),
-    "docker": (_deed("system prune --volumes"), _deed("volume prune"), _deed("swarm leave --force")),
-    "podman": (_deed("system prune --volumes"), _deed("volume prune"), _deed("system reset")),
-    "dropdb": (_deed(""),),
-    "dropuser": (_deed(""),),
-    "mysqladmin": (_deed("drop"),),
-    "redis-cli": (_deed("flushall"), _deed("flushdb")),
-    "etcdctl": (_deed("del --prefix"),),
-    "vault": (_deed("secrets disable"), _deed("kv destroy"), _deed("kv metadata delete"), _deed("operator rekey")),
-    "zpool": (_deed("destroy"), _deed("labelclear")),
-    "zfs": (_deed("destroy -r"), _deed("destroy -R")),
-    "lvremove": (_deed("-f"), _deed("-y"), _deed("--force"), _deed("--yes")),
-    "vgremove": (_deed(""),), "pvremove": (_deed(""),),
-    "mdadm": (_deed("--zero-superblock"),),
-    "cryptsetup": (_deed("lukserase"), _deed("erase"), _deed("lukskillslot"), _deed("luksformat")),
-    "sgdisk": (_deed("--zap-all"), _deed("-z"), _deed("-Z")),
-    "blkdiscard": (_deed(""),),
-    "hdparm": (_deed("--security-erase"), _deed("--trim-sector-ranges")),
-    "nvme": (_deed("format"), _deed("sanitize")),
-    "diskutil": (_deed("erasedisk"), _deed("erasevolume"), _deed("zerodisk"), _deed("secureerase")),
-    "tmutil": (_deed("delete"), _deed("deletelocalsnapshots"), _deed("disable")),
-    "borg": (_deed("delete"),),
-    "restic": (_deed("forget --prune"),),
-    "rabbitmqctl": (_deed("reset"), _deed("force_reset")),
+    "doctl": (deed("droplet delete"), deed("databases delete"), deed("cluster delete")),
+    "heroku": (deed("apps:destroy"), deed("pg:reset"), deed("addons:destroy")),
+    "fly": (deed("apps destroy"), deed("volumes destroy")), "flyctl": (deed("apps destroy"),),
+    "gh": (deed("repo delete"), deed("release delete"), deed("repo edit --visibility public")),
+    "glab": (deed("repo delete"),),
+    "docker": (deed("system prune --volumes"), deed("volume prune"), deed("swarm leave --force")),
+    "podman": (deed("system prune --volumes"), deed("volume prune"), deed("system reset")),
+    "dropdb": (deed(""),),
+    "dropuser": (deed(""),),
+    "mysqladmin": (deed("drop"),),
+    "redis-cli": (deed("flushall"), deed("flushdb")),
+    "etcdctl": (deed("del --prefix"),),
+    "vault": (deed("secrets disable"), deed("kv destroy"), deed("kv metadata delete"), deed("operator rekey")),
+    "zpool": (deed("destroy"), deed("labelclear")),
+    "zfs": (deed("destroy -r"), deed("destroy -R")),
+    "lvremove": (deed("-f"), deed("-y"), deed("--force"), deed("--yes")),
+    "vgremove": (deed(""),), "pvremove": (deed(""),),
+    "mdadm": (deed("--zero-superblock"),),
+    "cryptsetup": (deed("lukserase"), deed("erase"), deed("lukskillslot"), deed("luksformat")),
+    "sgdisk": (deed("--zap-all"), deed("-z"), deed("-Z")),
+    "blkdiscard": (deed(""),),
+    "hdparm": (deed("--security-erase"), deed("--trim-sector-ranges")),
+    "nvme": (deed("format"), deed("sanitize")),
+    "diskutil": (deed("erasedisk"), deed("erasevolume"), deed("zerodisk"), deed("secureerase")),
+    "tmutil": (deed("delete"), deed("deletelocalsnapshots"), deed("disable")),
+    "borg": (deed("delete"),),
+    "restic": (deed("forget --prune"),),
+    "mongo": (deed("--eval db.dropdatabase()"),), "mongosh": (deed("--eval db.dropdatabase()"),),
+    "rabbitmqctl": (deed("reset"), deed("force_reset")),
     "git": (
-        _deed("push --mirror --force"), _deed("push --mirror -f"), _deed("filter-branch --all"),
-        _deed("reflog expire --expire=now"), _deed("push --delete main"), _deed("push --delete master"),
+        deed("push --mirror --force"), deed("push --mirror -f"), deed("filter-branch --all"),
+        deed("reflog expire --expire=now"), deed("push --delete main"), deed("push --delete master"),
     ),
 }  # fmt: skip
 _PUBLISHES: Final[dict[str, tuple[Deed, ...]]] = {
-    "npm": (_deed("publish"), _deed("unpublish"), _deed("owner add"), _deed("dist-tag add"), _deed("deprecate")),
-    "pnpm": (_deed("publish"),),
-    "yarn": (_deed("publish"), _deed("npm publish")),
-    "bun": (_deed("publish"),),
-    "lerna": (_deed("publish"),),
-    "twine": (_deed("upload"),),
-    "poetry": (_deed("publish"),),
-    "uv": (_deed("publish"),),
-    "flit": (_deed("publish"),),
-    "hatch": (_deed("publish"),),
-    "cargo": (_deed("publish"), _deed("yank"), _deed("owner --add")),
-    "gem": (_deed("push"), _deed("yank"), _deed("owner --add")),
-    "dotnet": (_deed("nuget push"),), "nuget": (_deed("push"),),
-    "vsce": (_deed("publish"),), "ovsx": (_deed("publish"),),
-    "pod": (_deed("trunk push"),),
-    "jsr": (_deed("publish"),), "deno": (_deed("publish"),),
-    "goreleaser": (_deed("release", "--snapshot --skip=publish"),),
-    "fastlane": (_deed("deliver"), _deed("supply"), _deed("release")),
+    "npm": (deed("publish"), deed("unpublish"), deed("owner add"), deed("dist-tag add"), deed("deprecate")),
+    "pnpm": (deed("publish"),),
+    "yarn": (deed("publish"), deed("npm publish")),
+    "bun": (deed("publish"),),
+    "lerna": (deed("publish"),),
+    "twine": (deed("upload"),),
+    "poetry": (deed("publish"),),
+    "uv": (deed("publish"),),
+    "flit": (deed("publish"),),
+    "hatch": (deed("publish"),),
+    "cargo": (deed("publish"), deed("yank"), deed("owner --add")),
+    "gem": (deed("push"), deed("yank"), deed("owner --add")),
+    "dotnet": (deed("nuget push"),), "nuget": (deed("push"),),
+    "vsce": (deed("publish"),), "ovsx": (deed("publish"),),
+    "pod": (deed("trunk push"),),
+    "jsr": (deed("publish"),), "deno": (deed("publish"),),
+    "goreleaser": (deed("release", "--snapshot --skip=publish"),),
+    "fastlane": (deed("deliver"), deed("supply"), deed("release")),
 }  # fmt: skip
 _KNOWN: Final = frozenset({*_DESTROYS, *_PUBLISHES, "git"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
@@ -119,13 +122,13 @@ def service_deed(command: Command) -> str:
     if name not in _KNOWN:
         return ""
     words = frozenset(word.lower() for word in command.args) | _split_flags(command.args)
-    if words & _DRY:
+    if words & _DRY or ("-h" in words and name not in _HOST_BY_H):
         return ""
     if name == "git" and "push" in words:
         return _push(command, words)
     for table, signal in ((_DESTROYS, "shell.infrastructure"), (_PUBLISHES, "shell.publishes")):
-        for deed in table.get(name, ()):
-            if deed.needs <= words and not deed.unless & words and (deed.needs or command.args):
+        for one in table.get(name, ()):
+            if one.needs <= words and not one.unless & words and (one.needs or command.args):
                 return signal
     return ""
 

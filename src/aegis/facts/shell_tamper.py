@@ -65,6 +65,8 @@ def tampering_write(target: str, source: str) -> Signalled | None:
     """The signal of writing to `target`, where that alone blinds or changes the system; adding to a log does not."""
     if (_is_system_log(target) and ">>" not in source) or _is_history(target):
         return "shell.hides-traces", target[:80]
+    if target.endswith("sshd_config") and _SSHD_WEAK.search(source):
+        return "shell.weakens", target[:80]
     if _is_kernel_switch(target):
         return "shell.kernel", target[:80]
     return None
@@ -162,6 +164,28 @@ def _keychain(args: tuple[str, ...]) -> str:
     return "shell.dumps-secret" if any(arg in _KEYCHAIN for arg in args) else ""
 
 
+def _integrity(args: tuple[str, ...]) -> str:
+    return "shell.weakens" if {"disable", "--master-disable", "--global-disable"} & set(args) else ""
+
+
+def _locks_key(args: tuple[str, ...]) -> str:
+    locked = any(arg.startswith("+") and "i" in arg for arg in args)
+    return "shell.persists" if locked and any(arg.endswith("authorized_keys") for arg in args) else ""
+
+
+def _edits_sshd(args: tuple[str, ...]) -> str:
+    edits = any(arg.startswith("-") and "i" in arg for arg in args)
+    weak = any(_SSHD_WEAK.search(arg) for arg in args)
+    return "shell.weakens" if edits and weak and any(arg.endswith("sshd_config") for arg in args) else ""
+
+
+def _login_hook(args: tuple[str, ...]) -> str:
+    return "shell.persists" if "write" in args and {"LoginHook", "LogoutHook"} & set(args) else ""
+
+
+_SSHD_WEAK: Final = re2.compile(
+    r"(?:PermitRootLogin|PermitEmptyPasswords|PermitUserEnvironment)\s+yes\b|StrictModes\s+no\b"
+)
 _KEYCHAIN: Final = frozenset({"dump-keychain", "find-generic-password", "find-internet-password", "export"})
 _REMOVES: Final = frozenset({"rm", "shred", "unlink", "srm", "truncate"})
 _JUDGES: Final[dict[str, Callable[[tuple[str, ...]], str]]] = {
@@ -180,4 +204,8 @@ _JUDGES: Final[dict[str, Callable[[tuple[str, ...]], str]]] = {
     "sysctl": _sysctl,
     "gcore": _core, "procdump": _core,
     "security": _keychain,
+    "csrutil": _integrity, "spctl": _integrity,
+    "chattr": _locks_key,
+    "sed": _edits_sshd,
+    "defaults": _login_hook,
 }  # fmt: skip

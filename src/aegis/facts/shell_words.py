@@ -67,6 +67,13 @@ READERS: Final = frozenset({
     "type", "get-content", "gpg", "openssl", "nc", "sqlite3", "jq", "bat", "zcat", "xz", "gzip", "7z", "split", "paste",
     "diff", "comm", "fold", "fmt", "pr", "join", "iconv", "column", "expand",
 })  # fmt: skip
+# Commands that name a file without giving away what is in it.
+NAMERS: Final = frozenset({
+    "ls", "ll", "dir", "stat", "file", "test", "[", "[[", "chmod", "chown", "chgrp", "chattr", "lsattr", "getfacl",
+    "setfacl", "touch", "find", "rm", "shred", "echo", "printf", "which", "whereis", "realpath", "readlink", "dirname",
+    "basename", "du", "wc", "md5sum", "sha1sum", "sha256sum", "lsof", "fuser", "auditctl", "inotifywait", "cd", "man",
+    "namei", "chcon", "restorecon", "locate", "cut", "passwd", "chage", "useradd", "usermod", "pwck", "sudo",
+})  # fmt: skip
 # Places that every user can write, where programs have no business.
 LOOSE_PLACES: Final = ("/tmp/", "/dev/shm/", "/var/tmp/", "%temp%", "$env:temp", "/run/user/")  # noqa: S108 - looked for
 SYSTEM_ROOTS: Final = frozenset({
