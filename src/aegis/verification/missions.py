@@ -30,7 +30,8 @@ NOT_CHECKED_ISSUERS: Final = "missions: signatures of other issuers, whose keys 
 class MissionRules:
     """The rules of missions as one more rule over receipts.
 
-    (1) a mission is well-formed, its lineage is in the log, and it is at most its parent
+    (1) a mission is well-formed, its lineage is in the log and stands, and it is at most its parent; what was
+        revoked stays so
     (2) what a call names as its lineage is that lineage
     (3) a released call had an allowed tool and allowed effects, in time, while every mission stood
     (4) no ceiling was ever exceeded
@@ -43,6 +44,7 @@ class MissionRules:
         self._missions: dict[str, Declaration] = {}
         self._lineages: dict[str, list[str]] = {}
         self._stopped: set[str] = set()
+        self._revoked: set[str] = set()  # for good
         self._used: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.foreign = False
 
@@ -92,6 +94,8 @@ class MissionRules:
             parent = self._missions.get(above[-1])
             if parent is None or self._lineages[above[-1]] != above:
                 raise _invalid("mission_unknown", "lineage")
+            if self._stopped & set(above):
+                raise _invalid("mission_exceeded", "standing")
             try:
                 check_attenuation(parent, declaration)
             except MissionInvalid as error:
@@ -115,10 +119,14 @@ class MissionRules:
         mission_id, action = receipt["mission_id"], receipt.get("action")
         if mission_id not in self._missions:
             raise _invalid("mission_unknown", "mission_id")
+        if mission_id in self._revoked:
+            raise _invalid("mission_exceeded", "standing")
         if action == "resume":
             self._stopped.discard(mission_id)
         else:
             self._stopped.add(mission_id)
+        if action == "revoke":
+            self._revoked.add(mission_id)
 
     def lineage_of(self, receipt: dict[str, Any]) -> tuple[Declaration, ...]:
         """The missions that a receipt names, from the root; raises `LogInvalid` where the log does not hold them."""

@@ -118,6 +118,26 @@ def test_a_call_after_revocation_is_found(place: Desk) -> None:
     )
 
 
+def test_a_mission_that_moves_after_it_was_revoked_is_found(place: Desk) -> None:
+    rows = receipts(place)
+    mission = next(row for row in rows if row["kind"] == "mission")["mission_id"]
+    moves = [{"kind": "revocation", "mission_id": mission, "action": one} for one in ("suspend", "resume", "revoke")]
+    assert broken([*rows, *moves]) is None
+    for action in ("resume", "suspend", "revoke"):
+        assert broken([*rows, *moves, {**moves[0], "action": action}]) == "mission_exceeded"
+
+
+@pytest.mark.parametrize("action", ["suspend", "revoke"])
+def test_a_delegation_below_a_mission_that_was_stopped_is_found(place: Desk, action: str) -> None:
+    rows = receipts(place)
+    root, child = [row for row in rows if row["kind"] == "mission"]
+    stop = {"kind": "revocation", "mission_id": root["mission_id"], "action": action}
+    at = rows.index(child)
+    assert broken([*rows[:at], stop, *rows[at:]]) == "mission_exceeded"
+    resumed = {**stop, "action": "resume"}
+    assert broken([*rows[:at], {**stop, "action": "suspend"}, resumed, *rows[at:]]) is None
+
+
 def trusted(place: Desk) -> Any:
     key = place.home.keyring.attestation_signer()
     return {key.kid: key.public}.get
