@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -159,11 +160,20 @@ def test_without_a_gateway_nothing_runs(under_test: Framework, way: Way) -> None
     assert world.ran == []
 
 
+SLOW = threading.Event()  # never set: whoever waits for it waits all the time
+SLOW_SECONDS = 3  # many times the client's patience
+
+
+def _late() -> None:
+    SLOW.wait(SLOW_SECONDS)
+
+
 GATEWAYS: dict[str, Callable[[Received], bytes | None]] = {
     "limits": lambda _: answer(429, {"error": {"code": "rate_limited"}}, "retry-after: 60"),
     "fails": lambda _: answer(500, b"oops"),
     "babbles": lambda _: answer(200, b'{"decision": "allow"}'),
     "hangs up": lambda _: None,
+    "is slow": lambda _: _late(),
 }
 
 

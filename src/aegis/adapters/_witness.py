@@ -9,25 +9,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._patch import Method
 from aegis.adapters._scope import current_scope
 
-_trap: ContextVar[list[str] | None] = ContextVar("aegis_trap", default=None)
+# Of the whole process: frameworks run bodies in threads that know nothing of the context they were called in.
+_traps: Final[list[list[str]]] = []
 
 
 @contextmanager
 def trapping() -> Iterator[list[str]]:
-    """Let no body run for the block; gives the names of the tools whose bodies would have."""
+    """Let no body run for the block, in any thread; gives the names of the tools whose bodies would have."""
     caught: list[str] = []
-    token = _trap.set(caught)
+    _traps.append(caught)
     try:
         yield caught
     finally:
-        _trap.reset(token)
+        _traps.remove(caught)
 
 
 def witnessed(enforcer: Enforcer, name_of: Callable[..., str]) -> Callable[[Method], Method]:
@@ -35,9 +35,8 @@ def witnessed(enforcer: Enforcer, name_of: Callable[..., str]) -> Callable[[Meth
 
     def seen(args: tuple[Any, ...]) -> bool:
         """Whether the body must not run."""
-        caught = _trap.get()
-        if caught is not None:
-            caught.append(name_of(*args))
+        if _traps:
+            _traps[-1].append(name_of(*args))
             return True
         if current_scope().decided is None:
             enforcer.uncovered(name_of(*args))

@@ -18,6 +18,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, scoped
 from aegis.adapters._tools import ToolGate
+from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "agent-framework-core"
@@ -31,7 +32,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     def tools(module: Any) -> None:
         patches.family(
             module.FunctionTool,
-            {"invoke": _identified, "_invoke_function": lambda original: _running(gate, original)},
+            {
+                "invoke": _identified,
+                "_invoke_function": lambda original: _running(gate, original),
+                "__call__": witnessed(enforcer, lambda tool, *_: str(tool.name)),
+            },
         )
 
     patches.when("agent_framework._tools", tools)
@@ -41,7 +46,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
     return Seams(
         seams=("FunctionTool.invoke", "BaseChatClient"),
-        uncovered=("a tool called as the function that it is made of", "tools that a provider hosts"),
+        uncovered=("tools that a provider hosts",),
     )
 
 

@@ -17,6 +17,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, looping, scoped
 from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "autogen-core"
@@ -40,7 +41,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
     patches.when(
         "autogen_core.tools._base",
-        lambda module: patches.family(module.BaseTool, {"run_json": lambda original: _running(gate, original)}),
+        lambda module: patches.family(
+            module.BaseTool,
+            {
+                "run_json": lambda original: _running(gate, original),
+                "run": witnessed(enforcer, lambda tool, *_: str(tool.name)),
+            },
+        ),
     )
     patches.when(
         "autogen_core.models._model_client",
