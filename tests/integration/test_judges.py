@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall
 from aegis.gate.control import set_agent
 from support.deployments import deployment
+from support.receiver import until
 from support.scripted_model import BAD, GOOD, ScriptedModel, scripted_model
 from support.served import served
 
@@ -93,15 +93,8 @@ def test_a_judge_can_only_tighten(tmp_path: Path, model: ScriptedModel) -> None:
     running.close()
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def until_asked(model: ScriptedModel) -> None:
-    wait_for(lambda: bool(model.asked))
+    until(lambda: bool(model.asked))
 
 
 LIES: dict[str, tuple[Any, str]] = {
@@ -253,7 +246,7 @@ def test_a_caller_that_goes_away_takes_its_judge_with_it(tmp_path: Path, model: 
             await task
 
     asyncio.run(leave())
-    wait_for(lambda: len(receipts(running)) == 2)
+    until(lambda: len(receipts(running)) == 2)
     assert receipts(running)[-1]["judge"]["cause"] == "cancelled"
     model.held.set()
     running.close()
@@ -372,7 +365,7 @@ def test_over_http_judges_hold_nobody_else(tmp_path: Path, model: ScriptedModel)
     text = config(model, entry=", select: {tool: write_note}")
     with served(tmp_path / "home", text) as gateway, ThreadPoolExecutor(20) as threads:
         judged = [threads.submit(gateway.decide, "write_note", arguments={"n": n}) for n in range(20)]
-        wait_for(lambda: len(model.asked) == 20)
+        until(lambda: len(model.asked) == 20)
         assert gateway.decide("read_file").status == 200
         assert not any(one.done() for one in judged)
         model.held.set()
@@ -408,7 +401,7 @@ def test_a_run_that_a_crash_left_behind_is_ended(tmp_path: Path, model: Scripted
     running.close()
     running = opened(tmp_path, config(model))
     running.gate.decide(call())
-    wait_for(lambda: "lost" in [row["judge"].get("cause") for row in receipts(running)])
+    until(lambda: "lost" in [row["judge"].get("cause") for row in receipts(running)])
     lost = next(row for row in receipts(running) if row["judge"].get("cause") == "lost")
     assert (lost["action"], lost["parent"]) == ("ended", "run-1")
     running.close()
@@ -479,7 +472,7 @@ def test_a_call_that_is_decided_anew_leaves_no_run_without_its_end(tmp_path: Pat
     model.script = stop_another
     assert running.gate.decide(call(call_id="c")).outcome is Outcome.ALLOW
     assert len(model.asked) == 2
-    wait_for(lambda: len(receipts(running)) == 4)
+    until(lambda: len(receipts(running)) == 4)
     rows = receipts(running)
     assert {row["parent"] for row in rows if row["action"] == "ended"} == {
         row["receipt_id"] for row in rows if row["action"] == "started"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ Output = dict[str, Any]
 Callback = Callable[..., Any]
 
 MAX_CALLS: Final = 10_000
-_NUMBERED: Final = re.compile(r"^ *[0-9]+\t")
 _WITHHELD: Final = "the result was withheld: it could not be checked"
 _FAILED: Final = "the call was not run: it could not be decided"
 
@@ -195,8 +193,14 @@ def _leaks(result: Any, judged: Judged, shown: Any) -> bool:
 
 def _lines(value: Any) -> set[str]:
     """The lines of all text in a value, without the numbers that the program puts in front of some."""
-    found = {_NUMBERED.sub("", line).strip() for text in _strings(value) for line in text.splitlines()}
+    found = {_without_number(line).strip() for text in _strings(value) for line in text.splitlines()}
     return found - {""}
+
+
+def _without_number(line: str) -> str:
+    number, tab, rest = line.partition("\t")
+    number = number.lstrip(" ")
+    return rest if tab and number.isascii() and number.isdigit() else line
 
 
 def _strings(value: Any) -> list[str]:
