@@ -151,3 +151,4 @@ def test_an_approved_call_can_be_made_for_one_hour() -> None:
     assert (machine.is_late(done, OPENED + hour - 1), machine.is_late(done, OPENED + hour)) == (False, True)
     assert machine.is_late(held(state="approved", resolved_at=None), OPENED)  # a record without a time is late
     assert not machine.is_late(held(state="approved", resolved_at=None), hour - 1)
+    assert machine.is_late(held(state="approved", resolved_at=None), hour)

@@ -40,6 +40,7 @@ def refused_at(
         ("send_email", {"to": "Ann <a@example.com>; b@example.com"}, {"to": "Ann <a@example.com>"}),
         ("send_email", {"to": "x", "attachments": ["/srv/a", "/srv/b"]}, {"to": "x", "attachments": []}),
         ("pay", {"amount": 500, "to": "x"}, {"amount": 5, "to": "x"}),
+        ("pay", {"amount": 2.5, "to": "x"}, {"amount": 1, "to": "x"}),
         ("pay", {"amount": -500, "to": "x"}, {"amount": -5, "to": "x"}),
         ("pay", {"amount": "500.00", "to": "x"}, {"amount": "5.5", "to": "x"}),
         ("pay", {"parts": [{"to": "x", "amount": 5}, {"to": "y", "amount": 9}]}, {"parts": [{"to": "y", "amount": 1}]}),
@@ -80,6 +81,9 @@ def test_less_of_the_same_is_narrower(tool: str, held: dict[str, Any], changed: 
         # more of it
         ("pay", {"amount": 5}, {"amount": 500}, "/amount"),
         ("pay", {"amount": 5}, {"amount": -5}, "/amount"),
+        ("search", {"limit": 5}, {"limit": 0}, "/limit"),
+        ("search", {"limit": 5}, {"limit": 0.5}, "/limit"),
+        ("search", {"limit": "5"}, {"limit": "0.0"}, "/limit"),
         ("pay", {"amount": "5.00"}, {"amount": "500"}, "/amount"),
         ("pay", {"amount": "5.00"}, {"amount": "5e9"}, "/amount"),
         ("pay", {"amount": 5}, {"amount": "5"}, "/amount"),

@@ -178,6 +178,7 @@ def test_everybodys_yes_for_the_session_opens_a_grant() -> None:
     [
         {"grant_seconds": 0, "scope": "session"},
         {"grant_seconds": 60},
+        {"scope": "session"},
         {"grant_seconds": 60, "scope": "session", "quorum": 2},
     ],
 )

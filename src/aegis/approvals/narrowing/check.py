@@ -5,7 +5,7 @@
         that the tool's schema does not require
     (3) a list loses members, keeps their order, and is never emptied; not one that may hold something back, is run
         or holds options, nor one whose members may belong to those of another list
-    (4) a number goes toward zero where its name says that it is an amount
+    (4) a number goes toward zero, and never to it, where its name says that it is an amount
     (5) recipients are some of the same; a path leads below the same place, where no command runs; a plain command
         names fewer files
     (6) prose loses words, or has them struck out

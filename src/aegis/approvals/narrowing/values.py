@@ -22,8 +22,12 @@ _EACH: Final = frozenset({"cat", "md5sum", "rm", "rmdir", "sha256sum", "unlink"}
 
 
 def is_lower(held: int | float | Decimal, changed: int | float | Decimal) -> bool:
-    """Whether a number went toward zero, on its own side of it."""
-    return 0 <= changed <= held or held <= changed <= 0
+    """Whether a number went toward zero, on its own side of it, and never to it: a limit of zero is often none.
+
+    A whole number stays one, as a fraction of it may be cut to zero.
+    """
+    whole = isinstance(held, int) and not isinstance(changed, int)
+    return not whole and (0 < changed <= held or held <= changed < 0)
 
 
 def is_lower_text(held: str, changed: str) -> bool:
