@@ -19,6 +19,7 @@ from aegis.pipeline import settings
 from aegis.pipeline.document import plain
 from aegis.pipeline.profiles import profile
 from aegis.pipeline.settings import PROFILES, Settings
+from aegis.pipeline.settings_judges import JudgeSettings
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
 
@@ -128,7 +129,8 @@ def _shown(value: Any) -> str:
 
 def _sections() -> Iterator[str]:
     schema = Settings.model_json_schema(by_alias=True)
-    definitions: dict[str, Any] = schema["$defs"]
+    judge = JudgeSettings.model_json_schema(by_alias=True)  # a file of its own, which an entry names
+    definitions: dict[str, Any] = {**schema["$defs"], **judge.pop("$defs"), JudgeSettings.__name__: judge}
     yield _table("The file", Settings, schema, definitions)
     places = {
         "`tools`": "ToolSettings",
@@ -150,6 +152,9 @@ def _sections() -> Iterator[str]:
         "`judges`": "ValidatorSettings",
         "`judges.*.select`": "JudgeSelectSettings",
         "`judges.*.model`, and `model` in the file of a judge": "JudgeModelSettings",
+        "The file of a judge": "JudgeSettings",
+        "`tools` in the file of a judge": "JudgeToolsSettings",
+        "`limits` in the file of a judge": "JudgeLimitsSettings",
         "`judging`": "JudgingSettings",
         "`judging.ceilings.*`": "CeilingSettings",
         "`previews`": "PreviewSettings",

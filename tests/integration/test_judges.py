@@ -122,6 +122,43 @@ def test_every_wrong_answer_rejects_with_its_cause(tmp_path: Path, model: Script
     running.close()
 
 
+@pytest.mark.parametrize(("limits", "expected"), [("{turns: 3}", "turns"), ("{tokens: 300, turns: 20}", "tokens")])
+def test_a_judge_that_never_answers_is_ended_by_its_limits(
+    tmp_path: Path, model: ScriptedModel, limits: str, expected: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "look.yaml").write_text(f"name: look\nmodel: {model.openai}\ntools: {{fs.list: true}}\nlimits: {limits}\n")
+    model.script = lambda _: [("fs.list", {"path": "."})]
+    running = opened(tmp_path, f"{HEAD}judges: [{{name: look, judge: look.yaml}}]\n")
+    assert running.gate.decide(call()).reason is Reason.JUDGE_FAILED
+    assert (cause(running), len(model.asked)) == (expected, 3)
+    running.close()
+
+
+def test_a_panel_of_two_minds_asks_a_person_and_one_that_mostly_fails_rejects(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    for name in "abc":
+        (home / f"{name}.yaml").write_text(f"name: {name}\nmodel: {model.openai}\ninstruction: I am {name}.\n")
+    panel = "{name: panel, judges: [a.yaml, b.yaml, c.yaml], consensus: majority, min_judges: 2, min_agreement: 0.9}"
+    running = opened(tmp_path, f"{HEAD}judges: [{panel}]\n")
+
+    def answers(**said: Any) -> Any:
+        return lambda asked: next(said[name] for name in "abc" if f"I am {name}." in asked["messages"][0]["content"])
+
+    model.script = answers(a=GOOD, b=GOOD, c=GOOD)
+    assert running.gate.decide(call({"n": 1})).outcome is Outcome.ALLOW
+    model.script = answers(a=GOOD, b=GOOD, c=BAD)
+    assert running.gate.decide(call({"n": 2})).outcome is Outcome.REQUIRE_APPROVAL
+    assert cause(running) == "disagreement"
+    model.script = answers(a=GOOD, b=500, c=500)
+    assert running.gate.decide(call({"n": 3})).reason is Reason.JUDGE_FAILED
+    running.close()
+
+
 def test_a_slow_judge_and_one_that_is_gone_reject(tmp_path: Path, model: ScriptedModel) -> None:
     model.held.clear()  # it never answers by itself
     running = opened(tmp_path, config(model, entry=", timeout_seconds: 0.3"))

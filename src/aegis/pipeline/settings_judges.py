@@ -118,8 +118,7 @@ class JudgeSettings(Section):
     tools: JudgeToolsSettings = Field(default_factory=JudgeToolsSettings)
     limits: JudgeLimitsSettings = Field(default_factory=JudgeLimitsSettings)
     network: Annotated[list[Host], Field(max_length=MAX_HOSTS)] = Field(default_factory=list)
-    """Hosts that its programs reach over TLS by `HTTPS_PROXY`; all others are out of reach, and all are where it is
-    empty. `["*"]`: this machine's whole network."""
+    """Hosts, the only ones that its programs reach, over TLS by `HTTPS_PROXY`; `["*"]`: this machine's whole network."""
     programs: list[Folder] = Field(default_factory=list)
     """Folders that its programs see read-only beside the mounts; `bin` in them is searched."""
 
