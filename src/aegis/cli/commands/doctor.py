@@ -86,5 +86,6 @@ def _checks() -> tuple[Check, ...]:
     from aegis.cli.doctor.home import configuration, folder, keys, separation
     from aegis.cli.doctor.log import log
     from aegis.cli.doctor.machine import clock, interpreter, pattern_engine, system
+    from aegis.cli.doctor.posture import posture
 
-    return (system, interpreter, pattern_engine, clock, folder, keys, configuration, log, gateway, separation)
+    return (system, interpreter, pattern_engine, clock, folder, keys, configuration, posture, log, gateway, separation)

@@ -11,7 +11,7 @@ from typing import Final
 from aegis.cli.doctor.model import Found, Patient
 from aegis.errors import ConfigError, KeyFileError
 
-_PURPOSES: Final = ("log", "receipt", "permit", "payload")
+_PURPOSES: Final = ("log", "receipt", "permit", "payload", "mission", "attestation")
 
 
 def folder(patient: Patient) -> Iterable[Found]:
