@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 import socket
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
+
+import re2
 
 from aegis.egress.values import EgressPolicy
 from aegis.errors import EgressError, EgressFailed, EgressRefused
@@ -21,7 +22,7 @@ from aegis.errors import EgressError, EgressFailed, EgressRefused
 MAX_LINE: Final = 1_000  # bytes of one line of an answer (RFC 5321, 4.5.3.1.5 allows 512)
 MAX_LINES: Final = 100  # lines of one answer: a server must not keep us reading
 MAX_RECIPIENTS: Final = 20
-_ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
+_ADDRESS: Final = re2.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _NO_AUTH: Final = 530  # RFC 4954, 6: what a server says where it wants a name
 
 
