@@ -118,7 +118,7 @@ class JudgeSettings(Section):
     tools: JudgeToolsSettings = Field(default_factory=JudgeToolsSettings)
     limits: JudgeLimitsSettings = Field(default_factory=JudgeLimitsSettings)
     network: Annotated[list[Host], Field(max_length=MAX_HOSTS)] = Field(default_factory=list)
-    """Hosts, the only ones that its programs reach, over TLS by `HTTPS_PROXY`; `["*"]`: this machine's whole network."""
+    """The only hosts that its programs reach, over TLS by `HTTPS_PROXY`; `["*"]`: this machine's whole network."""
     programs: list[Folder] = Field(default_factory=list)
     """Folders that its programs see read-only beside the mounts; `bin` in them is searched."""
 
