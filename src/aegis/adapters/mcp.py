@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Final
 
 from aegis.adapters import _mcp_results
@@ -21,7 +22,7 @@ from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "mcp"
-SUPPORTED: Final = ((2, 1), (3,))
+SUPPORTED: Final = ((1, 30), (3,))
 
 _CALL: Final = "tools/call"
 
@@ -29,37 +30,44 @@ _CALL: Final = "tools/call"
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     gate = ToolGate(enforcer, memory)
-    patches.when(
-        "mcp.client.session",
-        lambda module: patches.replace(
-            module.ClientSession, "send_request", lambda original: _sending(gate, module, original)
-        ),
-    )
-    patches.when(
-        "mcp.server.lowlevel.server",
-        lambda module: patches.replace(
-            module.Server, "get_request_handler", lambda original: _handling(gate, original)
-        ),
-    )
+
+    def client(module: Any) -> None:
+        # Of the session itself since 2.0, of what it shares with servers before.
+        owner = next((cls for cls in module.ClientSession.__mro__ if "send_request" in cls.__dict__), None)
+        patches.replace(owner or module.ClientSession, "send_request", lambda original: _sending(gate, original))
+
+    def server(module: Any) -> None:
+        if "get_request_handler" in module.Server.__dict__:
+            patches.replace(module.Server, "get_request_handler", lambda original: _handling(gate, original))
+        else:
+            patches.replace(module.Server, "_handle_request", lambda original: _handling_first(gate, original))
+
+    patches.when("mcp.client.session", client)
+    patches.when("mcp.server.lowlevel.server", server)
     return Seams(
-        seams=("ClientSession.send_request", "Server.get_request_handler"),
+        seams=("ClientSession.send_request", "the handler of a server"),
         uncovered=("a server's tools that its own process calls past the protocol",),
     )
 
 
-def _sending(gate: ToolGate, module: Any, original: Method) -> Method:
+def _sending(gate: ToolGate, original: Method) -> Method:
     async def send_request(session: Any, request: Any, result_type: Any, *args: Any, **kwargs: Any) -> Any:
-        if request.method != _CALL:
+        inner = getattr(request, "root", request)
+        if inner.method != _CALL:
             return await original(session, request, result_type, *args, **kwargs)
 
         async def send(given: dict[str, Any]) -> Any:
-            params = request.params.model_copy(update={"arguments": given})
-            return await original(session, request.model_copy(update={"params": params}), result_type, *args, **kwargs)
+            changed = _with(inner, given)
+            sent = changed if inner is request else type(request)(changed)
+            return await original(session, sent, result_type, *args, **kwargs)
 
-        ran = await gate.acall(_execution(request.params), send, _view)
-        return _result(ran, module.types.CallToolResult)
+        return _result(await gate.acall(_execution(inner.params), send, _view))
 
     return send_request
+
+
+def _with(request: Any, given: dict[str, Any]) -> Any:
+    return request.model_copy(update={"params": request.params.model_copy(update={"arguments": given})})
 
 
 def _handling(gate: ToolGate, original: Method) -> Method:
@@ -77,11 +85,42 @@ def _handler(gate: ToolGate, handler: Callable[..., Awaitable[Any]]) -> Callable
         async def body(given: dict[str, Any]) -> Any:
             return await handler(context, params.model_copy(update={"arguments": given}))
 
-        from mcp.types import CallToolResult
-
-        return _result(await gate.acall(_execution(params), body, _view), CallToolResult)
+        return _result(await gate.acall(_execution(params), body, _view))
 
     return handle
+
+
+def _handling_first(gate: ToolGate, original: Method) -> Method:
+    """The servers of the first major version: they look their handlers up themselves."""
+
+    async def handle_request(server: Any, message: Any, request: Any, *args: Any) -> Any:
+        handler = server.request_handlers.get(type(request))
+        if request.method != _CALL or handler is None or current_scope().loop == DECIDED:
+            return await original(server, message, request, *args)
+
+        async def decided(asked: Any) -> Any:
+            types: Any = import_module("mcp.types")
+
+            async def body(given: dict[str, Any]) -> Any:
+                return await handler(_with(asked, given))
+
+            ran = await gate.acall(_execution(asked.params), body, _view)
+            return types.ServerResult(_result(ran)) if ran.replaced else ran.result
+
+        return await original(_Serving(server, {type(request): decided}), message, request, *args)
+
+    return handle_request
+
+
+class _Serving:
+    """A server as it is, but for some of its handlers."""
+
+    def __init__(self, server: Any, handlers: dict[Any, Any]) -> None:
+        self._server = server
+        self.request_handlers = {**server.request_handlers, **handlers}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
 
 
 def _execution(params: Any) -> Execution:
@@ -103,7 +142,9 @@ def _view(result: Any) -> Any:
     return _mcp_results.view(wire) if "content" in wire else wire
 
 
-def _result(ran: Ran, kind: Any) -> Any:
+def _result(ran: Ran) -> Any:
     if not ran.replaced:
         return ran.result
-    return kind.model_validate(_mcp_results.replaced({} if ran.result is None else _wire(ran.result), ran))
+    from mcp.types import CallToolResult
+
+    return CallToolResult.model_validate(_mcp_results.replaced({} if ran.result is None else _wire(ran.result), ran))
