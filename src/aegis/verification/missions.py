@@ -16,6 +16,7 @@ from aegis.core.mission import Declaration
 from aegis.core.names import Selector
 from aegis.core.times import MICROS, from_rfc3339
 from aegis.errors import LogInvalid, MissionInvalid
+from aegis.guards.budget import is_priced
 from aegis.missions import jws
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import read_declaration
@@ -34,7 +35,7 @@ class MissionRules:
         revoked stays so
     (2) what a call names as its lineage is that lineage
     (3) a released call had an allowed tool and allowed effects, in time, while every mission stood
-    (4) no ceiling was ever exceeded
+    (4) no ceiling was ever exceeded; a result gives back what its own call reserved at most, and once
 
     `issuers` are the keys of other issuers by their id, from wherever the verifier got them.
     """
@@ -45,6 +46,7 @@ class MissionRules:
         self._lineages: dict[str, list[str]] = {}
         self._stopped: set[str] = set()
         self._revoked: set[str] = set()  # for good
+        self._priced: dict[str, dict[str, Any]] = {}  # what calls reserved, until their result settles it
         self._used: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.foreign = False
 
@@ -66,12 +68,14 @@ class MissionRules:
             self._moved(receipt)
         elif "mission_id" in receipt:
             lineage = self.lineage_of(receipt)  # (2)
+            if kind == "decision":
+                self._reserve(receipt)
             released = kind == "redemption" or (kind == "decision" and receipt.get("decision") in RELEASED)
             if released:
                 self._covered(receipt, lineage)  # (3)
                 self._take(receipt, lineage, receipt.get("budget", {}).get("cost", {}), 1)  # (4)
             elif kind == "result":
-                self._take(receipt, lineage, receipt.get("budget", {}).get("refund", {}), -1)
+                self._take(receipt, lineage, self._refund(receipt), -1)
 
     def _announced(self, key: dict[str, Any]) -> None:
         if key.get("purpose") == "mission":
@@ -153,6 +157,20 @@ class MissionRules:
                 raise _invalid("mission_exceeded", "tool")
             if not set(receipt.get("effects", ())) <= set(one.effects):
                 raise _invalid("mission_exceeded", "effects")
+
+    def _reserve(self, receipt: dict[str, Any]) -> None:
+        cost = receipt.get("budget", {}).get("cost", {})
+        priced = {name: value for name, value in cost.items() if is_priced(name)}
+        if priced and receipt.get("decision") != "block":
+            self._priced[receipt["receipt_id"]] = priced
+
+    def _refund(self, receipt: dict[str, Any]) -> dict[str, Any]:
+        refund: dict[str, Any] = receipt.get("budget", {}).get("refund", {})
+        reserved = self._priced.pop(receipt.get("parent", ""), {})
+        for name, value in refund.items():
+            if type(value) is not int or value > reserved.get(name, 0):
+                raise _invalid("budget_exceeded", name)
+        return refund
 
     def _take(
         self, receipt: dict[str, Any], lineage: tuple[Declaration, ...], amounts: dict[str, Any], sign: int

@@ -12,11 +12,14 @@ import orjson
 import pytest
 
 from aegis.audit.breaks import BreakKind
+from aegis.core.canonical import canonical
+from aegis.core.digest import sha256
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 from aegis.missions.attestation import check_attestation, check_projection, check_same_record
+from aegis.missions.provenance import Usage, sign_result
 from aegis.verification.missions import MissionRules
-from support.missions import Desk, desk
+from support.missions import Desk, b64, desk, signer
 from support.shell import aegis
 
 AUDITOR = Principal(id="auditor-1", roles=frozenset({"auditor"}))
@@ -125,6 +128,33 @@ def test_a_mission_that_moves_after_it_was_revoked_is_found(place: Desk) -> None
     assert broken([*rows, *moves]) is None
     for action in ("resume", "suspend", "revoke"):
         assert broken([*rows, *moves, {**moves[0], "action": action}]) == "mission_exceeded"
+
+
+def test_a_result_that_gives_back_more_than_its_call_reserved_is_found(tmp_path: Path) -> None:
+    key = signer(6)
+    place = desk(
+        tmp_path / "home",
+        f"missions: {{quotes: [{{tool: ask_model, money: {{EUR: 60}}}}], tool_keys: {{ask_model: {b64(key.public)}}}}}",
+    )
+    place.open(place.issue(budgets={"money": {"EUR": 100}}))
+    for prompt in ("a", "b", "c"):
+        asked = place.call("ask_model", prompt=prompt)
+        assert asked.allowed
+        usage = Usage(money={"EUR": 20})
+        digest = sha256(canonical(prompt))
+        proof = sign_result(key, decision_id=asked.decision_id, result_digest=digest, usage=usage)
+        assert place.result(asked, prompt, provenance=proof).allowed
+    rows = receipts(place)
+    place.home.close()
+    assert broken(rows) is None
+    results = [row for row in rows if row["kind"] == "result"]
+    assert results[0]["budget"] == {"refund": {"money.EUR": 40}}
+    assert broken([*rows, results[0]]) == "budget_exceeded"
+    results[0]["budget"]["refund"]["money.EUR"] = 60
+    assert broken(rows) is None
+    for wrong in (61, "40"):
+        results[0]["budget"]["refund"]["money.EUR"] = wrong
+        assert broken(rows) == "budget_exceeded"
 
 
 @pytest.mark.parametrize("action", ["suspend", "revoke"])
