@@ -26,7 +26,7 @@ from aegis.core.times import MICROS
 from aegis.dialects.model import Wire
 from aegis.dialects.sse import sse_bytes
 from aegis.egress import Streamed
-from aegis.errors import AegisError, EgressError, ForeignAnswer, InvalidCall
+from aegis.errors import AegisError, EgressError, ForeignAnswer, InvalidCall, StoreError
 from aegis.gate.acting import Acting
 from aegis.pipeline.config import Config
 from aegis.proxies.models.book import Book
@@ -51,6 +51,7 @@ from aegis.server.services import Services
 
 SESSION_HEADER: Final = "x-aegis-session"
 MAX_REQUEST_BYTES: Final = 33_554_432  # conversations hold pictures and files; the vendors take as much
+PRUNE_S: Final = 86_400  # between two looks for records of old conversations
 SEND_S: Final = 60.0  # a client that does not read keeps a provider's connection no longer than this
 _STREAM_HEADERS: Final = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
 _log = logging.getLogger("aegis.server.proxy")
@@ -65,6 +66,8 @@ class ModelProxies:
         self._resumptions = Resumptions(self._book)
         self._in_force: tuple[Config, Providers] | None = None
         self._replaced: list[Providers] = []
+        self._pruned_at: int | None = None
+        self._pruning: asyncio.Task[None] | None = None
 
     @property
     def services(self) -> Services:
@@ -83,6 +86,7 @@ class ModelProxies:
     def exchange(self, principal: Principal, session: str, format_: Format) -> Exchange:
         """The passage of one request of this principal."""
         services, settings = self._services, self._services.policy.config.settings.proxies
+        self._prune(services.clock())
         waits = settings.on_approval == "wait"
         enforcer = Enforcer(
             Acting(services.gate, principal, services.decide),
@@ -103,8 +107,26 @@ class ModelProxies:
         """Close every connection to a provider."""
         open_ones = [*self._replaced, *([self._in_force[1]] if self._in_force else [])]
         self._in_force, self._replaced = None, []
+        if self._pruning is not None:
+            await asyncio.gather(self._pruning, return_exceptions=True)
         for one in open_ones:
             await one.aclose()
+
+    def _prune(self, now: int) -> None:
+        """Once a day of use, forget what conversations of long ago left in the store."""
+        if self._pruned_at is not None and now - self._pruned_at < PRUNE_S * MICROS:
+            return
+        self._pruned_at = now
+        self._pruning = asyncio.create_task(self._forget())
+
+    async def _forget(self) -> None:
+        try:
+            forgotten = await asyncio.to_thread(self._book.prune)
+        except StoreError:  # nothing depends on it; it is tried again the next day
+            _log.warning("old records of conversations could not be forgotten")
+            return
+        if forgotten:
+            _log.info("old records of conversations were forgotten", extra={"records": forgotten})
 
 
 class Proxy:

@@ -10,6 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -22,6 +23,7 @@ from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
+from aegis.core.times import MICROS
 from aegis.dialects.model import Wire
 from aegis.gate.gate import Gate
 from aegis.gate.repeat import load_payload
@@ -29,6 +31,9 @@ from aegis.proxies.models.records import Kind, Record, from_wire, to_wire
 
 CALLS: Final = "proxy_calls"
 REMOVALS: Final = "proxy_removals"
+KEPT_MONTHS: Final = 6  # a conversation that rests longer starts anew; without an end the records fill the disk
+_LOOKED_BACK: Final = 36  # months before those in which records are still looked for
+_PAGE: Final = 500
 MAX_ITEMS: Final = 50_000  # a cache: what is forgotten here is read from the store again
 MAX_BYTES: Final = 67_108_864
 
@@ -146,16 +151,45 @@ class Book:
         if not documents:
             return
 
+        month = _month(self._gate.parts.clock())
+
         def apply(transaction: Transaction) -> Sequence[Draft]:
             for document in documents:
                 stored = transaction.document(document.collection, document.key)
                 version = 1 if stored is None else stored.version + 1
                 transaction.put_document(
-                    Document(collection=document.collection, key=document.key, version=version, body=document.body)
+                    Document(
+                        collection=document.collection,
+                        key=document.key,
+                        version=version,
+                        body=document.body,
+                        state=_word(month),
+                    )
                 )
             return ()
 
         await self._gate.arecord(Unit(apply=apply))
+
+    def prune(self) -> int:
+        """Forget records that nobody wrote for `KEPT_MONTHS`; how many. Raises `StoreError`.
+
+        What the log holds stays: results of calls that were forgotten here are refused as unknown.
+        """
+        store, newest = self._gate.parts.store, _month(self._gate.parts.clock()) - KEPT_MONTHS
+        forgotten = 0
+        for collection in (CALLS, REMOVALS):
+            for month in range(newest - _LOOKED_BACK, newest):
+                with store.reader() as reader:
+                    more = bool(reader.documents(collection, state=_word(month), limit=1))
+                while more:
+                    # Listed by the writer itself: what a conversation writes again meanwhile is young, and stays.
+                    with store.transaction() as transaction:
+                        old = transaction.documents(collection, state=_word(month), limit=_PAGE)
+                        for document in old:
+                            transaction.delete_document(collection, document.key)
+                    forgotten += len(old)
+                    more = len(old) == _PAGE
+        return forgotten
 
     def seen(self, decision_id: str, digest: str) -> tuple[bool, Any] | None:
         """What may be seen of a result that was judged before: whether it is changed, and to what."""
@@ -192,3 +226,13 @@ class Book:
         if digest and (payload is None or payload["call_digest"] != digest):
             return None
         return Issued(decision_id=entry.receipt_id, allowed=allowed)
+
+
+def _month(micros: int) -> int:
+    """Months since the beginning of the calendar."""
+    moment = datetime.fromtimestamp(micros / MICROS, UTC)
+    return moment.year * 12 + moment.month - 1
+
+
+def _word(month: int) -> str:
+    return f"{month // 12:04}-{month % 12 + 1:02}"
