@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
 from aegis.core.outcome import EFFECTS, risk_of
+from aegis.core.pointer import tokens
+from aegis.core.text import TextRole
+from aegis.facts.schema_roles import schema_roles
 from aegis.guards.base import ToolEntry
 from aegis.pipeline.routes import Routes, Tool
 from aegis.pipeline.settings import Settings
@@ -95,6 +98,12 @@ def _tool(name: str, tool: ToolSettings, approvals: ApprovalSettings) -> Tool:
         selector=name,
         entry=entry,
         schema=tool.schema_,
-        roles=tool.roles,
+        roles=_roles(tool),
         approval=approval_policy(approvals, tool.approvals),
     )
+
+
+def _roles(tool: ToolSettings) -> dict[str, TextRole]:
+    """What arguments are for: the operator's word, then that of the tool's schema for what it leaves open."""
+    told = schema_roles(tool.schema_)
+    return {path: role for path, role in told.items() if tokens(path)[-1] not in tool.roles} | tool.roles

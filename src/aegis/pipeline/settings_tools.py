@@ -120,7 +120,7 @@ class ToolSettings(Section):
     schema_: JsonSchema | None = Field(default=None, alias="schema")
     """What its arguments must satisfy; also the types that Cedar policies see as `context.input`."""
     roles: dict[str, TextRole] = Field(default_factory=dict)
-    """What arguments are for, by name or JSON pointer, where their names do not tell."""
+    """What arguments are for, by name or JSON pointer, where neither their names nor the schema's formats tell."""
     approvals: ToolApprovalSettings | None = None
     """Who releases its held calls, where that differs."""
     skip_judge: bool = False
