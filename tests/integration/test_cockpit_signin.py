@@ -215,6 +215,10 @@ def test_a_password_link_sets_a_new_password_once(gateway: Served) -> None:
 
 
 def test_accounts_and_sign_ins_are_on_the_record(gateway: Served, dana: Person) -> None:
+    person(gateway, "recorded", "auditor")
+    state = state_of(gateway)
+    alter_account(state, "recorded", "password", password="another long password", by="operator:test")
+    alter_account(state, "recorded", "disable", to="disabled", by="operator:test")
     dana.sign_in()
     grants = gateway.ask("GET", "/v1/receipts?kind=grant&limit=1000", key="auditor").json["items"]
     assert {"create", "disable", "password"} <= {grant["action"] for grant in grants}
