@@ -207,12 +207,13 @@ def test_a_transition_is_a_compare_and_set() -> None:
 
 def test_a_redemption_names_its_permit_and_its_grant() -> None:
     place = Place(held())
+    place.put(queue.opened(held(id="a-2"), 9))
     place.answer(scope="session", grant_seconds=60)
     unit = queue.transition(place.now(), "redeemed", receipt_id="r-1", principal="bot-key", permit_id="p-1")
     drafts = place.put(unit.apply)
     assert said(drafts) == [("redemption", "redeemed", "bot-key", ())]
     assert (drafts[0].members["permit_id"], drafts[0].members["grant_id"]) == ("p-1", "id-2")
-    assert place.pending() == b"0"
+    assert place.pending() == b"1"  # the other one still waits
 
 
 def test_only_a_redemption_names_a_grant() -> None:
