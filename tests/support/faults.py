@@ -36,7 +36,7 @@ class FaultyStore:
             self._fail("commit")
 
     @contextmanager
-    def reader(self) -> Iterator[Reader]:
+    def reader(self, *, settled: bool = True) -> Iterator[Reader]:
         self._fail("reader")
         with self.inner.reader() as reader:
             yield reader

@@ -191,7 +191,13 @@ class Store(Protocol):
         """
         ...
 
-    def reader(self) -> AbstractContextManager[Reader]: ...
+    def reader(self, *, settled: bool = True) -> AbstractContextManager[Reader]:
+        """A consistent view that does not wait for writers.
+
+        Without `settled` the newest leaves may be missing from it, but never a document, nor a leaf that was
+        written together with one.
+        """
+        ...
 
     def epoch(self) -> int:
         """The current control epoch; cheap enough to ask on every call, and sees other processes."""

@@ -90,23 +90,32 @@ class Results:
         raise StoreUnavailable("the result could not be recorded")
 
     def _call(self, principal: Principal, decision_id: str) -> _Made:
-        with self._parts.store.reader() as reader:
-            entry = reader.entry_by_id(decision_id)
-            if entry is None or entry.kind != "decision" or entry.principal != principal.id:
-                raise InvalidCall("`decision_id` names no decision of this principal", code="not_found", status=404)
-            body = orjson.loads(entry.body)
-            allowed = outcome_of(body["decision"]) <= Outcome.SANITIZE
-            if not allowed and "approval_id" in body:
+        entry = self._recorded(decision_id)
+        if entry is None or entry.kind != "decision" or entry.principal != principal.id:
+            raise InvalidCall("`decision_id` names no decision of this principal", code="not_found", status=404)
+        body = orjson.loads(entry.body)
+        allowed = outcome_of(body["decision"]) <= Outcome.SANITIZE
+        if not allowed and "approval_id" in body:
+            with self._parts.store.reader(settled=False) as reader:
                 approval = find(reader, body["approval_id"])
-                allowed = approval is not None and approval.state == "redeemed"
+            allowed = approval is not None and approval.state == "redeemed"
         if not allowed:
             raise InvalidCall("the call of this result was not allowed to run", code="not_allowed", status=409)
         return _Made(
             entry=entry, tool=body["tool"], server=body.get("server"), session=body.get("session", ""), body=body
         )
 
+    def _recorded(self, receipt_id: str) -> Entry | None:
+        """The entry of that id; most tools take longer than the log needs to settle, so that is asked for second."""
+        for settled in (False, True):
+            with self._parts.store.reader(settled=settled) as reader:
+                entry = reader.entry_by_id(receipt_id)
+            if entry is not None:
+                return entry
+        return None
+
     def _earlier(self, place: str, digest: str) -> ResultDecision | None:
-        with self._parts.store.reader() as reader:
+        with self._parts.store.reader(settled=False) as reader:  # the document came with its leaf
             document = reader.document(COLLECTION, place)
             if document is None:
                 return None

@@ -59,8 +59,8 @@ class PostgresStore:
         """
         return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
 
-    def reader(self) -> _ReadContext:
-        """A consistent view that does not wait for writers."""
+    def reader(self, *, settled: bool = True) -> _ReadContext:
+        """A consistent view that does not wait for writers; it is settled always."""
         return _ReadContext(self)
 
     def epoch(self) -> int:

@@ -80,9 +80,9 @@ class SqliteStore:
         """
         return _WriteContext(self, self._busy_s if wait_s is None else wait_s, appends=appends)
 
-    def reader(self) -> _ReadContext:
-        """A consistent view that does not wait for writers."""
-        return _ReadContext(self)
+    def reader(self, *, settled: bool = True) -> _ReadContext:
+        """A consistent view; without `settled` it waits for nobody, and may lack what the redo file alone holds."""
+        return _ReadContext(self, settled=settled)
 
     def epoch(self) -> int:
         """The current control epoch, as the last commit of any process left it."""
@@ -308,17 +308,19 @@ class _WriteContext:
 class _ReadContext:
     """One consistent view; its connection goes back to the pool unless it failed."""
 
-    __slots__ = ("_connection", "_pool", "_reader", "_store")
+    __slots__ = ("_connection", "_pool", "_reader", "_settled", "_store")
 
     _pool: list[sqlite3.Connection]
     _connection: sqlite3.Connection
     _reader: SqliteReader
 
-    def __init__(self, store: SqliteStore):
+    def __init__(self, store: SqliteStore, *, settled: bool):
         self._store = store
+        self._settled = settled
 
     def __enter__(self) -> SqliteReader:
-        if self._store._ahead.waits:
+        ahead = self._store._ahead
+        if ahead.owes or (self._settled and ahead.waits):
             self._store._settle()
         self._pool = self._store._current_pool()
         self._connection = self._store._take(self._pool)
