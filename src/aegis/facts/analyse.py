@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Final
 
 from aegis.core.finding import Finding
@@ -16,6 +17,12 @@ EXECUTED: Final = 60  # the confidence from which a text in the role of code cou
 _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200
 _MOST_PROGRAMS: Final = 4  # pieces of code in one command that are parsed
+
+
+def preload() -> None:
+    """Import every parser now; without it the first text that needs one waits for that."""
+    for name in ("code", "shell", "sql"):
+        importlib.import_module(f"aegis.facts.{name}")
 
 
 class Gathering:

@@ -10,6 +10,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aegis.bootstrap import Deployment
+from aegis.facts.analyse import preload
 from aegis.keys.api import ApiKeys
 from aegis.server.cockpit.building import build_cockpit
 from aegis.server.cockpit.parts import Cockpit
@@ -100,6 +101,7 @@ class App:
 
 def create_app(deployment: Deployment) -> App:
     """The gateway of `deployment`."""
+    preload()
     gate, metrics = deployment.gate, Metrics()
     gate.parts.listeners.append(metrics.count)
     waiting = Waiting(gate.parts.store)

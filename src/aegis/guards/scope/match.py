@@ -8,7 +8,7 @@ from typing import Final
 
 from aegis.core.globs import Pattern, matches
 from aegis.core.mission import KINDS, Kind, Scope
-from aegis.guards.scope import commands, hosts, paths, recipients, tables
+from aegis.guards.scope import commands, hosts, paths, recipients
 from aegis.guards.scope.touch import Segments, Touched
 
 EXACT: Final = "exact:"
@@ -100,7 +100,7 @@ def _segments(kind: Kind, text: str, base: str) -> Segments | None:
     if kind == "hosts":
         return hosts.pattern_labels(text)
     if kind == "tables":
-        return tables.pattern_parts(text)
+        return tuple(text.lower().split("."))  # `name`, `schema.name` or `catalogue.schema.name`
     if kind == "recipients":
         return recipients.pattern_parts(text)
     return commands.pattern_words(text)

@@ -42,11 +42,6 @@ def readings(text: str) -> frozenset[tuple[str, ...]] | None:
     return frozenset(found) if is_read else None
 
 
-def pattern_parts(text: str) -> tuple[str, ...]:
-    """A table in a scope: `name`, `schema.name` or `catalogue.schema.name`."""
-    return tuple(text.lower().split("."))
-
-
 def _parse(text: str, dialect: str | None) -> list[exp.Expression] | None:
     try:
         statements = [one for one in sqlglot.parse(text, dialect=dialect) if one is not None]

@@ -16,7 +16,7 @@ from aegis.core.mission import Kind
 from aegis.core.pointer import tokens
 from aegis.core.text import TextRole
 from aegis.facts.model import Text
-from aegis.guards.scope import commands, hosts, paths, recipients, tables
+from aegis.guards.scope import commands, hosts, paths, recipients
 
 Segments = tuple[str, ...]
 Named = dict[str, list[str]]
@@ -98,6 +98,8 @@ def _read(kind: Kind, value: str, base: str) -> tuple[frozenset[Segments] | None
     if kind == "hosts":
         return hosts.readings(value), frozenset()
     if kind == "tables":
+        from aegis.guards.scope import tables
+
         return tables.readings(value), frozenset()
     if kind == "recipients":
         return recipients.readings(value), frozenset()
