@@ -27,7 +27,7 @@ def test_a_stored_run_state_executes_once_and_as_the_gate_says(tmp_path: Path, d
         url, key = f"http://127.0.0.1:{gateway.port}", gateway.credentials.text("bot")
 
         def agent(step: str) -> dict[str, Any]:
-            command = [sys.executable, str(SCRIPT), url, key, str(tmp_path), step]
+            command = [sys.executable, "-P", str(SCRIPT), url, key, str(tmp_path), step]
             run = subprocess.run(command, capture_output=True, text=True, timeout=120)
             assert run.returncode == 0, run.stderr
             value: dict[str, Any] = json.loads(run.stdout)

@@ -14,43 +14,21 @@ import pytest
 
 from aegis.audit.writer import Unit
 from aegis.bootstrap import Deployment
-from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.ports import Document, Search, Transaction
+from aegis.core.ports import Document, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall
-from aegis.gate.control import set_agent
-from support.deployments import deployment
+from support.judging import HEAD, call, config, opened, receipts
 from support.receiver import until
 from support.scripted_model import BAD, GOOD, ScriptedModel, scripted_model
 from support.served import served
-
-HEAD = "version: 1\nlimits: {rate: unlimited}\n"
 
 
 @pytest.fixture
 def model() -> Iterator[ScriptedModel]:
     with scripted_model() as running:
         yield running
-
-
-def config(model: ScriptedModel, more: str = "", entry: str = "", api: str = "openai") -> str:
-    spoken = model.openai if api == "openai" else model.anthropic
-    return f"{HEAD}judges: [{{name: look, model: {spoken}, criteria: serve the task{entry}}}]\n{more}"
-
-
-def opened(home: Path, text: str) -> Deployment:
-    return deployment(home / "home", text)
-
-
-def call(arguments: dict[str, Any] | None = None, **members: Any) -> ToolCall:
-    return ToolCall(tool=members.pop("tool", "write_note"), arguments=arguments or {"text": "hello"}, **members)
-
-
-def receipts(running: Deployment, kind: str = "judge") -> list[dict[str, Any]]:
-    with running.store.reader() as reader:
-        return [orjson.loads(entry.body) for entry in reader.search(Search(kind=kind, limit=1_000))][::-1]
 
 
 def cause(running: Deployment) -> str:
@@ -441,79 +419,6 @@ def test_a_run_that_a_crash_left_behind_is_ended(tmp_path: Path, model: Scripted
     until(lambda: "lost" in [row["judge"].get("cause") for row in receipts(running)])
     lost = next(row for row in receipts(running) if row["judge"].get("cause") == "lost")
     assert (lost["action"], lost["parent"]) == ("ended", "run-1")
-    running.close()
-
-
-def log(running: Deployment) -> list[tuple[str, str]]:
-    """Kind and action of everything on record, in order."""
-    with running.store.reader() as reader:
-        rows = [(entry.index, orjson.loads(entry.body)) for entry in reader.search(Search(limit=1_000))]
-    return [(body["kind"], body.get("action", "")) for _, body in sorted(rows, key=lambda row: row[0])]
-
-
-def test_a_start_is_durable_before_its_judge_runs_and_an_end_is_recorded_with_the_decision(
-    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = opened(tmp_path, config(model))
-    running.gate.decide(call())  # the first call of an agent records its key as well
-    commits: list[int] = []
-    whole = running.ledger.commit
-
-    def counted(units: Any, *, wait_s: float | None = None) -> Any:
-        answers = whole(units, wait_s=wait_s)
-        commits.append(len(units))
-        return answers
-
-    monkeypatch.setattr(running.ledger, "commit", counted)
-    before = len(log(running))
-    seen: list[Any] = []
-
-    def look(_: Any) -> Any:
-        commits.append(0)
-        seen.extend(log(running)[before:])
-        return GOOD
-
-    model.script = look
-    assert running.gate.decide(call({"n": 2})).outcome is Outcome.ALLOW
-    assert (commits, seen) == ([1, 0, 1], [("judge", "started")])
-    assert log(running)[before:] == [("judge", "started"), ("judge", "ended"), ("decision", "")]
-    running.close()
-
-
-def test_every_run_of_several_judges_ends_once(tmp_path: Path, model: ScriptedModel) -> None:
-    home = tmp_path / "home"
-    home.mkdir(mode=0o700)
-    for name in "abc":
-        (home / f"{name}.yaml").write_text(f"name: {name}\nmodel: {model.openai}\n")
-    first = f"{{name: first, model: {model.openai}}}"
-    running = opened(tmp_path, f"{HEAD}judges: [{first}, {{name: panel, judges: [a.yaml, b.yaml, c.yaml]}}]\n")
-    assert running.gate.decide(call()).outcome is Outcome.ALLOW
-    rows = receipts(running)
-    started = [row["receipt_id"] for row in rows if row["action"] == "started"]
-    assert len(started) == 4
-    assert sorted(row["parent"] for row in rows if row["action"] == "ended") == sorted(started)
-    assert log(running)[-2:] == [("judge", "ended"), ("decision", "")]
-    running.close()
-
-
-def test_a_call_that_is_decided_anew_leaves_no_run_without_its_end(tmp_path: Path, model: ScriptedModel) -> None:
-    running = opened(tmp_path, config(model))
-    moved: list[int] = []
-
-    def stop_another(_: Any) -> Any:
-        if not moved:
-            moved.append(1)
-            running.gate.record(set_agent("somebody-else", state="revoked", reason="", principal="ann"))
-        return GOOD
-
-    model.script = stop_another
-    assert running.gate.decide(call(call_id="c")).outcome is Outcome.ALLOW
-    assert len(model.asked) == 2
-    until(lambda: len(receipts(running)) == 4)
-    rows = receipts(running)
-    assert {row["parent"] for row in rows if row["action"] == "ended"} == {
-        row["receipt_id"] for row in rows if row["action"] == "started"
-    }
     running.close()
 
 

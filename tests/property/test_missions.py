@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aegis.core.globs import Pattern, covers, matches, overlap
@@ -119,6 +119,8 @@ def test_what_an_attenuated_child_allows_its_parent_allows(
             assert allows({"declared": parent}, call)
 
 
+@example("\\\\C:")
+@example("///c:/a")
 @given(st.text(alphabet="/.\\%2eEfF~ cC:a．／", min_size=1, max_size=24))
 def test_canonical_paths_hold_nothing_left_to_resolve(text: str) -> None:
     for name in paths.readings(text) or ():
@@ -128,6 +130,10 @@ def test_canonical_paths_hold_nothing_left_to_resolve(text: str) -> None:
             assert not climbs
             again = paths.readings("/" + "/".join(name[1:]))
             assert again is None or name in again
+
+
+def test_a_letter_of_another_script_is_no_drive() -> None:
+    assert paths.readings("/é:/secret", "/ws") == frozenset({("/", "é:", "secret")})
 
 
 @given(st.text(max_size=40), st.sampled_from(["/ws", "/"]))

@@ -73,7 +73,9 @@ def are_fewer_recipients(held: str, changed: str) -> bool:
 
 
 def is_below(held: str, changed: str) -> bool:
-    """Whether a path leads to something below the same place, in plain names."""
+    """Whether a path leads to something below the same place, in plain names; a list of things is no path."""
+    if "," in held or ";" in held:
+        return False
     start = held if held.endswith("/") else f"{held}/"
     if not held.strip() or not held.isprintable() or not changed.startswith(start):
         return False

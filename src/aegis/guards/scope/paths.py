@@ -83,10 +83,9 @@ def _segments(text: str, base: str) -> tuple[str, ...]:
             break
     for prefix in ("//?/", "//./", "\\\\?\\", "\\\\.\\"):  # Windows device paths lead to the same files
         text = text.removeprefix(prefix)
-    if text[:1] == "/" and text[2:3] == ":" and text[1:2].isalpha():
-        text = text[1:]
-    if text[1:2] == ":" and text[:1].isascii() and text[:1].isalpha():
-        return _resolved((f"{text[0].lower()}:", *text[2:].replace("\\", "/").split("/")))
+    drive = text.lstrip("/")
+    if drive[1:2] == ":" and drive[:1].isascii() and drive[:1].isalpha():
+        return _resolved((f"{drive[0].lower()}:", *drive[2:].replace("\\", "/").split("/")))
     if text.startswith("/"):
         return _resolved(("/", *text.split("/")))
     if text.startswith("~"):
