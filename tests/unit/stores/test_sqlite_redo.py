@@ -71,6 +71,7 @@ def test_the_thread_behind_settles_what_nobody_reads(path: Path, monkeypatch: py
     for size in (1, 2):
         grow(store, 1)
         wait_for(partial(_has, path, size))
+        assert in_sqlite(path) == size
     store.close()
 
 
