@@ -16,7 +16,12 @@ from frameworks.model import Framework, Way
 NAME = os.environ.get("AEGIS_TEST_FRAMEWORK", "")
 # Tests that are about one framework.
 # CrewAI lives with the first major version of `mcp`.
-ALONE = {"test_agents_pause.py": "openai_agents", "test_claude_agent.py": "claude_agent", "test_mcp_first.py": "crewai"}
+ALONE = {
+    "test_agents_pause.py": "openai_agents",
+    "test_claude_agent.py": "claude_agent",
+    "test_llama_tools.py": "llama_index",
+    "test_mcp_first.py": "crewai",
+}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

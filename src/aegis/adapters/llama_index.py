@@ -29,7 +29,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     patches.when(
         "llama_index.core.tools.types",
-        lambda module: patches.family(module.BaseTool, {"call": hooks.call, "acall": hooks.acall}),
+        lambda module: patches.family(
+            module.BaseTool, {"__call__": hooks.call, "call": hooks.call, "acall": hooks.acall}
+        ),
     )
     patches.when("llama_index.core.llms.function_calling", models)
     patches.when(
@@ -47,7 +49,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     patches.when("llama_index.core.agent.workflow.function_agent", function_agent)
     return Seams(
-        seams=("BaseTool.call", "BaseTool.acall", "FunctionAgent"),
+        seams=("BaseTool.__call__", "BaseTool.call", "BaseTool.acall", "FunctionAgent"),
         uncovered=("a tool's function called past its tool (`tool.fn`)",),
     )
 
@@ -101,7 +103,7 @@ class _Hooks:
     def call(self, original: Method) -> Method:
         def call(tool: Any, *args: Any, **kwargs: Any) -> Any:
             one = _Call(tool, args, kwargs)
-            ran = self._gate.call(one.execution, lambda given: original(tool, **one.values(given)), _view)
+            ran = self._gate.call(one.execution, lambda given: one.run(original, given), _view)
             return one.output(ran)
 
         return call
@@ -109,7 +111,7 @@ class _Hooks:
     def acall(self, original: Method) -> Method:
         async def acall(tool: Any, *args: Any, **kwargs: Any) -> Any:
             one = _Call(tool, args, kwargs)
-            ran = await self._gate.acall(one.execution, lambda given: original(tool, **one.values(given)), _view)
+            ran = await self._gate.acall(one.execution, lambda given: one.run(original, given), _view)
             return one.output(ran)
 
         return acall
@@ -123,15 +125,18 @@ class _Call:
         self._given = kwargs
         self._context = {getattr(tool, "ctx_param_name", None)} - {None}
         self._named: dict[str, Any] = {}
+        self._unnamed: list[str] = []
         name = tool.metadata.get_name()
         self.execution = Execution(
             tool=name, call_id=take_call_id(name), answer_id=None, arguments=lambda: self._final(args, kwargs)
         )
 
-    def values(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What the body gets; the workflow's context is none of the model's."""
+    def run(self, original: Method, given: dict[str, Any]) -> Any:
+        """The output of the body with what may run; the workflow's context is none of the model's."""
         context = {name: value for name, value in self._given.items() if name in self._context}
-        return {**context, **fitted(self._named, given, lambda changed: changed)}
+        values = {**context, **fitted(self._named, given, lambda changed: changed)}
+        # Some tools make another query of a named value than of the same one by position.
+        return original(self._tool, *(values.pop(name) for name in self._unnamed), **values)
 
     def output(self, ran: Ran) -> Any:
         """The tool's output, which an agent tells its model."""
@@ -152,6 +157,7 @@ class _Call:
             named = {**dict(zip(names, args, strict=False)), **kwargs}
             if len(args) > len(names):
                 raise TypeError("more arguments than the tool has")
+            self._unnamed = names[: len(args)]
         else:
             fixed = {**getattr(self._tool, "_field_defaults", {}), **self._tool.partial_params, **kwargs}
             named = bound_arguments(function, args, fixed)

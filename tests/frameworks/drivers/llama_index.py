@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
-from llama_index.core.tools import FunctionTool
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata, ToolOutput
+from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.llms.openai import OpenAI
 
+from aegis.cli.demo.wire import Call, Turn
 from frameworks.model import EVERYTHING, Framework, Way
+from frameworks.spoken import SPOKEN, ToldProvider, spoken
 from support.worlds import World
 
 
@@ -45,12 +48,69 @@ def async_tools(world: World) -> list[Any]:
     return [asynchronous(one) for one in tools(world)]
 
 
+def classes(world: World) -> list[Any]:
+    """Tools that are no functions: classes of their own, with the schema of the function."""
+
+    class OfClass(AsyncBaseTool):
+        def __init__(self, function: FunctionTool) -> None:
+            self._function = function
+
+        @property
+        def metadata(self) -> ToolMetadata:
+            return self._function.metadata
+
+        def call(self, **given: Any) -> ToolOutput:
+            return ToolOutput(content=self._function.fn(**given), tool_name="t", raw_input=given, raw_output=None)
+
+        async def acall(self, **given: Any) -> ToolOutput:
+            return self.call(**given)
+
+    return [OfClass(one) for one in tools(world)]
+
+
+def specification(world: World) -> list[Any]:
+    """The tools of a `ToolSpec`, which makes functions of its methods."""
+    made = {one.metadata.name: one.fn for one in tools(world)}
+
+    class Office(BaseToolSpec):
+        spec_functions = ["send_email", "read_file", "book"]  # noqa: RUF012
+
+        def send_email(self, to: str, subject: str = "hello") -> str:
+            """Send a mail."""
+            return made["send_email"](to, subject)
+
+        def read_file(self, path: str) -> str:
+            """Read a file."""
+            return made["read_file"](path)
+
+        def book(self, count: int, item: str = "tea") -> str:
+            """Book something."""
+            return made["book"](count, item)
+
+    return Office().to_tool_list()
+
+
 def agent_of(world: World, made: list[Any], **options: Any) -> FunctionAgent:
     return FunctionAgent(name="a", description="d", tools=made, llm=model(world), system_prompt="s", **options)
 
 
 def workflow(world: World, **options: Any) -> AgentWorkflow:
     return AgentWorkflow(agents=[agent_of(world, tools(world), **options)])
+
+
+def react(world: World, **options: Any) -> ReActAgent:
+    return ReActAgent(name="a", description="d", tools=tools(world), llm=model(world), **options)
+
+
+def handoff(world: World) -> AgentWorkflow:
+    clerk = agent_of(world, tools(world), streaming=False)
+    desk = FunctionAgent(name="desk", description="d", tools=[], llm=model(world), can_handoff_to=["a"])
+    return AgentWorkflow(agents=[desk, clerk], root_agent="desk")
+
+
+def handed_over(turns: Any) -> Any:
+    given = {"to_agent": "a", "reason": "r"}
+    return [Turn(calls=(Call(tool="handoff", arguments=given, id="call_handoff_012345"),)), *turns]
 
 
 def drive(make: Any) -> Any:
@@ -74,13 +134,28 @@ def events(world: World) -> str:
 
 
 ABLE = EVERYTHING - {"coerces"}
+OF_CLASSES = ABLE - {"defaults", "validates", "broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "llama_index"),
+    provide=ToldProvider,
     ways=[
         Way(name="agent", drive=drive(lambda w: agent_of(w, tools(w), streaming=False)), can=ABLE),
         Way(name="agent stream", drive=drive(lambda w: agent_of(w, tools(w), streaming=True)), can=ABLE),
         Way(name="agent events", drive=events, can=ABLE),
         Way(name="agent, async tools", drive=drive(lambda w: agent_of(w, async_tools(w), streaming=False)), can=ABLE),
+        Way(
+            name="agent, tools of classes",
+            drive=drive(lambda w: agent_of(w, classes(w), streaming=False)),
+            can=OF_CLASSES,
+        ),
+        Way(
+            name="agent, tool specification",
+            drive=drive(lambda w: agent_of(w, specification(w), streaming=False)),
+            can=ABLE,
+        ),
+        Way(name="ReAct agent", drive=drive(lambda w: react(w, streaming=False)), wrap=spoken, can=SPOKEN & ABLE),
+        Way(name="ReAct agent stream", drive=drive(lambda w: react(w, streaming=True)), wrap=spoken, can=SPOKEN & ABLE),
+        Way(name="handoff", drive=drive(handoff), wrap=handed_over, can=ABLE),
         Way(name="workflow", drive=drive(lambda w: workflow(w, streaming=False)), can=ABLE),
         Way(name="workflow stream", drive=drive(lambda w: workflow(w, streaming=True)), can=ABLE),
     ],
