@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo test test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance test test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 
@@ -15,7 +15,10 @@ demo: setup ## a gateway, an agent and a verified log; ONCE=1 exits at the end
 system: # programs that the tests need beside Python
 	@sh scripts/system.sh bwrap chromium pg_ctlcluster
 
-test: setup system ## run every test, those of the frameworks in their own environments
+conformance: setup ## the published conformance suite of MCP, for the tests that run it
+	@$(PY) scripts/mcp_conformance.py
+
+test: setup system conformance ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n auto $(ARGS)
 	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
 

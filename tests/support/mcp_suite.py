@@ -1,0 +1,80 @@
+"""The published conformance suite of the protocol, run against a server, and what each of its checks came to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from mcp_conformance import NODE, SUITE, standing
+
+SUPPORT: Final = Path(__file__).parent
+Outcomes = dict[str, list[tuple[str, str]]]
+needs_suite = pytest.mark.skipif(
+    not standing(), reason="the conformance suite is not built; `make conformance` builds it"
+)
+# How the suite's client comes by a credential: it has no option for one.
+_AUTHORISED: Final = (
+    "data:text/javascript,const f=globalThis.fetch;globalThis.fetch=(u,o={{}})=>{{"
+    "const h=new Headers(o.headers);h.set('authorization','Bearer {key}');return f(u,{{...o,headers:h}})}}"
+)
+
+
+def against_server(url: str, folder: Path, *, key: str = "") -> Outcomes:
+    """Every check of every scenario for servers, by scenario."""
+    authorised = ["--import", _AUTHORISED.format(key=key)] if key else []
+    words = [str(NODE), *authorised, str(SUITE), "server", "--url", url, "--suite", "all", "-o", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert "=== SUMMARY ===" in done.stdout, done.stdout + done.stderr
+    return outcomes(folder)
+
+
+def against_client(scenario: str, command: str, folder: Path) -> Outcomes:
+    """Every check of one scenario for clients."""
+    words = [str(NODE), str(SUITE), "client", "--command", command, "--scenario", scenario, "-o", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    found = outcomes(folder)
+    assert found, done.stdout + done.stderr
+    return found
+
+
+def outcomes(folder: Path) -> Outcomes:
+    """What the files in `folder` say; what a check only remarks is left out."""
+    found: Outcomes = {}
+    for file in folder.rglob("checks.json"):
+        scenario = file.parent.name.partition("-20")[0].removeprefix("server-")
+        checks = [(check["id"], check["status"]) for check in json.loads(file.read_text())]
+        found[scenario] = sorted(one for one in checks if one[1] != "INFO")
+    return found
+
+
+@contextmanager
+def everything() -> Iterator[str]:
+    """The URL of a server that has everything, over streamable HTTP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, str(SUPPORT / "mcp_everything.py"), str(port)]) as server:
+        try:
+            await_port(port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            server.terminate()
+
+
+def await_port(port: int) -> None:
+    """Come back when somebody listens on `port`."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    pytest.fail("the server did not come up")
