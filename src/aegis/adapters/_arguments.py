@@ -71,12 +71,19 @@ def validated_arguments(function: Callable[..., Any], given: Mapping[str, Any]) 
 
 def jsonable(value: Any) -> Any:
     """The value as JSON; raises `ValueError` for what has no such form."""
+    serialise, refused = _serialiser()
+    try:
+        return serialise(value, inf_nan_mode="constants")
+    except refused as error:
+        raise ValueError("a value has no JSON form") from error
+
+
+@functools.cache
+def _serialiser() -> tuple[Callable[..., Any], type[Exception]]:
+    """What makes JSON of values, and what it raises for what has no such form; loaded when it is needed first."""
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-    try:
-        return to_jsonable_python(value, inf_nan_mode="constants")
-    except PydanticSerializationError as error:
-        raise ValueError("a value has no JSON form") from error
+    return to_jsonable_python, PydanticSerializationError
 
 
 def fitted(

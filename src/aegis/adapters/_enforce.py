@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from aegis.adapters._deferred import Deferred
 from aegis.adapters.context import Session, current_session
@@ -33,8 +33,7 @@ T = TypeVar("T")
 log: Final = logging.getLogger("aegis")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """A call that is about to run, with its final arguments. `call_id` is the framework's, if it has one."""
 
     tool: str
@@ -45,8 +44,7 @@ class Attempt:
     want_permit: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Enforced:
+class Enforced(NamedTuple):
     """What becomes of an attempt. Nothing but `arguments()` may be run, and only if `allowed`.
 
     A `deferred` one may run later: the same call, made again, after its approval.
@@ -83,8 +81,7 @@ class Enforced:
         return arguments
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Observed:
+class Observed(NamedTuple):
     """What the model may see of a result: `value`, which is a notice where the result is withheld."""
 
     decision: ResultDecision
@@ -97,22 +94,19 @@ class Observed:
         return not self.decision.allowed
 
 
-@dataclass(frozen=True, slots=True)
-class DecideAll:
+class DecideAll(NamedTuple):
     """Ask for the decisions on several calls."""
 
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WaitAll:
+class WaitAll(NamedTuple):
     """Ask for what several held calls come to."""
 
     held: tuple[tuple[ToolCall, Decision], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveAll:
+class ObserveAll(NamedTuple):
     """Ask what may be seen of several results."""
 
     results: tuple[ToolResult, ...]
@@ -156,17 +150,20 @@ class Enforcer:
         # (2) Decide all; a call id that stands for another call is replaced, and the call decided anew.
         yield from _decide([draft for draft in drafts if draft.decision is None])
         conflicting = [draft for draft in drafts if draft.because is Reason.CONFLICT]
-        for draft in conflicting:
-            draft.rename()
-        yield from _decide(conflicting)
+        if conflicting:
+            for draft in conflicting:
+                draft.rename()
+            yield from _decide(conflicting)
         # (3) Wait for those that are held, at the same time where the host can.
         if self.on_approval == "wait":
-            yield from _wait([draft for draft in drafts if draft.held])
+            held = [draft for draft in drafts if draft.held]
+            if held:
+                yield from _wait(held)
         elif self.on_approval == "defer":
             for draft in drafts:
                 self._deferred.settle(draft.call, draft.body, draft.call.call_id if draft.held else None)
         # (4) What is allowed must be what was asked about, to the byte.
-        return [replace(draft.settled(), deferred=self.on_approval == "defer" and draft.held) for draft in drafts]
+        return [draft.settled(deferred=self.on_approval == "defer" and draft.held) for draft in drafts]
 
     def observe(self, results: Sequence[ToolResult]) -> Steps[list[Observed]]:
         """The steps that lead to what the model may see of several results, in order."""
@@ -266,7 +263,9 @@ class Enforcer:
         except Exception as error:
             problem = error
         named = None if session is None else session.name
-        deferred = None if problem is not None else self._deferred.find(attempt.server, attempt.tool, named, body)
+        deferred = None
+        if problem is None and self.on_approval == "defer":
+            deferred = self._deferred.find(attempt.server, attempt.tool, named, body)
         call = ToolCall(
             tool=attempt.tool,
             server=attempt.server,
@@ -274,7 +273,7 @@ class Enforcer:
             # The id exists before anything is asked: it is what makes a repetition harmless.
             call_id=deferred or attempt.call_id or secrets.token_hex(16),
             agent=self.agent,
-            session=None if session is None else session.name,
+            session=named,
             task=None if session is None else session.task,
             unresolved=attempt.unresolved,
             want_permit=attempt.want_permit,
@@ -301,7 +300,7 @@ class _Draft:
     def rename(self) -> None:
         self.call = replace(self.call, call_id=secrets.token_hex(16))
 
-    def settled(self) -> Enforced:
+    def settled(self, *, deferred: bool) -> Enforced:
         """The enforced call: a decision that does not bind what would run does not count."""
         call, decision, body = self.call, self.decision, self.body
         if decision is None:
@@ -311,12 +310,12 @@ class _Draft:
                 body = _binding(call, decision, body)
             except Exception as error:
                 decision = _undecided(call, error)
-        return Enforced(tool=call.tool, decision=decision, body=body)
+        return Enforced(tool=call.tool, decision=decision, body=body, deferred=deferred)
 
 
 def _decide(drafts: Sequence[_Draft]) -> Steps[None]:
     if drafts:
-        decisions = yield DecideAll(tuple(draft.call for draft in drafts))
+        decisions = yield DecideAll(tuple([draft.call for draft in drafts]))
         for draft, decision in zip(drafts, decisions, strict=True):
             draft.decision = decision
 

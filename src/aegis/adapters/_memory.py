@@ -54,7 +54,8 @@ class Bounded(Generic[K, V]):
 
     def put(self, key: K, value: V, weight: int = 0) -> None:
         """Remember a value; one that is heavier than all may be together is not remembered."""
-        self.drop(key)
+        if key in self._items:
+            self.drop(key)
         if weight > self._max_weight:
             return
         self._items[key] = (value, weight)

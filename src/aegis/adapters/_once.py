@@ -13,53 +13,82 @@ from aegis.adapters._memory import Bounded
 MAX_RESULTS: Final = 1_000  # results are kept alive as they are, whatever their size
 
 
+class _Run:
+    """One execution: its result once it is `done`, and those who wait for it until then."""
+
+    __slots__ = ("done", "result", "waiting")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.result: Any = None
+        self.waiting: list[Future[Any]] = []
+
+
 class Once:
     """Remembers the executions of this process by decision; what failed may be tried again."""
 
     def __init__(self, max_results: int = MAX_RESULTS) -> None:
         self._lock = threading.Lock()
-        self._runs: Bounded[str, Future[Any]] = Bounded(max_results, 0)
+        self._runs: Bounded[str, _Run] = Bounded(max_results, 0)
 
     def run(self, key: str, body: Callable[[], Any]) -> Any:
         """The result of `body`, which runs unless it runs or ran under this key; an empty key is never known."""
-        future, mine = self._claim(key)
-        if not mine:
-            return future.result()
+        if not key:
+            return body()
+        run, waiter = self._claim(key)
+        if waiter is not None:
+            return waiter.result()
+        if run.done:
+            return run.result
         try:
             result = body()
         except BaseException as error:
-            self._failed(key, future, error)
+            self._failed(key, run, error)
             raise
-        future.set_result(result)
+        self._succeeded(run, result)
         return result
 
     async def arun(self, key: str, body: Callable[[], Awaitable[Any]]) -> Any:
         """The async twin of `run`."""
-        future, mine = self._claim(key)
-        if not mine:
-            # Shielded: whoever stops waiting does not stop the execution.
-            return await asyncio.shield(asyncio.wrap_future(future))
+        if not key:
+            return await body()
+        run, waiter = self._claim(key)
+        if waiter is not None:
+            return await asyncio.wrap_future(waiter)
+        if run.done:
+            return run.result
         try:
             result = await body()
         except BaseException as error:
-            self._failed(key, future, error)
+            self._failed(key, run, error)
             raise
-        future.set_result(result)
+        self._succeeded(run, result)
         return result
 
-    def _claim(self, key: str) -> tuple[Future[Any], bool]:
+    def _claim(self, key: str) -> tuple[_Run, Future[Any] | None]:
+        """The execution under this key; with something to wait on where it is somebody else's and not done."""
         with self._lock:
-            known = self._runs.get(key) if key else None
-            if known is not None:
-                return known, False
-            future: Future[Any] = Future()
-            # Running: a waiter that gives up cannot cancel it.
-            future.set_running_or_notify_cancel()
-            if key:
-                self._runs.put(key, future)
-            return future, True
+            run = self._runs.get(key)
+            if run is None:
+                run = _Run()
+                self._runs.put(key, run)
+                return run, None
+            if run.done:
+                return run, None
+            waiter: Future[Any] = Future()
+            # Whoever gives up waiting cannot cancel what others are told.
+            waiter.set_running_or_notify_cancel()
+            run.waiting.append(waiter)
+            return run, waiter
 
-    def _failed(self, key: str, future: Future[Any], error: BaseException) -> None:
+    def _succeeded(self, run: _Run, result: Any) -> None:
+        with self._lock:
+            run.result, run.done = result, True
+        for waiter in run.waiting:
+            waiter.set_result(result)
+
+    def _failed(self, key: str, run: _Run, error: BaseException) -> None:
         with self._lock:
             self._runs.drop(key)
-        future.set_exception(error)
+        for waiter in run.waiting:
+            waiter.set_exception(error)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Attempt, Enforced, Enforcer, Steps, log
@@ -21,8 +20,7 @@ _UNREADABLE: Final = (
 _NO_JSON: Final = "the result was withheld: it has no JSON form, so it could not be checked"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Execution:
+class Execution(NamedTuple):
     """One call that a runner is about to execute.
 
     `arguments` gives the final arguments and may raise; `answer_id` tells apart answers whose ids repeat,
@@ -36,8 +34,7 @@ class Execution:
     server: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """What the model may see of a result, and whether that is anything else than the result."""
 
     seen: Any
@@ -90,13 +87,16 @@ class RunnerGate:
         name = "" if session is None else session.name
         try:
             value = jsonable(view(result))
-            canonical(value)
+            body = canonical(value)
         except (ValueError, InvalidCall):
             judged = Judged(seen=_NO_JSON, changed=True, withheld=True)
         else:
             asked = ToolResult(decision_id=enforced.decision.decision_id, result=value)
             (observed,) = yield from self.enforcer.observe([asked])
             judged = Judged(seen=observed.value, changed=observed.changed, withheld=observed.withheld)
+            if not observed.changed:
+                self._remember(name, execution.call_id, sha256(body), value)
+                return judged
         self._learn(name, execution.call_id, judged.seen)
         return judged
 
@@ -107,10 +107,13 @@ class RunnerGate:
 
     def _learn(self, session: str, call_id: str, seen: Any) -> None:
         """What the model is given here passes in the next request as it is."""
+        try:
+            digest = sha256(canonical(jsonable(seen)))
+        except (ValueError, InvalidCall):
+            return
+        self._remember(session, call_id, digest, seen)
+
+    def _remember(self, session: str, call_id: str, digest: str, seen: Any) -> None:
         decided = self._memory.decision(session, call_id)
         if decided is not None:
-            try:
-                digest = sha256(canonical(jsonable(seen)))
-            except (ValueError, InvalidCall):
-                return
             self._memory.learn_result(decided, digest, False, seen)

@@ -7,11 +7,11 @@ tool's own code asks of a model is its own affair and is decided as ever.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+from aegis.adapters.context import Holding
 
 T = TypeVar("T")
 
@@ -19,8 +19,7 @@ T = TypeVar("T")
 DECIDED: Final = "decided before the server"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """What holds for a piece of code.
 
     `runs` names the tools that the agent around it executes; `deferred` those of them whose calls a model
@@ -43,14 +42,9 @@ def current_scope() -> Scope:
     return _scope.get() or _NOWHERE
 
 
-@contextmanager
-def scoped(scope: Scope) -> Iterator[None]:
+def scoped(scope: Scope) -> Holding[Scope | None]:
     """Make a scope hold for the block."""
-    token = _scope.set(scope)
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+    return Holding(_scope, scope)
 
 
 def enter(scope: Scope) -> Scope:
@@ -62,17 +56,17 @@ def enter(scope: Scope) -> Scope:
 
 def running(names: Iterable[str]) -> Scope:
     """The scope of an agent that executes these tools."""
-    return replace(current_scope(), runs=frozenset(names))
+    return current_scope()._replace(runs=frozenset(names))
 
 
 def deferring(names: Iterable[str]) -> Scope:
     """The scope of a model call whose answer goes to an agent that enforces the calls of these tools."""
-    return replace(current_scope(), deferred=frozenset(names))
+    return current_scope()._replace(deferred=frozenset(names))
 
 
 def looping(loop: Any) -> Scope:
     """The scope of an agent's loop."""
-    return replace(current_scope(), loop=loop)
+    return current_scope()._replace(loop=loop)
 
 
 def body_of(tool: str, arguments: bytes) -> Scope:

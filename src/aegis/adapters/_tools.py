@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Enforced, Enforcer
@@ -18,8 +17,7 @@ from aegis.core.strict_json import parse
 from aegis.errors import CallRefused
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ran:
+class Ran(NamedTuple):
     """What became of a call.
 
     `seen` is what the model may see: the refusal, or the view of the result, changed or not. `result` is

@@ -5,8 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Holding(Generic[T]):
+    """A context manager in whose block a variable has a value."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable = variable
+        self._value = value
+
+    def __enter__(self) -> None:
+        self._token: Token[T] = self._variable.set(self._value)
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        self._variable.reset(self._token)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,14 +53,9 @@ def current_permit() -> str | None:
     return _permit.get()
 
 
-@contextmanager
-def permit_context(permit: str | None) -> Iterator[None]:
+def permit_context(permit: str | None) -> Holding[str | None]:
     """Carry a call's permit to what its body calls, past everything that a model sees."""
-    token = _permit.set(permit)
-    try:
-        yield
-    finally:
-        _permit.reset(token)
+    return Holding(_permit, permit)
 
 
 @contextmanager

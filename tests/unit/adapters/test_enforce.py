@@ -113,7 +113,7 @@ def test_arguments_that_are_no_json_are_refused_without_asking(arguments: dict[A
 @both_modes
 def test_an_id_that_stands_for_another_call_is_replaced(mode: Mode) -> None:
     decider = ScriptedDecider()
-    other = replace(PAY, arguments={"amount": 11})
+    other = PAY._replace(arguments={"amount": 11})
     first, second = enforce(decider, [PAY, other], mode)
     assert first.allowed
     assert second.allowed
