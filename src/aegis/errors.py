@@ -24,6 +24,7 @@
     ├── SandboxUnavailable     this machine cannot make a sandbox, so nothing was run
     ├── WorkspaceError         a folder cannot be read or copied as it stands: too large, gone, changing
     ├── KeyFileError           a key file is missing, readable by others, or not a key
+    ├── SignatureInvalid       an Ed25519 signature that its key did not make over this message
     └── LogInvalid             an export or log failed verification; carries a typed break
 
 Foreign exceptions are wrapped at the seam where they enter.
@@ -183,6 +184,10 @@ class WorkspaceError(AegisError):
 
 class KeyFileError(AegisError):
     """A key file is missing, is readable by others, or does not hold a key of its purpose."""
+
+
+class SignatureInvalid(AegisError):
+    """A key did not make this signature over this message, or one of the two is no Ed25519 key or signature at all."""
 
 
 class LogInvalid(AegisError):

@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from aegis.audit.breaks import Break
 from aegis.audit.merkle import HASH_BYTES, Frontier
+from aegis.core.ed25519 import SIGNATURE_BYTES, verify
 from aegis.core.ports import Head
-from aegis.errors import LogInvalid
+from aegis.errors import LogInvalid, SignatureInvalid
 
 MAX_NOTE_BYTES: Final = 65_536  # a note is parsed before anything about it is trusted
 MAX_SIGNATURES: Final = 16  # as above: each may cost one verification
 _ED25519: Final = b"\x01"
 _KEY_ID_BYTES: Final = 4
-_SIGNATURE_BYTES: Final = 64
 _DASH: Final = "— "  # em dash and space, which begin a signature line
 
 
@@ -127,8 +124,8 @@ def open_checkpoint(note: Note, keys: Sequence[bytes]) -> tuple[Checkpoint, byte
         if public is None:
             continue
         try:
-            Ed25519PublicKey.from_public_bytes(public).verify(signature, note.text)
-        except InvalidSignature as error:
+            verify(public, signature, note.text)
+        except SignatureInvalid as error:
             raise _invalid("its signature is wrong") from error
         signer = public
     if signer is None:
@@ -140,7 +137,7 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
     name, space, encoded = line.removeprefix(_DASH).partition(" ")
     if not line.startswith(_DASH) or not space or not _is_name(name):
         raise _invalid("a signature line is malformed")
-    data = _decode(encoded, _KEY_ID_BYTES + _SIGNATURE_BYTES)
+    data = _decode(encoded, _KEY_ID_BYTES + SIGNATURE_BYTES)
     return name, data[:_KEY_ID_BYTES], data[_KEY_ID_BYTES:]
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from aegis.audit.breaks import Break, BreakKind
 from aegis.audit.members import check_members
@@ -69,7 +67,7 @@ class LineChecker:
         public = keys.get(signed.kid)
         if public is None:
             raise _invalid("key_not_endorsed" if receipt["kind"] == "key" else "unknown_key")
-        verify_signed(signed, _public_key(public))
+        verify_signed(signed, public)
         if len(self._verified) >= _REMEMBERED:
             self._verified.clear()
         self._verified.add(signed)
@@ -95,11 +93,6 @@ def locate(broken: Break, line: int, receipt: dict[str, Any]) -> Break:
         index=index if type(index) is int else -1,
         receipt_id=receipt_id if type(receipt_id) is str else "",
     )
-
-
-@lru_cache(maxsize=4_096)
-def _public_key(public: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(public)
 
 
 def _invalid(kind: BreakKind, detail: str = "") -> LogInvalid:

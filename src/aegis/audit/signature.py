@@ -14,19 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from aegis.audit.breaks import Break, BreakKind
 from aegis.audit.merkle import HASH_BYTES, leaf_hash, root_from_inclusion
 from aegis.core.canonical import canonical_record
+from aegis.core.ed25519 import SIGNATURE_BYTES, verify
 from aegis.core.ports import Signer
-from aegis.errors import LogInvalid
+from aegis.errors import LogInvalid, SignatureInvalid
 
 ED25519: Final = "Ed25519"
 ED25519_BATCH: Final = "Ed25519-batch"
 MAX_GROUP: Final = 65_536  # bounds the path of a receipt, and so what a forged one can make us hash
-SIGNATURE_BYTES: Final = 64
 _ALONE_DOMAIN: Final = b"aegis/receipt/v1\0"
 _GROUP_DOMAIN: Final = b"aegis/receipt-batch/v1\0"
 _ALONE_MEMBERS: Final = frozenset({"kid", "alg", "value"})
@@ -107,20 +104,20 @@ def read_signature(receipt: dict[str, Any], data: bytes) -> Signed:
     return Signed(kid, _group_message(size, root_from_inclusion(leaf_hash(data), index, size, nodes)), value)
 
 
-def verify_signed(signed: Signed, public_key: Ed25519PublicKey) -> None:
+def verify_signed(signed: Signed, public: bytes) -> None:
     """Guarantee that the key signed the message; raises `LogInvalid` (`edited`)."""
     try:
-        public_key.verify(signed.value, signed.message)
-    except InvalidSignature as error:
+        verify(public, signed.value, signed.message)
+    except SignatureInvalid as error:
         raise _invalid("edited") from error
 
 
-def check(receipt: dict[str, Any], public_key: Ed25519PublicKey) -> None:
-    """Guarantee that `public_key` signed everything of `receipt` but `prev`; raises `LogInvalid`.
+def check(receipt: dict[str, Any], public: bytes) -> None:
+    """Guarantee that the key `public` signed everything of `receipt` but `prev`; raises `LogInvalid`.
 
     Whether that key may sign for this receipt is the caller's question.
     """
-    verify_signed(read_signature(receipt, signing_input(receipt)), public_key)
+    verify_signed(read_signature(receipt, signing_input(receipt)), public)
 
 
 def _group_message(size: int, root: bytes) -> bytes:

@@ -12,12 +12,11 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from aegis.core import ed25519
 from aegis.core.ports import Signer
 from aegis.core.strict_json import parse
-from aegis.errors import InvalidCall, TokenInvalid
+from aegis.errors import InvalidCall, SignatureInvalid, TokenInvalid
 
 MAX_CHARS: Final = 262_144  # a token is decoded before it is believed: bounds that work
 ALGORITHM: Final = "EdDSA"
@@ -94,8 +93,8 @@ def read_claims(token: Token) -> Any:
 def check_signature(public: bytes, signature: bytes, signed: bytes) -> None:
     """Guarantee that `signature` is by `public` over `signed`; raises `TokenInvalid` otherwise."""
     try:
-        _loaded(public).verify(signature, signed)
-    except (InvalidSignature, ValueError) as error:
+        ed25519.verify(public, signature, signed)
+    except SignatureInvalid as error:
         raise TokenInvalid("the signature does not hold", member="signature") from error
 
 
@@ -113,11 +112,6 @@ def decode(text: bytes) -> bytes:
     if encode(data) != text:
         raise TokenInvalid("a part of the token is not in its canonical spelling", member="token")
     return data
-
-
-@lru_cache(maxsize=1_024)
-def _loaded(public: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(public)
 
 
 def _json(data: bytes, what: str) -> Any:

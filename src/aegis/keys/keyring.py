@@ -15,10 +15,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
 from aegis.core.digest import kid_of
+from aegis.core.ed25519 import SigningKey
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, PREVIOUS_LOG_SIGNER, agent_of_signer
 from aegis.keys.files import (
     Purpose,
@@ -40,8 +38,8 @@ class Ed25519Signer:
     __slots__ = ("_key", "agent", "kid", "public", "purpose")
 
     def __init__(self, secret: bytes, purpose: Purpose, agent: str = ""):
-        self._key = Ed25519PrivateKey.from_private_bytes(secret)
-        self.public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self._key = SigningKey(secret)
+        self.public = self._key.public
         self.kid = kid_of(self.public)
         self.purpose = purpose
         self.agent = agent

@@ -10,8 +10,6 @@ from aegis.cli.doctor.model import Found, Patient
 from aegis.errors import AegisError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     from aegis.core.ports import Entry, Reader
 
 LOOKED_AT: Final = 500  # receipts at the end of the log; `aegis log verify` looks at all of an export
@@ -82,7 +80,7 @@ def _chain(reader: Reader, start: int, stop: int) -> str | None:
     """What is wrong with the leaves `start` to `stop`, or `None`."""
     before = reader.entry(start - 1) if start else None
     previous = "" if before is None else before.leaf_hash.hex()
-    keys: dict[str, Ed25519PublicKey | None] = {}
+    keys: dict[str, bytes | None] = {}
     count = 0
     for entry in reader.entries(start, stop):
         wrong = _leaf(reader, entry, previous, keys)
@@ -95,7 +93,7 @@ def _chain(reader: Reader, start: int, stop: int) -> str | None:
     return None
 
 
-def _leaf(reader: Reader, entry: Entry, previous: str, keys: dict[str, Ed25519PublicKey | None]) -> str | None:
+def _leaf(reader: Reader, entry: Entry, previous: str, keys: dict[str, bytes | None]) -> str | None:
     import orjson
 
     from aegis.audit.merkle import leaf_hash
@@ -116,13 +114,12 @@ def _leaf(reader: Reader, entry: Entry, previous: str, keys: dict[str, Ed25519Pu
     return None
 
 
-def _public_key(reader: Reader, kid: str) -> Ed25519PublicKey | None:
+def _public_key(reader: Reader, kid: str) -> bytes | None:
     import orjson
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     from aegis.bootstrap.introduce import COLLECTION
 
     document = reader.document(COLLECTION, kid)
     if document is None:
         return None
-    return Ed25519PublicKey.from_public_bytes(base64.b64decode(orjson.loads(document.body)["public"]))
+    return base64.b64decode(orjson.loads(document.body)["public"])
