@@ -1,14 +1,17 @@
 """smolagents: tools of calling agents and of code agents, managed agents, and the code that an executor runs.
 
 A tool's call begins in `Tool.__call__`, after an agent has put its variables in. Code is decided as a call of
-`python_interpreter` before it runs, and the tools that it calls one by one.
+`python_interpreter` before it runs, and the tools that it calls one by one: it is given them as plain functions, of
+which nothing but their calls can be reached. What failing code printed is observed like what it gives.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aegis.adapters._arguments import bound_arguments, fitted, shown
@@ -20,12 +23,14 @@ from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, current_scope, deferring, items_in, running, scoped
 from aegis.adapters._tools import ToolGate
 from aegis.adapters.seams import Seams
+from aegis.errors import CallRefused, UnhookedFramework
 
 DISTRIBUTION: Final = "smolagents"
 SUPPORTED: Final = ((1, 26), (2,))
 
 CODE: Final = "python_interpreter"
 _SANITIZE: Final = "sanitize_inputs_outputs"
+_LOG: Final = "_print_outputs"
 
 # The calls of the turn that an agent executes: tool, arguments as they are handed on, id.
 _turn: ContextVar[list[tuple[str, Any, str]]] = ContextVar("aegis_smolagents_turn")
@@ -39,7 +44,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module.ToolCallingAgent, "process_tool_calls", _identified)
         patches.replace(module.ToolCallingAgent, "execute_tool_call", _executing)
         patches.replace(module.ToolCallingAgent, "_step_stream", _stepping)
-        patches.replace(module.MultiStepAgent, "__call__", hooks.agent)
+        patches.replace(module.CodeAgent, "_step_stream", _known_executor)
+        patches.family(module.MultiStepAgent, {"__call__": hooks.agent})
+
+    def executors(module: Any) -> None:
+        patches.family(module.PythonExecutor, {"__call__": hooks.code})
+        patches.replace(module.LocalPythonExecutor, "send_tools", _sending)
+        patches.replace(module, "timeout", _timed)
 
     patches.when("smolagents.tools", lambda module: patches.family(module.BaseTool, {"__call__": hooks.tool}))
     patches.when("smolagents.agents", agents)
@@ -47,12 +58,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         "smolagents.models",
         lambda module: patches.family(module.Model, {"generate": _asking, "generate_stream": _streaming}),
     )
-    patches.when(
-        "smolagents.local_python_executor",
-        lambda module: patches.family(module.PythonExecutor, {"__call__": hooks.code}),
-    )
+    patches.when("smolagents.local_python_executor", executors)
     return Seams(
         seams=("Tool.__call__", "MultiStepAgent.__call__", "PythonExecutor.__call__"),
+        barred=("executors that are no `PythonExecutor`",),
         uncovered=("single tools inside code that a remote executor runs", "a tool's `forward` called past its tool"),
     )
 
@@ -93,6 +102,47 @@ def _stepping(original: Method) -> Method:
     return step
 
 
+def _known_executor(original: Method) -> Method:
+    def step(agent: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        from smolagents.local_python_executor import PythonExecutor
+
+        if not isinstance(agent.python_executor, PythonExecutor):
+            raise UnhookedFramework("an executor that is no `PythonExecutor` is not covered, so its agent is refused")
+        yield from original(agent, *args, **kwargs)
+
+    return step
+
+
+def _sending(original: Method) -> Method:
+    def send(executor: Any, tools: Mapping[str, Any]) -> Any:
+        return original(executor, {name: _plain(one) for name, one in tools.items()})
+
+    return send
+
+
+def _plain(tool: Any) -> Callable[..., Any]:
+    """A tool or an agent as a function: code cannot reach a body past its call (`tool.forward`, `agent.tools`)."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return tool(*args, **kwargs)
+
+    return call
+
+
+def _timed(original: Method) -> Method:
+    """Code with a time limit runs in a thread of its own, which knows nothing of the session without this."""
+
+    def timeout(seconds: int) -> Callable[[Method], Method]:
+        limited = original(seconds)
+
+        def decorator(code: Method) -> Method:
+            return lambda *args, **kwargs: limited(functools.partial(copy_context().run, code))(*args, **kwargs)
+
+        return decorator
+
+    return timeout
+
+
 def _asking(original: Method) -> Method:
     def ask(*args: Any, **kwargs: Any) -> Any:
         with scoped(_deferred(kwargs)):
@@ -111,6 +161,55 @@ def _streaming(original: Method) -> Method:
 def _deferred(options: dict[str, Any]) -> Scope:
     names = {getattr(tool, "name", "") for tool in options.get("tools_to_call_from") or ()}
     return deferring(current_scope().runs & names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Executed:
+    """What became of code: what it gave, or how it failed, and what it had printed."""
+
+    given: Any = None
+    error: Exception | None = None
+    logs: str
+
+    def seen(self) -> dict[str, Any]:
+        """What a model is told of it."""
+        if self.error is not None:
+            return {"error": str(self.error), "logs": self.logs}
+        return {"output": shown(self.given.output), "logs": self.logs}
+
+    def changed(self, seen: dict[str, Any]) -> _Executed:
+        """The same with what a model may be told of it."""
+        logs = str(seen.get("logs", ""))
+        if self.error is not None:
+            return _Executed(error=CallRefused(str(seen.get("error", ""))), logs=logs)
+        final = self.given.is_final_answer
+        given = type(self.given)(output=seen.get("output"), logs=logs, is_final_answer=final)
+        return _Executed(given=given, logs=logs)
+
+    def output(self) -> Any:
+        """What the executor gives; raises how the code failed."""
+        if self.error is not None:
+            raise self.error
+        return self.given
+
+
+def _executed(original: Method, executor: Any, code: str) -> _Executed:
+    try:
+        given = original(executor, code)
+    except Exception as error:
+        return _Executed(error=error, logs=str(_log(executor).get(_LOG, "")))
+    return _Executed(given=given, logs=given.logs)
+
+
+def _log(executor: Any) -> dict[str, Any]:
+    """Where an executor of this process keeps what code printed; empty for one that keeps nothing."""
+    state = getattr(executor, "state", None)
+    return state if isinstance(state, dict) and _LOG in state else {}
+
+
+def _keep_log(executor: Any, text: str) -> None:
+    if state := _log(executor):
+        state[_LOG].value = text
 
 
 class _Hooks:
@@ -150,17 +249,14 @@ class _Hooks:
         def execute(executor: Any, code_action: str) -> Any:
             ran = self._gate.call(
                 Execution(tool=CODE, call_id="", answer_id=None, arguments=lambda: {"code": code_action}),
-                lambda given: original(executor, given["code"]),
-                lambda result: {"output": shown(result.output), "logs": result.logs},
+                lambda given: _executed(original, executor, given["code"]),
+                lambda executed: executed.seen(),
             )
-            output = ran.output()
-            if not ran.changed:
-                return output
-            return type(ran.result)(
-                output=output.get("output"),
-                logs=str(output.get("logs", "")),
-                is_final_answer=ran.result.is_final_answer,
-            )
+            if ran.changed:
+                # The agent takes the log of failing code from here.
+                _keep_log(executor, "" if ran.withheld else str(ran.seen.get("logs", "")))
+            seen = ran.output()
+            return (ran.result.changed(seen) if ran.changed else ran.result).output()
 
         return execute
 

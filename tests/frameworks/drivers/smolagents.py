@@ -1,10 +1,11 @@
-"""smolagents: calling agents, whole and streamed, managed agents, tools of classes and of functions."""
+"""smolagents: agents that call and agents that write code, whole and streamed, managed agents, tools of both kinds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from smolagents import OpenAIModel, Tool, ToolCallingAgent, tool
+from smolagents import CodeAgent, OpenAIModel, Tool, ToolCallingAgent, tool
 
 from aegis.cli.demo.provider import ScriptedProvider
 from aegis.cli.demo.wire import Call, Turn
@@ -90,6 +91,48 @@ def delegated(turns: Any) -> Any:
     return [Turn(calls=(first,)), *turns, Turn(text="done")]
 
 
+def code_agent(world: World, **options: Any) -> Any:
+    return CodeAgent(tools=tools(world), model=model(world), verbosity_level=0, max_steps=4, **options)
+
+
+def code(world: World) -> str:
+    return str(code_agent(world).run("go"))
+
+
+def code_stream(world: World) -> str:
+    *_, last = code_agent(world, stream_outputs=True).run("go", stream=True)
+    return str(last.output)
+
+
+def code_managing(world: World) -> str:
+    inner = ToolCallingAgent(
+        tools=tools(world), model=model(world), verbosity_level=0, name="delegate", description="d"
+    )
+    outer = CodeAgent(tools=[], managed_agents=[inner], model=model(world), verbosity_level=0, max_steps=4)
+    return str(outer.run("go"))
+
+
+def written(text: str) -> Turn:
+    return Turn(text=f"Thought: go\n<code>\n{text}\n</code>")
+
+
+ENDED = written("final_answer('done')")
+
+
+def coded(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The turns as code that goes on when one of its calls fails."""
+    made = []
+    for turn in turns:
+        named = [f"{one.tool}(**{one.arguments!r})" for one in turn.calls]
+        lines = [f"try:\n    print({call})\nexcept Exception as error:\n    print(error)" for call in named]
+        made.append(written("\n".join(lines)) if lines else ENDED)
+    return made
+
+
+def coded_delegation(turns: Sequence[Turn]) -> Sequence[Turn]:
+    return [written("print(delegate(task='go'))"), *turns, ENDED]
+
+
 ABLE = EVERYTHING - {"coerces", "broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "smolagents"),
@@ -98,5 +141,8 @@ FRAMEWORK = Framework(
         Way(name="agent", drive=agent, can=ABLE - {"validates"}),
         Way(name="agent stream", drive=stream, can=ABLE - {"validates"}),
         Way(name="managed agent", drive=managed, wrap=delegated, can=ABLE - {"validates"}),
+        Way(name="code agent", drive=code, wrap=coded, can=ABLE - {"validates", "ids"}),
+        Way(name="code agent stream", drive=code_stream, wrap=coded, can=ABLE - {"validates", "ids"}),
+        Way(name="code agent, managed agent", drive=code_managing, wrap=coded_delegation, can=ABLE - {"validates"}),
     ],
 )
