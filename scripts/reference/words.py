@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
+from aegis.audit.breaks import MEANING, BreakKind
 from aegis.core.messages import MESSAGES
 from aegis.core.outcome import EFFECTS, ROLES, Category, EvidencePolicy, Outcome, Reason, Risk, Verdict
 from reference.markdown import page, table
@@ -120,4 +121,6 @@ def render() -> str:
         table(["effect", "the call"], ((f"`{one}`", EFFECT_WORDS[one]) for one in EFFECTS)),
         "## Roles of credentials",
         table(["role", "may"], ((f"`{one}`", ROLE_WORDS[one]) for one in ROLES)),
+        "## Breaks of a log\n\nWhat `aegis log verify` names, with the line, the index and the receipt of the first.",
+        table(["`break`", "means"], ((f"`{one}`", MEANING[one]) for one in get_args(BreakKind))),
     )

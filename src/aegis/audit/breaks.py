@@ -9,8 +9,9 @@ BreakKind = Literal[
     "edited", "deleted", "reordered", "duplicated", "chain_broken", "clock_went_back", "fork", "tail_cut",
     "uncovered", "not_canonical", "unknown_version", "unknown_member", "missing_member", "malformed_member",
     "wrong_log", "missing_signature", "unknown_key", "key_not_valid", "key_not_endorsed", "checkpoint_invalid",
-    "proof_invalid", "keys_invalid", "parent_missing", "approval_missing", "approval_reused", "permit_reused",
-    "payload_changed", "mission_invalid", "mission_unknown", "mission_exceeded", "budget_exceeded",
+    "proof_invalid", "keys_invalid", "parent_missing", "call_not_allowed", "approval_missing",
+    "approval_reused", "permit_reused", "payload_changed", "mission_invalid", "mission_unknown", "mission_exceeded",
+    "budget_exceeded",
 ]  # fmt: skip
 
 # One sentence for people, by kind; `docs/reference` lists them, and a test keeps both complete.
@@ -38,6 +39,7 @@ MEANING: Final[dict[BreakKind, str]] = {
     "proof_invalid": "a proof does not lead to the root that it should",
     "keys_invalid": "the keys given to the verifier are malformed",
     "parent_missing": "a receipt follows from a decision that the log does not hold",
+    "call_not_allowed": "a call that was not allowed has a result, or used a permit",
     "approval_missing": "something was redeemed that nobody had approved",
     "approval_reused": "an approval was redeemed twice",
     "permit_reused": "a permit was redeemed twice",

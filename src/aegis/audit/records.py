@@ -14,6 +14,7 @@ from aegis.errors import LogInvalid
 _FINAL: Final = frozenset({"denied", "expired", "cancelled", "redeemed"})
 _ACTIONS: Final = _FINAL - {"redeemed"} | {"approved"}
 _LOOKED: Final = "previewed"  # what a call would do was looked at: this moves nothing
+RELEASED: Final = ("allow", "sanitize")  # the decisions that let a call run
 _WAITING: Final = frozenset({"voted", "narrowed", "passed_on"})  # it waits on
 
 
@@ -27,14 +28,18 @@ class Records:
     """The rules of version 1.
 
     (1) an identifier occurs once
-    (2) a parent came before; the parent of a result is a decision
+    (2) a parent came before
     (3) an approval is redeemed at most once, after it was approved, and not after it ended otherwise
     (4) a permit is redeemed at most once
+    (5) what gave a result or redeemed a permit was a decision that let its call run: it allowed it, or it
+        held it and its approval was redeemed
     """
 
     def __init__(self) -> None:
         self.ids = IdSet()
-        self._decisions = IdSet()
+        self._allowed = IdSet()
+        self._refused = IdSet()
+        self._held: dict[str, str] = {}  # decision -> its approval
         self._permits = IdSet()
         self._approvals: dict[str, str] = {}
 
@@ -45,17 +50,37 @@ class Records:
             raise _invalid("duplicated")
         # (2)
         parent = receipt.get("parent")
-        if kind == "result":
-            if parent is None or parent not in self._decisions:
-                raise _invalid("parent_missing")
-        elif parent is not None and (parent not in self.ids or parent == receipt_id):
+        if parent is not None and (parent not in self.ids or parent == receipt_id):
             raise _invalid("parent_missing")
         if kind == "decision":
-            self._decisions.add(receipt_id)
+            self._decide(receipt)
+        elif kind == "result":
+            self._ran(parent)
         elif kind == "approval":
             self._resolve(receipt)
         elif kind == "redemption":
             self._redeem(receipt)
+
+    def _decide(self, receipt: dict[str, Any]) -> None:
+        receipt_id, approval = receipt["receipt_id"], receipt.get("approval_id")
+        if receipt.get("decision") in RELEASED:
+            self._allowed.add(receipt_id)
+        elif type(approval) is str:
+            self._held[receipt_id] = approval
+        else:
+            self._refused.add(receipt_id)
+
+    def _ran(self, decision: str | None) -> None:
+        """(5) The call of `decision` ran, or somebody says so."""
+        if decision is None:
+            raise _invalid("parent_missing")
+        if decision in self._allowed:
+            return
+        approval = self._held.get(decision)
+        if approval is None and decision not in self._refused:
+            raise _invalid("parent_missing")
+        if approval is None or self._approvals.get(approval) != "redeemed":
+            raise _invalid("call_not_allowed")
 
     def _resolve(self, receipt: dict[str, Any]) -> None:
         approval, action = receipt.get("approval_id"), receipt.get("action")
@@ -84,6 +109,8 @@ class Records:
             raise _invalid("approval_missing")
         elif not self._permits.add(permit):
             raise _invalid("permit_reused")
+        else:
+            self._ran(receipt.get("parent"))
 
 
 def _invalid(kind: BreakKind, detail: str = "") -> LogInvalid:

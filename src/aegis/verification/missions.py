@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aegis.audit.breaks import Break, BreakKind
+from aegis.audit.records import RELEASED
 from aegis.audit.trust import public_of
 from aegis.core.mission import Declaration
 from aegis.core.names import Selector
@@ -22,7 +23,6 @@ from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import read_declaration
 from aegis.missions.ledgers import ceilings_of, ledgers_of
 
-RELEASED: Final = ("allow", "sanitize")
 NOT_CHECKED: Final = ("missions: how fresh the status lists of other issuers were",)
 NOT_CHECKED_SCOPE: Final = "missions: whether arguments were in scope, which needs payloads"
 NOT_CHECKED_ISSUERS: Final = "missions: signatures of other issuers, whose keys are not in the log and were not given"

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from aegis.audit.breaks import BreakKind
+from aegis.audit.records import Records
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
 from aegis.core.principal import Principal
@@ -110,6 +111,24 @@ def test_a_mission_that_is_enrolled_twice_or_changed_is_found(place: Desk) -> No
     raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)).replace(b'"calls":5', b'"calls":9')
     mission["mission"] = ".".join((head, base64.urlsafe_b64encode(raw).rstrip(b"=").decode(), signature))
     assert broken(rows) == "mission_invalid"
+
+
+def test_a_result_of_a_call_that_was_not_allowed_is_found(place: Desk) -> None:
+    def found(decision: str) -> BreakKind | None:
+        rows = receipts(place)
+        ran = next(row for row in rows if row["kind"] == "result")["parent"]
+        next(row for row in rows if row["receipt_id"] == ran)["decision"] = decision
+        records = Records()
+        try:
+            for row in rows:
+                records.see(row)
+        except LogInvalid as error:
+            return error.broken.kind
+        return None
+
+    assert found("allow") is None
+    assert found("block") == "call_not_allowed"
+    assert found("require_approval") == "call_not_allowed"
 
 
 def test_a_call_after_revocation_is_found(place: Desk) -> None:
