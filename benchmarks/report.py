@@ -110,7 +110,11 @@ def proxy_rows(proxies: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]
         "at most 3 ms",
         f"directly {first['direct']['median']:.2f} ms",
     )
-    for name, said in (("paced", "a token every 5 ms"), ("full_speed", "as fast as they go")):
+    for name, said in (
+        ("paced", "a token every 5 ms"),
+        ("full_speed", "as fast as they go"),
+        ("official", "as fast as the official client reads"),
+    ):
         tokens = proxies["tokens"][name]
         share = tokens["share_of_direct"]
         yield (

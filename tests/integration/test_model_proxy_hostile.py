@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import anthropic
 import openai
 import pytest
 
-from support.proxied import PROVIDER_KEY, config
+from support.proxied import ALLOW, BLOCK, PROVIDER_KEY, config
 from support.raw_server import RawServer, Received
 from support.served import Served, served
 
@@ -32,12 +32,17 @@ def delta(value: dict[str, Any], reason: str | None = None) -> bytes:
     return b"data: " + json.dumps({**CHUNK, "choices": [choice]}).encode() + b"\n\n"
 
 
-CALL = {"index": 0, "id": "call_mail_0123456789", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+CALL = {
+    "index": 0,
+    "id": "call_mail_0123456789",
+    "type": "function",
+    "function": {"name": "send_email", "arguments": "{}"},
+}
 TWICE = b'data: {"id":"c","choices":[{"index":0,"delta":{}}],"choices":[{"index":0,"delta":{"tool_calls":[]}}]}\n\n'
 
 
 @contextmanager
-def behind(home: Path, answer: bytes | None) -> Iterator[tuple[Served, RawServer]]:
+def behind(home: Path, answer: bytes | None, tool: str = ALLOW) -> Iterator[tuple[Served, RawServer]]:
     os.environ["TEST_PROVIDER_KEY"] = PROVIDER_KEY
 
     def handler(received: Received) -> bytes | None:
@@ -45,7 +50,7 @@ def behind(home: Path, answer: bytes | None) -> Iterator[tuple[Served, RawServer
 
     server = RawServer(handler)
     try:
-        with served(home, config(f"{server.url}/v1", server.url)) as gateway:
+        with served(home, config(f"{server.url}/v1", server.url, tool=tool)) as gateway:
             yield gateway, server
     finally:
         server.close()
@@ -124,6 +129,31 @@ def test_a_call_that_is_cut_off_is_never_passed_on(tmp_path: Path) -> None:
         answer = gateway.ask("POST", "/v1/chat/completions", body)
         assert b"tool_calls" not in answer.body
         assert gateway.ask("GET", "/v1/receipts?kind=decision", key="auditor").json["items"] == []
+
+
+HIDDEN = {
+    "its name in escapes": lambda frame: frame.replace(b"tool_calls", b"tool_call\\u0073"),
+    "beside a text": lambda frame: frame.replace(b'"delta": {', b'"delta": {"content": "and", '),
+    "after a comment": lambda frame: b": nothing to see\n" + frame,
+    "on two lines": lambda frame: frame.replace(b", ", b",\ndata: "),
+    "with carriage returns": lambda frame: frame.replace(b"\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("hide", HIDDEN.values(), ids=HIDDEN.keys())
+def test_a_call_that_hides_among_texts_is_decided(hide: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    texts = b"".join(delta({"content": f"word {number} "}) for number in range(20))
+    answer = SSE + texts + hide(delta({"tool_calls": [CALL]})) + texts + delta({}, "tool_calls") + b"data: [DONE]\n\n"
+    with behind(tmp_path / "home", answer, BLOCK) as (gateway, _):
+        client = openai.OpenAI(
+            base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key=gateway.credentials.text("bot"), max_retries=0
+        )
+        chunks = list(client.chat.completions.create(model="m", messages=[], stream=True))
+        said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        assert said.count("word 19") == 2
+        assert not any(chunk.choices[0].delta.tool_calls for chunk in chunks)
+        (decision,) = gateway.ask("GET", "/v1/receipts?kind=decision", key="auditor").json["items"]
+        assert (decision["tool"], decision["decision"]) == ("send_email", "block")
 
 
 def test_headers_of_a_client_do_not_reach_the_provider(tmp_path: Path) -> None:

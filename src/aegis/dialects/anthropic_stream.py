@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from aegis.core.canonical import canonical
 from aegis.dialects.anthropic_blocks import ending, is_call, keys_of, proposed, rule
@@ -13,6 +13,7 @@ from aegis.dialects.arguments import read_arguments
 from aegis.dialects.model import (
     MAX_HELD_BYTES,
     NO_RULING,
+    Alike,
     Event,
     Refused,
     Removal,
@@ -22,6 +23,8 @@ from aegis.dialects.model import (
     text_of,
 )
 from aegis.errors import ForeignAnswer
+
+_TEXTS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
 @dataclass(slots=True)
@@ -94,6 +97,14 @@ class AnthropicStream:
         elif kind in ("content_block_start", "message_delta", "message_stop"):
             return self._ask(kind, wire, event)
         return Step(events=[self._placed(kind, wire, event)])
+
+    def alike(self, value: Wire) -> Alike | None:
+        """Events that add to the text of a block which is not held back; it keeps its place for good."""
+        delta = value.get("delta")
+        if value.get("type") != "content_block_delta" or not isinstance(delta, dict):
+            return None
+        name = _TEXTS.get(text_of(delta.get("type")))
+        return Alike(gaps=(("delta", name),), passed=lambda _: True) if name else None
 
     def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]:
         """The events that release the calls which may run, and the event that waited for them."""

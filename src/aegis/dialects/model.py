@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -13,6 +13,8 @@ from aegis.core.digest import sha256
 from aegis.errors import InvalidCall
 
 Wire = dict[str, Any]
+Path = tuple[str | int, ...]
+Values = Mapping[str, Any]
 
 MAX_HELD_BYTES: Final = 33_554_432  # calls of one answer held back while they are decided: bounds the memory
 _MARK: Final = "[aegis "
@@ -110,6 +112,18 @@ class Step:
     calls: list[Proposed] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alike:
+    """What a filter says of an event that it let pass: where a later one may differ, and what that one changes.
+
+    `passed` gets the values at `gaps` by their last name. It does to the filter what reading the event would do, or
+    does nothing and answers that the event has to be read.
+    """
+
+    gaps: tuple[Path, ...]
+    passed: Callable[[Values], bool]
+
+
 class Recall(Protocol):
     """Finds a removal again: by a kept call's key, by the reference in a text, or by an answer's anchor."""
 
@@ -139,6 +153,13 @@ class StreamFilter(Protocol):
     def feed(self, event: Event, value: Any = None) -> Step: ...
 
     def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]: ...
+
+    def alike(self, value: Wire) -> Alike | None:
+        """What may pass after the event that spells `value`, and that just passed unchanged, without being read.
+
+        `None` also says that the event may have changed what was alike before.
+        """
+        ...
 
 
 class WholeDialect(Protocol):

@@ -10,12 +10,14 @@ from typing import Any, Final
 from aegis.dialects.model import (
     MAX_HELD_BYTES,
     NO_RULING,
+    Alike,
     Event,
     Proposed,
     Refused,
     Removal,
     Ruling,
     Step,
+    Values,
     Wire,
     list_of,
     text_of,
@@ -24,6 +26,9 @@ from aegis.dialects.openai_chat_calls import LEGACY, changed_call, ending, keys_
 from aegis.errors import ForeignAnswer
 
 _DONE: Final = "[DONE]"
+_PADDING: Final = "obfuscation"  # of no meaning; hides how long a token is
+_OWN: Final = ("choices", "usage", _PADDING)  # of each chunk
+_TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 _GROWING: Final = ("arguments", "input")
 
 
@@ -78,7 +83,7 @@ class ChatStream:
             raise ForeignAnswer("a chunk of the stream is not JSON") from error
         if not isinstance(chunk, dict) or not isinstance(chunk.get("choices"), list):
             return Step(events=[event])
-        self._envelope = {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
+        self._envelope = {name: value for name, value in chunk.items() if name not in _OWN}
         finished: list[int] = []
         passing: list[Any] = []
         changed = False
@@ -92,6 +97,23 @@ class ChatStream:
         events = [self._event({**chunk, "choices": passing})] if passing or chunk.get("usage") else []
         step = self._ask(finished, [])
         return Step(events=events + step.events, calls=step.calls)
+
+    def alike(self, value: Wire) -> Alike | None:
+        """Chunks that add to the text of one choice, of which no call is held back."""
+        choices = list_of(value.get("choices"))
+        choice = choices[0] if len(choices) == 1 and isinstance(choices[0], dict) else {}
+        state = self._choices.get(choice.get("index", 0))
+        delta = choice.get("delta")
+        if state is None or state.calls or state.legacy or choice.get("finish_reason") or not isinstance(delta, dict):
+            return None
+        name = next((name for name in _TEXTS if isinstance(delta.get(name), str)), "")
+        said = state.text if name == "content" else []
+
+        def passed(values: Values) -> bool:
+            said.append(values[name])
+            return True
+
+        return Alike(gaps=(("choices", 0, "delta", name), (_PADDING,)), passed=passed) if name else None
 
     def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]:
         """The chunks that release the calls which may run, or the text that stands for them."""

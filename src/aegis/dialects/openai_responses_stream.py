@@ -10,11 +10,13 @@ from typing import Any, Final, Protocol
 from aegis.dialects.model import (
     MAX_HELD_BYTES,
     NO_RULING,
+    Alike,
     Event,
     Removal,
     Ruling,
     Settled,
     Step,
+    Values,
     Wire,
     call_key,
     text_of,
@@ -86,6 +88,20 @@ class ResponsesStream:
         elif self._hold(kind, wire, len(event.data)):
             return Step()
         return Step(events=[self._numbered(wire, event)])
+
+    def alike(self, value: Wire) -> Alike | None:
+        """Events that add to a text, with a number above all that went before."""
+        if not text_of(value.get("type")).endswith(".delta") or "item" in value or "response" in value:
+            return None
+        if type(value.get("sequence_number")) is not int:
+            return None
+        return Alike(gaps=(("sequence_number",), ("delta",), ("obfuscation",)), passed=self._passed)
+
+    def _passed(self, values: Values) -> bool:
+        rises: bool = values["sequence_number"] > self._number
+        if rises:
+            self._number = values["sequence_number"]
+        return rises
 
     def settle(self, rulings: Mapping[str, Ruling]) -> list[Event]:
         """The events that release the calls which may run, or the message that stands for them, and the end."""

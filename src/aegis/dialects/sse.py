@@ -22,6 +22,11 @@ class SseReader:
         self._retry = ""
         self._data: list[str] = []
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether the next byte begins a new event, whatever went before."""
+        return not (self._partial or self._after_cr or self._size)
+
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that `chunk` completes; raises `ForeignAnswer` for an event too large or not UTF-8."""
         events: list[Event] = []

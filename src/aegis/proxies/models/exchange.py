@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,10 +19,10 @@ from aegis.adapters._enforce import Attempt, Enforced, Enforcer
 from aegis.adapters.context import Session
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document
-from aegis.core.strict_json import parse
-from aegis.dialects.model import Event, Proposed, Removal, Ruling, Wire, new_ref
-from aegis.dialects.sse import SseReader, sse_bytes
-from aegis.errors import ForeignAnswer, InvalidCall
+from aegis.dialects.flow import Flow
+from aegis.dialects.model import Proposed, Removal, Ruling, Step, Wire, new_ref
+from aegis.dialects.sse import sse_bytes
+from aegis.errors import ForeignAnswer
 from aegis.proxies.models.book import Book, Scope
 from aegis.proxies.models.formats import Format
 from aegis.proxies.models.history import History, Unknown
@@ -105,30 +105,32 @@ class Exchange:
 
     async def events(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The bytes of a streamed answer as the client may see them; raises `ForeignAnswer` for a malformed one."""
-        reader, gate = SseReader(), self._dialect.stream(structured=self._structured)
+        gate = self._dialect.stream(structured=self._structured)
+        flow = Flow(gate)
         ruled: list[_Ruled] = []
         noted = 0
-        async for arrived in _arriving(reader, source):
-            ready: list[Event] = []
-            for event in arrived:
-                try:
-                    step = gate.feed(event, _read(event))
-                except ForeignAnswer:
+        async for arrived in _arriving(flow, source):
+            ready: list[bytes] = []
+            for part in _understood(arrived):
+                if isinstance(part, bytes):
+                    ready.append(part)
+                    continue
+                if isinstance(part, ForeignAnswer):
                     if ready:  # what came before it was understood
-                        yield _bytes(ready)
-                    raise
-                ready += step.events
+                        yield b"".join(ready)
+                    raise part
+                ready += map(sse_bytes, part.events)
                 documents: list[Document] = []
-                if step.calls:
+                if part.calls:
                     if ready:
-                        yield _bytes(ready)
-                    deciding = asyncio.ensure_future(self._ruled(step.calls, gate.anchors[0] if gate.anchors else ""))
+                        yield b"".join(ready)
+                    deciding = asyncio.ensure_future(self._ruled(part.calls, gate.anchors[0] if gate.anchors else ""))
                     async for beat in _beats(deciding):
                         yield beat
                     rulings, made = await deciding
                     ruled += made
                     documents += self._aliases(made)
-                    ready = gate.settle(rulings)
+                    ready = [sse_bytes(event) for event in gate.settle(rulings)]
                 if len(gate.removals) > noted:
                     more, _ = self._noted(gate.anchors, gate.removals[noted:], ruled, aliases=False)
                     documents += more
@@ -136,7 +138,7 @@ class Exchange:
                 if documents:
                     await self._book.write(documents)  # (5)
             if ready:  # what came together goes on together: one write to the socket
-                yield _bytes(ready)
+                yield b"".join(ready)
 
     async def _ruled(self, calls: Sequence[Proposed], answer_id: str) -> tuple[dict[str, Ruling], list[_Ruled]]:
         asked = [call for call in calls if call.arguments is not None]
@@ -268,21 +270,18 @@ def _with_pending(answer: Wire, records: Sequence[Record]) -> Wire:
     return {**answer, "aegis": {"pending": pending}} if pending else answer
 
 
-def _read(event: Event) -> Any:
-    """What an event says, read once. What two parsers could read differently is refused: a call that one of them sees
-    must be seen here."""
-    if not event.data or event.data.startswith("[DONE]"):
-        return None
-    try:
-        return parse(event.data.encode())
-    except InvalidCall as error:
-        raise ForeignAnswer("an event of the stream is not strict JSON") from error
-
-
-async def _arriving(reader: SseReader, source: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+async def _arriving(flow: Flow, source: AsyncIterator[bytes]) -> AsyncIterator[Iterator[bytes | Step]]:
     async for chunk in source:
-        yield reader.feed(chunk)
-    yield reader.end()
+        yield flow.feed(chunk)
+    yield flow.end()
+
+
+def _understood(parts: Iterator[bytes | Step]) -> Iterator[bytes | Step | ForeignAnswer]:
+    """The parts as far as they are understood, and what was wrong with the rest."""
+    try:
+        yield from parts
+    except ForeignAnswer as error:
+        yield error
 
 
 async def _beats(deciding: asyncio.Future[Any]) -> AsyncIterator[bytes]:
@@ -295,7 +294,3 @@ async def _beats(deciding: asyncio.Future[Any]) -> AsyncIterator[bytes]:
     finally:
         if not deciding.done():
             deciding.cancel()
-
-
-def _bytes(events: Sequence[Event]) -> bytes:
-    return b"".join(map(sse_bytes, events))
