@@ -169,6 +169,8 @@ def _sections() -> Iterator[str]:
         "`runs.models.*.price`": "PriceSettings",
         "`runs.servers`": "ToolServerSettings",
         "`runs.routes`": "RouteSettings",
+        "`drafting`": "DraftingSettings",
+        "`drafting.model`": "EndpointSettings",
     }
     sections = {name for name in definitions if name.endswith("Settings")}
     if sections != set(places.values()):

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from aegis.core.strict_json import parse
-from aegis.errors import InvalidCall
+from aegis.errors import ForeignAnswer
 from aegis.judges.model import Result, Signal
+from aegis.models.reading import read_json
 
 MAX_ANSWER: Final = 65_536  # characters: a judge that writes more is not answering
 MAX_SIGNALS: Final = 100
 MAX_REASONING: Final = 16_384
-_FENCE: Final = "```"
 _MEMBERS: Final = frozenset({"score", "confidence", "reasoning", "signals", "metadata"})
 _OF_SIGNAL: Final = frozenset({"category", "score", "message"})
 
@@ -28,13 +27,11 @@ class Malformed(Exception):
 
 def read_answer(text: str) -> Result:
     """The result that `text` spells; raises `Malformed` for anything else."""
-    if len(text) > MAX_ANSWER:
-        raise Malformed("the answer is too long")
     # (1)
     try:
-        value = parse(_object(text.strip()).encode("utf-8"))
-    except (InvalidCall, UnicodeEncodeError) as error:
-        raise Malformed("the answer is not one strict JSON object") from error
+        value = read_json(text, max_chars=MAX_ANSWER)
+    except ForeignAnswer as error:
+        raise Malformed(str(error)) from error
     # (2)
     if not isinstance(value, dict) or value.keys() != _MEMBERS:
         raise Malformed("the answer does not have exactly the members of a result")
@@ -50,18 +47,6 @@ def read_answer(text: str) -> Result:
         signals=tuple(_signal(one) for one in signals),
         metadata=metadata,
     )
-
-
-def _object(text: str) -> str:
-    if not text.startswith(_FENCE):
-        return text
-    head, newline, rest = text.partition("\n")
-    body, fence, after = rest.rpartition("\n" + _FENCE)
-    if not newline or not fence or after.strip() or head[len(_FENCE) :].strip().lower() not in ("", "json"):
-        raise Malformed("the answer is not inside of exactly one fence")
-    if any(line.strip().startswith(_FENCE) for line in body.splitlines()):
-        raise Malformed("the answer is not inside of exactly one fence")
-    return body
 
 
 def _signal(value: Any) -> Signal:

@@ -79,6 +79,19 @@ def plain(node: Node) -> Any:
     return node.value
 
 
+def dump(value: Any, *, flow: bool = False) -> str:
+    """Text that `read` reads as `value`: plain mappings with text for keys, lists and scalars; `flow` is one line."""
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        default_flow_style=flow,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf") if flow else 110,
+    )
+    return text
+
+
 def origins(node: Node, pointer: str = "") -> Iterator[tuple[str, Origin]]:
     """Every JSON pointer below `node`, with the place of its value."""
     yield pointer, node.origin
@@ -98,6 +111,21 @@ def overlay(base: Node, over: Node) -> Node:
     for key, item in over.value.items():
         merged[key] = overlay(merged[key], item) if key in merged else item
     return Node(value=merged, origin=over.origin)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors, and quotes every text that `read` would take for another value."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        plain_one = yaml.ScalarEvent(anchor=None, tag=None, implicit=(True, False), value=text)
+        is_itself = text.isprintable() and _scalar(plain_one) == text
+        return self.represent_scalar("tag:yaml.org,2002:str", text, None if is_itself else '"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 class _Builder:

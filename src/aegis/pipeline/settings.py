@@ -16,6 +16,7 @@ from aegis.pipeline.fields import MAX_LEVELS, Mode, Name, RateField, Section, Si
 from aegis.pipeline.settings_content import ContentSettings
 from aegis.pipeline.settings_judges import JudgingSettings, ValidatorSettings
 from aegis.pipeline.settings_missions import MissionSettings
+from aegis.pipeline.settings_models import DraftingSettings
 from aegis.pipeline.settings_previews import PreviewSettings
 from aegis.pipeline.settings_proxies import ProxySettings
 from aegis.pipeline.settings_runs import RunSettings
@@ -134,3 +135,4 @@ class Settings(Section):
     missions: MissionSettings
     proxies: ProxySettings
     runs: RunSettings
+    drafting: DraftingSettings

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 import re2
 from pydantic import AfterValidator, Field, model_validator
 
 from aegis.core.outcome import Effect
-from aegis.keys.reference import check_reference
 from aegis.pipeline.fields import Description, Name, Names, Section, Size, Tier, Timeout, written
+from aegis.pipeline.settings_models import EndpointSettings
 from aegis.pipeline.settings_previews import Folder
 
 MAX_PANEL = 15  # judges of one entry: each is a run of its own
@@ -19,15 +18,6 @@ MAX_HOSTS = 100
 _HOST = re2.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,15}(:[1-9][0-9]{0,4})?")
 
 Share = Annotated[float, Field(ge=0, le=1, strict=False), written("a number from 0 to 1")]
-
-
-def _base_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("a base URL is `https://HOST/PATH`, without a query")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("a base URL holds no user name or password; give the key as `key`")
-    return text.rstrip("/")
 
 
 def _sqlite(text: str) -> str:
@@ -44,24 +34,11 @@ def _host(text: str) -> str:
 
 
 Host = Annotated[str, AfterValidator(_host), written("`NAME`, `NAME:PORT` or `*`")]
-Key = Annotated[str, AfterValidator(check_reference), written("`${env:NAME}` or `file:PATH`")]
 
 
-class JudgeModelSettings(Section):
+class JudgeModelSettings(EndpointSettings):
     """A model that judges, behind any endpoint that speaks one of these APIs."""
 
-    api: Literal["openai", "anthropic"]
-    """Chat completions of OpenAI and everything compatible, or Anthropic's messages."""
-    url: Annotated[str, AfterValidator(_base_url), written("`https://HOST/PATH`")]
-    """Its base URL: `https://api.openai.com/v1`, `https://api.anthropic.com`."""
-    name: Name
-    """The model that is asked for."""
-    key: Key | None = None
-    """The provider's key."""
-    private: bool = False
-    """Whether it may lie at a private address and be spoken to without TLS."""
-    max_tokens: Annotated[int, Field(ge=64, le=65_536)] = 2_048
-    """Tokens of one answer."""
     price_in: Annotated[float, Field(ge=0, strict=False)] = 0.0
     """What a million tokens that are sent cost, in a currency of your own."""
     price_out: Annotated[float, Field(ge=0, strict=False)] = 0.0

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from aegis.keys.reference import check_reference
-from aegis.pipeline.fields import Name, Section, Timeout, written
-
-
-def _base_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("a base URL is `https://HOST/PATH`, without a query")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("a base URL holds no user name or password; give the key as `key`")
-    return text.rstrip("/")
-
-
-BaseUrl = Annotated[str, AfterValidator(_base_url), written("`https://HOST/PATH`")]
-SecretReference = Annotated[str, AfterValidator(check_reference), written("`${env:NAME}` or `file:PATH`")]
+from aegis.pipeline.fields import Name, Section, Timeout
+from aegis.pipeline.settings_models import BaseUrl, SecretReference
 
 
 class ProviderSettings(Section):

@@ -43,7 +43,7 @@ async def check_config(asked: Asked) -> Response:
         candidate = await asyncio.to_thread(asked.services.policy.check, text_of(asked.text))
     except ConfigError as error:
         return answer(
-            {"valid": False, "digest": None, "problems": [_problem(one) for one in error.problems[:MAX_PROBLEMS]]}
+            {"valid": False, "digest": None, "problems": [problem_of(one) for one in error.problems[:MAX_PROBLEMS]]}
         )
     return answer({"valid": True, "digest": candidate.policy.digest, "problems": []})
 
@@ -56,7 +56,8 @@ def text_of(body: bytes) -> str:
         raise InvalidCall("the configuration is not UTF-8 text") from error
 
 
-def _problem(problem: Problem) -> dict[str, Any]:
+def problem_of(problem: Problem) -> dict[str, Any]:
+    """A problem as the API shows it."""
     return {
         "message": problem.message,
         "line": problem.line,

@@ -8,6 +8,7 @@ from aegis.bootstrap import Deployment
 from aegis.bootstrap.state import is_demonstration
 from aegis.keys.public import public_keys
 from aegis.server.cockpit.alerting import Alerting
+from aegis.server.cockpit.drafts import Drafts
 from aegis.server.cockpit.live import shape
 from aegis.server.cockpit.parts import Cockpit
 from aegis.server.cockpit.replaying import Replays
@@ -29,6 +30,7 @@ def build_cockpit(deployment: Deployment, services: Services) -> Cockpit:
         alerting=Alerting(services, rollup),
         throttle=Throttle(services.store, services.clock),
         replays=Replays(),
+        drafts=Drafts(),
         retention=Retention(),
         demo=is_demonstration(services.store),
         verifications=Verifications(

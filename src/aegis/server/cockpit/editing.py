@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import orjson
-import yaml
 
 from aegis.core.ports import Document, Search
 from aegis.errors import StoreConflict
-from aegis.pipeline.document import plain
-from aegis.pipeline.reload import PolicyHolder, read_trusted
 from aegis.server.cockpit.effect import Line
 from aegis.server.services import Services
 
 TEXTS: Final = "config_texts"
 HISTORY: Final = 50
+_LOOKED: Final = 500  # receipts among which they are found: drafts and alerts are receipts of a configuration too
 ACTIONS: Final = frozenset({"start", "api", "file", "signal"})  # what puts a configuration in force
 _CONTEXT: Final = 3
 
@@ -35,13 +33,6 @@ class Change:
     digest: str
     text: bool
     in_force: bool
-
-
-def text_in_force(holder: PolicyHolder) -> str:
-    """The configuration in force as text: its file where there is one, else everything that it says."""
-    if holder.path is not None:
-        return read_trusted(holder.path)
-    return yaml.safe_dump(plain(holder.config.node), sort_keys=False, allow_unicode=True, width=110)
 
 
 def text_of_form(form: Mapping[str, str]) -> str:
@@ -83,8 +74,9 @@ def history(services: Services) -> list[Change]:
     """Which configurations were put in force, by whom, newest first."""
     in_force = services.policy.current.digest
     with services.store.reader() as reader:
-        entries = reader.search(Search(kind="config", limit=HISTORY))
+        entries = reader.search(Search(kind="config", limit=_LOOKED))
         bodies = [body for body in (orjson.loads(entry.body) for entry in entries) if body["action"] in ACTIONS]
+        bodies = bodies[:HISTORY]
         kept = {body["policy_digest"] for body in bodies if reader.document(TEXTS, body["policy_digest"]) is not None}
     return [
         Change(
@@ -99,34 +91,6 @@ def history(services: Services) -> list[Change]:
         )
         for body in bodies
     ]
-
-
-def with_exception(text: str, exception: dict[str, Any]) -> str:
-    """`text` with one more exception of the content guard; comments around it stay where they can.
-
-    The file is a person's: it is edited in place where its shape is plain, and written anew otherwise.
-    """
-    parsed = yaml.safe_load(text) or {}
-    content = parsed.setdefault("guards", {}).setdefault("content", {})
-    line = yaml.safe_dump(exception, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True).strip()
-    placed = _placed(text.splitlines(), line, bool(content.get("exceptions")))
-    content.setdefault("exceptions", []).append(exception)
-    if placed is not None and yaml.safe_load(placed) == parsed:
-        return placed
-    return yaml.safe_dump(parsed, sort_keys=False, allow_unicode=True, width=110)
-
-
-def _placed(lines: Sequence[str], exception: str, has_list: bool) -> str | None:
-    """The exception below an `exceptions:` of its own line, or as a section at the end."""
-    if has_list:
-        for at, line in enumerate(lines):
-            if line.strip() == "exceptions:" and at + 1 < len(lines):
-                indent = len(lines[at + 1]) - len(lines[at + 1].lstrip())
-                return "\n".join([*lines[: at + 1], f"{' ' * indent}- {exception}", *lines[at + 1 :]]) + "\n"
-        return None
-    if any(line.startswith("guards:") for line in lines):
-        return None
-    return "\n".join([*lines, "", "guards:", "  content:", "    exceptions:", f"      - {exception}"]) + "\n"
 
 
 def _body(line: str) -> str:

@@ -9,6 +9,7 @@ from aegis.server.services import Services
 
 if TYPE_CHECKING:
     from aegis.server.cockpit.alerting import Alerting
+    from aegis.server.cockpit.drafts import Drafts
     from aegis.server.cockpit.live import Row
     from aegis.server.cockpit.replaying import Replays
     from aegis.server.cockpit.retention import Retention
@@ -32,6 +33,7 @@ class Cockpit:
     alerting: Alerting
     throttle: Throttle
     replays: Replays
+    drafts: Drafts
     retention: Retention
     demo: bool = False
 
@@ -40,4 +42,5 @@ class Cockpit:
         await self.feed.close()
         await self.verifications.close()
         await self.replays.job.close()
+        await self.drafts.job.close()
         await self.retention.job.close()

@@ -8,13 +8,13 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from aegis.core.principal import Principal
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
-from aegis.pipeline.model import Evaluation, Incoming
+from aegis.pipeline.model import Evaluation
 from aegis.server.cockpit.arguments import leaves
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
+from aegis.server.trying import tried
 
 EXAMPLE: Final = '{\n  "tool": "query_db",\n  "arguments": {"sql": "SELECT 1; DROP TABLE invoices; --"}\n}\n'
 _KNOWN: Final = frozenset({"tool", "server", "arguments", "agent", "session", "task", "unresolved"})
@@ -32,7 +32,8 @@ async def decide(visit: Visit) -> Response:
         call = _call(text)
     except InvalidCall as problem:
         return _shown(visit, text=text, problem=problem, status=problem.status)
-    evaluation = await asyncio.to_thread(_evaluate, visit, call)
+    policy, now = visit.services.policy.current, visit.services.clock()
+    evaluation = await asyncio.to_thread(tried, policy, call, now=now)
     return _shown(visit, text=text, **_result(call, evaluation))
 
 
@@ -58,24 +59,6 @@ def _call(text: str) -> dict[str, Any]:
         if not isinstance(call.get(name, ""), str):
             raise InvalidCall(f"`{name}` is not text")
     return call
-
-
-def _evaluate(visit: Visit, call: dict[str, Any]) -> Evaluation:
-    agent = call.get("agent") or "playground"
-    return visit.services.policy.current.evaluate(
-        Incoming(
-            tool=call["tool"],
-            server=call.get("server"),
-            arguments=call["arguments"],
-            principal=Principal(id="playground", roles=frozenset({"agent"}), agent=agent),
-            agent=agent,
-            session=call.get("session", ""),
-            call_id="playground",
-            now=visit.services.clock(),
-            task=call.get("task"),
-            charge=False,
-        )
-    )
 
 
 def _result(call: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from aegis.server.cockpit.ask import ask
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
 from aegis.server.cockpit.replaying import by_direction
+from aegis.server.config_text import text_in_force
 from aegis.server.limits import MAX_REPLAYED
 
 DAYS: Final = (1, 7, 30)
@@ -22,7 +23,7 @@ DAYS: Final = (1, 7, 30)
 
 async def policies(visit: Visit) -> Response:
     """The editor with what is in force, or with an earlier text."""
-    text = await asyncio.to_thread(editing.text_in_force, visit.services.policy)
+    text = await asyncio.to_thread(text_in_force, visit.services.policy)
     earlier = visit.query.get("from", "")
     if earlier:
         kept = await asyncio.to_thread(editing.kept_text, visit.services, earlier)
@@ -50,7 +51,7 @@ async def apply(visit: Visit) -> Response:
             status=409,
         )
         return await check_text(visit, text, days=DAYS[1], problem=problem)
-    before = await asyncio.to_thread(editing.text_in_force, services.policy)
+    before = await asyncio.to_thread(text_in_force, services.policy)
     changed = await ask(visit, "replaceConfig", text=text.encode())
     await asyncio.to_thread(editing.keep_text, services, changed["before"], before)
     await asyncio.to_thread(editing.keep_text, services, changed["digest"], text)
@@ -68,7 +69,7 @@ async def check_text(
 ) -> Response:
     """The editor with `text`, checked against what is in force and replayed."""
     services = visit.services
-    before = await asyncio.to_thread(editing.text_in_force, services.policy)
+    before = await asyncio.to_thread(text_in_force, services.policy)
     checked = await ask(visit, "checkConfig", text=text.encode())
     replay: dict[str, Any] | None = None
     if checked["valid"]:

@@ -18,6 +18,7 @@ from aegis.server.cockpit import editing
 from aegis.server.cockpit.jobs import Job
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
+from aegis.server.config_text import text_in_force
 from aegis.server.configuration import text_of
 from aegis.server.replay import replayed
 from aegis.server.services import Services
@@ -91,7 +92,7 @@ async def replay_page(visit: Visit) -> Response:
     replays = visit.cockpit.replays
     found, total = replays.found, visit.cockpit.rollup.tally.kinds["decision"]
     done = found.replayed + found.skipped
-    before = await asyncio.to_thread(editing.text_in_force, visit.services.policy)
+    before = await asyncio.to_thread(text_in_force, visit.services.policy)
     return html(
         visit,
         "replay.html",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -12,12 +11,11 @@ from starlette.responses import Response
 from aegis.core.outcome import Outcome
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
-from aegis.rules import builtin_folder, load
-from aegis.server.cockpit import editing
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.policies import check_text
 from aegis.server.cockpit.render import html
 from aegis.server.cockpit.tally import Group
+from aegis.server.config_text import text_in_force, with_exception
 
 LISTED: Final = 200
 DAYS: Final = 30  # how long a drafted exception lasts, and how far back it is replayed
@@ -33,7 +31,7 @@ async def violations(visit: Visit) -> Response:
         for group in reversed(rollup.tally.groups.values())
         if all(getattr(group, name) == value for name, value in wanted.items())
     ]
-    known = await asyncio.to_thread(_detectors)
+    known = _detectors(visit)
     return html(
         visit,
         "violations.html",
@@ -47,7 +45,7 @@ async def violations(visit: Visit) -> Response:
 async def false_alarm(visit: Visit) -> Response:
     """A scoped exception for one rule on one tool, in the editor, replayed; nothing is in force by that."""
     rule, tool = visit.form.get("rule", ""), visit.form.get("tool", "")
-    if rule not in await asyncio.to_thread(_detectors):
+    if rule not in _detectors(visit):
         raise InvalidCall(
             "only a detector rule takes an exception",
             code="no_exception",
@@ -60,15 +58,14 @@ async def false_alarm(visit: Visit) -> Response:
         "reason": f"{why} ({visit.principal.id})",
         "expires": (datetime.now(UTC) + timedelta(days=DAYS)).date().isoformat(),
     }
-    text = await asyncio.to_thread(editing.text_in_force, visit.services.policy)
-    draft = editing.with_exception(text, exception)
+    text = await asyncio.to_thread(text_in_force, visit.services.policy)
+    draft = with_exception(text, exception)
     return await check_text(visit, draft, days=DAYS, tool=tool, why="An exception, drafted. It ends by itself.")
 
 
-@cache
-def _detectors() -> frozenset[str]:
-    """The rules that an exception can name."""
-    return frozenset(one.id for one in load(builtin_folder()).rules)
+def _detectors(visit: Visit) -> frozenset[str]:
+    """The rules in force that an exception can name: the built-in ones, and the operator's own."""
+    return frozenset(visit.services.policy.current.scanner.rules.by_id)
 
 
 def _row(group: Group, known: frozenset[str]) -> dict[str, Any]:

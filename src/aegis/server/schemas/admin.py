@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aegis.server.limits import MAX_REASON_CHARS
+from aegis.server.limits import MAX_REASON_CHARS, MAX_WISH_CHARS
 from aegis.server.schemas.common import (
     ANY_OBJECT,
     ID,
@@ -22,6 +22,10 @@ from aegis.server.schemas.common import (
 AGENT_STATE: Final[Schema] = {"type": "string", "enum": ["active", "revoked"]}
 _REASON: Final[Schema] = {"type": "string", "maxLength": MAX_REASON_CHARS}
 _ENDED: Final[Schema] = closed({"decision": TEXT, "reason": TEXT})
+_PROBLEMS: Final[Schema] = {
+    "type": "array",
+    "items": closed({"message": TEXT, "line": WHOLE, "pointer": TEXT, "hint": TEXT}),
+}
 _COUNTS: Final[Schema] = {"type": "object", "additionalProperties": WHOLE}
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -36,9 +40,33 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "valid": {"type": "boolean"},
             "digest": nullable(TEXT),
-            "problems": {
+            "problems": _PROBLEMS,
+        }
+    ),
+    "DraftRequest": closed({"wish": {"type": "string", "minLength": 1, "maxLength": MAX_WISH_CHARS}}),
+    "Drafted": closed(
+        {
+            "base": TEXT,
+            "digest": nullable(TEXT),
+            "policy": nullable(ANY_OBJECT),
+            "config": nullable(TEXT),
+            "valid": {"type": "boolean"},
+            "explanation": TEXT,
+            "problems": _PROBLEMS,
+            "cases": {
                 "type": "array",
-                "items": closed({"message": TEXT, "line": WHOLE, "pointer": TEXT, "hint": TEXT}),
+                "items": closed(
+                    {
+                        "tool": TEXT,
+                        "arguments": ANY_OBJECT,
+                        "why": TEXT,
+                        "expected": {"enum": ["caught", "passes"]},
+                        "caught": {"type": "boolean"},
+                        "holds": {"type": "boolean"},
+                        "before": _ENDED,
+                        "after": _ENDED,
+                    }
+                ),
             },
         }
     ),

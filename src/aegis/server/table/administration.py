@@ -6,6 +6,7 @@ from typing import Final
 
 from aegis.server.agents import get_agent, list_agents, register_agent, restore_agent, revoke_agent
 from aegis.server.configuration import check_config, get_config, put_config
+from aegis.server.drafting.route import draft_config
 from aegis.server.endpoint import Body, Endpoint, Param
 from aegis.server.limits import MAX_REPLAYED
 from aegis.server.permissions import ADMINISTER
@@ -107,6 +108,24 @@ ENDPOINTS: Final = (
         handler=check_config,
         body=_YAML,
         replies=ok("what was found", "ConfigChecked"),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/config:draft",
+        operation="draftPolicy",
+        tag="administration",
+        summary="A policy drafted from plain words by the configured model, with test cases; changes nothing",
+        permission=ADMINISTER,
+        handler=draft_config,
+        body=Body(schema=ref("DraftRequest")),
+        replies={
+            **ok("the draft, and what the gateway made of its test cases", "Drafted"),
+            **failing(
+                s404="no model is configured",
+                s409="the configuration's file is not what is in force",
+                s502="the model did not answer, or not as it was asked",
+            ),
+        },
     ),
     Endpoint(
         method="POST",

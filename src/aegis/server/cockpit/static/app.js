@@ -70,8 +70,11 @@
     }));
     document.querySelectorAll("[data-refresh]").forEach((node) => {
       const selector = `#${node.id}`, every = Number(node.dataset.refresh) * 1000;
-      const again = () => { if (!document.hidden) refresh(selector).catch(() => {}); };
-      setInterval(again, every);
+      const again = () => {
+        if (!document.querySelector(selector)?.dataset.refresh) { clearInterval(timer); return; } // it has come to its end
+        if (!document.hidden) refresh(selector).catch(() => {});
+      };
+      const timer = setInterval(again, every);
     });
     document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
       await navigator.clipboard.writeText(button.dataset.copy);
