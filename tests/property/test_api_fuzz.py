@@ -21,6 +21,7 @@ from support.served import Served, served
 # A schema cannot say where the log ends, which cursor a list gave, or what a configuration or a mandate means.
 MEANING = {
     "getInclusionProof", "getConsistencyProof", "exportLog", "replaceConfig", "checkConfig", "replayConfig",
+    "draftPolicy",
     "listReceipts", "listSessions", "traceSession", "listAgents", "listApprovals", "listMissions",
     "listGrants", "listDeliveries",
     "proxyChatCompletions", "proxyResponses", "proxyMessages", "proxyCountTokens", "proxyModels", "proxyModel",
