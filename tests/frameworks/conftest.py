@@ -19,6 +19,7 @@ NAME = os.environ.get("AEGIS_TEST_FRAMEWORK", "")
 ALONE = {
     "test_agents_pause.py": "openai_agents",
     "test_claude_agent.py": "claude_agent",
+    "test_crewai_cache.py": "crewai",
     "test_llama_tools.py": "llama_index",
     "test_mcp_first.py": "crewai",
     "test_smolagents_code.py": "smolagents",

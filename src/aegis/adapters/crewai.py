@@ -1,23 +1,27 @@
 """CrewAI: every tool, whether an agent calls it natively, by text, in a step of a plan, or a flow calls it.
 
 Its hooks see arguments before validation and run before a cache is asked; both ways end in `BaseTool.run` or
-`CrewStructuredTool.invoke`, right before the body. What these raise becomes the call's result, and is not cached.
+`CrewStructuredTool.invoke`, right before the body. What these raise becomes the call's result, and is not cached. A
+result that a cache keeps stands in place of the body: its call is decided and the result observed like any other.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
-from contextvars import ContextVar
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
-from aegis.adapters._arguments import fitted, named_arguments
+from aegis.adapters._arguments import fitted, jsonable, named_arguments
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import deferring, scoped
-from aegis.adapters._tools import ToolGate
+from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
 
@@ -28,6 +32,11 @@ SUPPORTED: Final = ((1, 15, 30), (2,))
 _call: ContextVar[str] = ContextVar("aegis_crewai_call", default="")
 # The values that the tool's own validation is to give: what was decided is not validated a second time.
 _prepared: ContextVar[tuple[Any, dict[str, Any]] | None] = ContextVar("aegis_crewai_prepared", default=None)
+
+# What a cache keeps for the call that is going to be made: the tool, its arguments, the result.
+_kept: ContextVar[tuple[str, Any, Any] | None] = ContextVar("aegis_crewai_kept", default=None)
+# Whether the caller makes a call again when it fails: a refusal is told to it as a failure, and not raised.
+_again: ContextVar[bool] = ContextVar("aegis_crewai_again", default=False)
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
@@ -47,20 +56,28 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module.CrewStructuredTool, "invoke", hooks.invoke)
         patches.replace(module.CrewStructuredTool, "ainvoke", hooks.ainvoke)
 
+    def usage(module: Any) -> None:
+        patches.replace(module.ToolUsage, "_use", _using)
+        patches.replace(module.ToolUsage, "_ause", _ausing)
+
     def executor(module: Any) -> None:
         patches.replace(module.AgentExecutor, "_execute_single_native_tool_call", _identified(1))
         patches.replace(module, "get_llm_response", _asking)
 
     patches.when("crewai.tools.base_tool", tools)
     patches.when("crewai.tools.structured_tool", structured)
+    patches.when(
+        "crewai.agents.cache.cache_handler", lambda module: patches.replace(module.CacheHandler, "read", _reading)
+    )
+    patches.when("crewai.tools.tool_usage", usage)
     patches.when("crewai.agents.agent_executor", executor)
     patches.when(
         "crewai.agents.step_executor",
         lambda module: patches.replace(module, "execute_single_native_tool_call", _identified(0)),
     )
     return Seams(
-        seams=("BaseTool.run", "Tool.run", "CrewStructuredTool.invoke", "AgentExecutor"),
-        uncovered=("a tool's function called past its tool (`tool.func`)", "results that CrewAI takes from its cache"),
+        seams=("BaseTool.run", "Tool.run", "CrewStructuredTool.invoke", "AgentExecutor", "CacheHandler.read"),
+        uncovered=("a tool's function called past its tool (`tool.func`)",),
     )
 
 
@@ -104,6 +121,55 @@ def _asking(original: Method) -> Method:
     return ask
 
 
+def _reading(original: Method) -> Method:
+    """Nothing is taken from a cache past the gate: what it keeps waits for the decision."""
+
+    def read(cache: Any, tool: str, input: str) -> Any:  # noqa: A002
+        found = original(cache, tool=tool, input=input)
+        _kept.set(None if found is None else (_sanitized(tool), _parsed(input), found))
+
+    return read
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return None  # the arguments of no call: the body runs
+
+
+def _take_kept(tool: str, given: Any) -> tuple[Any] | None:
+    """What a cache keeps for exactly this call, if it does; it stands for one execution."""
+    kept = _kept.get()
+    _kept.set(None)
+    return (kept[2],) if kept is not None and kept[:2] == (tool, given) else None
+
+
+def _using(original: Method) -> Method:
+    def use(*args: Any, **kwargs: Any) -> Any:
+        with _making_again(True):
+            return original(*args, **kwargs)
+
+    return use
+
+
+def _ausing(original: Method) -> Method:
+    async def use(*args: Any, **kwargs: Any) -> Any:
+        with _making_again(True):
+            return await original(*args, **kwargs)
+
+    return use
+
+
+@contextmanager
+def _making_again(again: bool) -> Iterator[None]:
+    token = _again.set(again)
+    try:
+        yield
+    finally:
+        _again.reset(token)
+
+
 class _Hooks:
     """The replacements, around one gate."""
 
@@ -112,45 +178,52 @@ class _Hooks:
 
     def run(self, original: Method) -> Method:
         def run(tool: Any, *args: Any, **kwargs: Any) -> Any:
-            call = _Run(tool, args, kwargs)
-            return self._gate.call(
-                call.execution, lambda given: call.prepared(given, lambda values: original(tool, **values)), call.view
-            ).output()
+            return self._called(_Run(tool, args, kwargs), lambda values: original(tool, **values))
 
         return run
 
     def arun(self, original: Method) -> Method:
         async def arun(tool: Any, *args: Any, **kwargs: Any) -> Any:
-            call = _Run(tool, args, kwargs)
-
-            async def body(given: dict[str, Any]) -> Any:
-                return await call.prepared(given, lambda values: original(tool, **values))
-
-            return (await self._gate.acall(call.execution, body, call.view)).output()
+            return await self._acalled(_Run(tool, args, kwargs), lambda values: original(tool, **values))
 
         return arun
 
     def invoke(self, original: Method) -> Method:
         def invoke(tool: Any, input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-            call = _Invocation(tool, input)
-            return self._gate.call(
-                call.execution,
-                lambda given: call.prepared(given, lambda values: original(tool, values, *args, **kwargs)),
-                call.view,
-            ).output()
+            return self._called(_Invocation(tool, input), lambda values: original(tool, values, *args, **kwargs))
 
         return invoke
 
     def ainvoke(self, original: Method) -> Method:
         async def ainvoke(tool: Any, input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-            call = _Invocation(tool, input)
+            def body(values: dict[str, Any]) -> Any:
+                plain = not inspect.iscoroutinefunction(tool.func)
+                return original(_InContext(tool) if plain else tool, values, *args, **kwargs)
 
-            async def body(given: dict[str, Any]) -> Any:
-                return await call.prepared(given, lambda values: original(tool, values, *args, **kwargs))
-
-            return (await self._gate.acall(call.execution, body, call.view)).output()
+            return await self._acalled(_Invocation(tool, input), body)
 
         return ainvoke
+
+    def _called(self, call: _Invocation, body: Method) -> Any:
+        with _making_again(False):
+            ran = self._gate.call(call.execution, lambda given: call.prepared(given, body), call.view)
+        return call.output(ran)
+
+    async def _acalled(self, call: _Invocation, body: Method) -> Any:
+        with _making_again(False):
+            ran = await self._gate.acall(call.execution, lambda given: call.aprepared(given, body), call.view)
+        return call.output(ran)
+
+
+class _InContext:
+    """A structured tool whose function, which the package runs in a thread of a pool, keeps the context of its call."""
+
+    def __init__(self, tool: Any) -> None:
+        self._tool = tool
+        self.func = functools.partial(copy_context().run, tool.func)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)
 
 
 class _Invocation:
@@ -166,6 +239,8 @@ class _Invocation:
             answer_id=None,
             arguments=lambda: self.values,
         )
+        self._again = _again.get()
+        self._kept = _take_kept(self.execution.tool, given)
         # The id stands for this tool, not for what its body calls.
         _call.set("")
 
@@ -175,11 +250,38 @@ class _Invocation:
         return values
 
     def prepared(self, given: dict[str, Any], run: Callable[[dict[str, Any]], Any]) -> Any:
-        """The result of `run`, in which the tool's validation gives what may run."""
+        """What is kept for these arguments, or the result of `run` with them."""
+        if (kept := self._kept_for(given)) is not None:
+            return kept[0]
+        with self._validated(given) as values:
+            return run(values)
+
+    async def aprepared(self, given: dict[str, Any], run: Callable[[dict[str, Any]], Any]) -> Any:
+        """The async twin of `prepared`."""
+        if (kept := self._kept_for(given)) is not None:
+            return kept[0]
+        with self._validated(given) as values:
+            return await run(values)
+
+    def output(self, ran: Ran) -> Any:
+        """What the tool gives back; a refusal is raised, or told as a failure to who would only try again."""
+        if self._again and (ran.refused or ran.withheld):
+            from crewai.tools.tool_failure import ToolFailure
+
+            return ToolFailure(message=str(ran.seen))
+        return ran.output()
+
+    def _kept_for(self, given: dict[str, Any]) -> tuple[Any] | None:
+        """What a cache keeps, unless other arguments may run than the call had: those were never tried."""
+        return self._kept if self._kept is not None and given == jsonable(self.values) else None
+
+    @contextmanager
+    def _validated(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The values for the body; the tool's own validation gives them, too."""
         values = fitted(self.values, given, self.validated)
         token = _prepared.set((self.tool, values))
         try:
-            return run(values)
+            yield values
         finally:
             _prepared.reset(token)
 

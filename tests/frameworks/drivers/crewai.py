@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
@@ -11,10 +12,13 @@ os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
 from crewai import LLM, Agent, Crew, Process, Task
+from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import BaseTool, tool
 from pydantic import BaseModel
 
+from aegis.cli.demo.wire import Call, Turn
 from frameworks.model import Framework, Way
+from frameworks.spoken import SPOKEN, ToldProvider, spoken
 from support.worlds import World
 
 
@@ -68,6 +72,13 @@ def crew(world: World, made: list[Any], **options: Any) -> Crew:
     return Crew(agents=[agent], tasks=[task], process=Process.sequential, verbose=False)
 
 
+def caching(world: World, model: Any) -> str:
+    """A crew that keeps results."""
+    agent = Agent(role="r", goal="g", backstory="b", llm=model, tools=tools(world), verbose=False)
+    task = Task(description="go", expected_output="text", agent=agent)
+    return str(Crew(agents=[agent], tasks=[task], cache=True, verbose=False).kickoff().raw)
+
+
 def kickoff(world: World) -> str:
     return str(crew(world, tools(world)).kickoff().raw)
 
@@ -92,8 +103,48 @@ def alone(world: World) -> str:
     return str(agent_of(world, tools(world)).kickoff("go").raw)
 
 
+class Speaking(OpenAICompletion):
+    """A model that is not asked for native calls: its agent reads what it says."""
+
+    def supports_function_calling(self) -> bool:
+        return False
+
+
+def speaker(world: World) -> Any:
+    return Speaking(model="gpt-4o", base_url=world.provider.url, api_key="k", max_retries=0)
+
+
+def speaking(world: World, **options: Any) -> Crew:
+    agent = Agent(role="r", goal="g", backstory="b", llm=speaker(world), tools=tools(world), verbose=False)
+    task = Task(description="go", expected_output="text", agent=agent)
+    return Crew(agents=[agent], tasks=[task], verbose=False, **options)
+
+
+def react(world: World) -> str:
+    return str(speaking(world).kickoff().raw)
+
+
+def areact(world: World) -> str:
+    return str(asyncio.run(speaking(world).akickoff()).raw)
+
+
+def delegation(world: World) -> str:
+    """An agent that has no tools of its own and asks a coworker."""
+    boss = Agent(role="boss", goal="g", backstory="b", llm=llm(world), allow_delegation=True, verbose=False)
+    worker = Agent(role="worker", goal="g", backstory="b", llm=llm(world), tools=tools(world), verbose=False)
+    task = Task(description="go", expected_output="text", agent=boss)
+    return str(Crew(agents=[boss, worker], tasks=[task], verbose=False).kickoff().raw)
+
+
+def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
+    given = {"task": "go", "context": "c", "coworker": "worker"}
+    first = Call(tool="delegate_work_to_coworker", arguments=given, id="call_delegate_012345")
+    return [Turn(calls=(first,)), *turns, Turn(text="done")]
+
+
 FRAMEWORK = Framework(
     adapters=("openai", "crewai"),
+    provide=ToldProvider,
     ways=[
         Way(name="crew", drive=kickoff),
         Way(name="crew, tools of classes", drive=of_classes),
@@ -101,5 +152,8 @@ FRAMEWORK = Framework(
         Way(name="crew async", drive=akickoff),
         Way(name="crew stream", drive=stream),
         Way(name="agent alone", drive=alone),
+        Way(name="crew by words", drive=react, wrap=spoken, can=SPOKEN),
+        Way(name="crew by words, async", drive=areact, wrap=spoken, can=SPOKEN),
+        Way(name="delegation", drive=delegation, wrap=delegated),
     ],
 )
