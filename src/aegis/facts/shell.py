@@ -16,9 +16,10 @@ from aegis.facts.shell_flow import asks_with_output, dropped, pipeline, substitu
 from aegis.facts.shell_grants import grants
 from aegis.facts.shell_loads import loads
 from aegis.facts.shell_persist import written
+from aegis.facts.shell_replace import replaces
 from aegis.facts.shell_services import service_deed
 from aegis.facts.shell_spawn import inner_spawn, spawned
-from aegis.facts.shell_starts import helpers, interposed, unwrapped
+from aegis.facts.shell_starts import STARTS_GIVEN, helpers, in_odd_place, interposed, unwrapped
 from aegis.facts.shell_tamper import tampering, tampering_write
 from aegis.facts.shell_tree import MAX_SHELL, Command, parse_shell
 from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, READERS, SENDERS, SHELLS, WRITERS
@@ -117,6 +118,10 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
     if deed:
         facts.writes = facts.network = True
         facts.add(deed, command.text)
+    replaced = replaces(command)
+    if replaced:
+        facts.writes = True
+        facts.add("shell.persists", replaced)
     loaded = loads(command)
     if loaded:
         facts.add("shell.interposes", loaded)
@@ -130,7 +135,7 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
         _program(command, facts)
     for helper in helpers(command):
         facts.scripts.append(helper)
-        if helper.startswith(LOOSE_PLACES):
+        if helper.startswith(LOOSE_PLACES) or (name not in STARTS_GIVEN and in_odd_place(helper)):
             facts.add("shell.interposes", helper)
     odd = interposed(command)
     if odd:

@@ -87,6 +87,8 @@ def sets_permissions(command: Command) -> list[str]:
         return ["shell.destroy"]
     if name == "chmod" and any(map(_sets_uid, args[:-1])) and any(map(_is_program, targets)):
         return ["shell.privilege"]
+    if name == "chmod" and any(map(_gives_owner, args[:-1])):  # folders take their group's, never their owner's
+        return ["shell.privilege"]
     return []
 
 
@@ -114,6 +116,14 @@ def _is_program(target: str) -> bool:
     if name in INTERPRETERS or target.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/", "/usr/local/bin/")):
         return True
     return target.startswith(("/tmp/", "/dev/shm/", "/var/tmp/", "./"))  # noqa: S108 - names to look for
+
+
+def _gives_owner(mode: str) -> bool:
+    """Whether a mode makes a program run as its owner."""
+    if len(mode) == 4 and mode.isdigit():
+        return mode[0] in "4567"
+    who, plus, what = mode.partition("+")
+    return bool(plus) and "s" in what and (not who or "u" in who or "a" in who) and mode.isascii() and len(mode) < 8
 
 
 def _sets_uid(mode: str) -> bool:

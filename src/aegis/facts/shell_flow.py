@@ -60,6 +60,10 @@ def prints_secret(command: Command) -> bool:
 
 def asks_with_output(command: Command) -> bool:
     """Whether a look-up of a name carries the output of another command as a label of it (ATT&CK T1048.003)."""
+    name = command.name
+    carries = any(("$(" in arg or "`" in arg) and ("@" in arg or name == "whois") for arg in command.args)
+    if carries and (name == "finger" or (name == "whois" and "-h" in command.args)):
+        return True
     return command.name in _RESOLVERS and any(
         (")." in arg and "$(" in arg) or (arg.count("`") > 1 and "`." in arg) for arg in command.args
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aegis.facts.shell_starts import in_odd_place
 from aegis.facts.shell_tree import Command
 from aegis.facts.shell_words import LOOSE_PLACES
 
@@ -41,13 +42,19 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "sudo": ("--askpass",),
     "mosquitto": ("-c",),
 }  # fmt: skip
+# Options that load a library or a script itself, which has no business outside the places of a system.
+_LIBRARIES: Final[dict[str, tuple[str, ...]]] = {
+    "openssl": ("-engine", "-provider-path"), "mysql": ("--plugin-dir",), "mariadb": ("--plugin-dir",),
+    "ssh-keygen": ("-D",), "ssh-add": ("-s",), "curl": ("--engine",), "tcpdump": ("-z",),
+    "tshark": ("-X",), "wireshark": ("-X",), "sshfs": ("-o",), "procmail": ("-m",),
+}  # fmt: skip
 _STARTED_FROM: Final = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
 
 
 def loads(command: Command) -> str:
     """The option and value by which a command runs code from a place that everybody can write, or nothing."""
     name, args = command.name.lower(), command.args
-    for option in _OPTIONS.get(name, ()):
+    for option in {*_OPTIONS.get(name, ()), *_LIBRARIES.get(name, ())}:
         for at, word in enumerate(args[:200]):
             value = ""
             if word == option:
@@ -55,7 +62,9 @@ def loads(command: Command) -> str:
             elif word.startswith(option):
                 value = word[len(option) :].lstrip("=:")
             value = value.rpartition("lua_script:")[2] or value
-            if value.startswith(LOOSE_PLACES):
+            value = value.removeprefix("ssh_command=")
+            odd = option in _LIBRARIES.get(name, ()) and (value.startswith(("./", "../")) or in_odd_place(value))
+            if odd or value.startswith(LOOSE_PLACES):
                 return f"{option} {value}"
     if name == "service" and args and ".." in args[0]:
         return f"service {args[0]}"

@@ -37,7 +37,7 @@ _SCHEDULED: Final = re2.compile(
 
 def written(target: str, source: str) -> tuple[str, list[str]]:
     """The signal of writing with the statement `source` to `target`, and the commands that it schedules."""
-    if _gives_power(target):
+    if gives_power(target):
         return "shell.persists", []
     if target != "crontab" and not _starts_things(target):
         return "", []
@@ -46,7 +46,8 @@ def written(target: str, source: str) -> tuple[str, list[str]]:
 
 
 @remembered
-def _gives_power(target: str) -> bool:
+def gives_power(target: str) -> bool:
+    """Whether a file decides who may do what, so that writing it gives power whatever is written."""
     return _POWER.search(target) is not None
 
 

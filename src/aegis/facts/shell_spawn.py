@@ -109,10 +109,16 @@ def _connects_shell(command: Command) -> bool:
         return any(word in arg.lower() for arg in args for word in ("exec:", "system:", "shell:"))
     for at, arg in enumerate(args):
         if arg in {"-e", "-c", "--exec", "--sh-exec", "--lua-exec"}:
-            return True
+            given = args[at + 1].split(None, 1) if at + 1 < len(args) else []
+            return not given or given[0] not in _SHOWS or _lets_run(given[-1])
         if arg.startswith("-") and not arg.startswith("--") and arg.endswith("e") and at + 1 < len(args):
             return True
     return False
+
+
+def _lets_run(text: str) -> bool:
+    """Whether what a listener answers with goes on to another program, and so to whoever connects."""
+    return any(sign in text for sign in ("|", ";", "&&", "/bin/", "<"))
 
 
 def _leaves_container(command: Command) -> bool:

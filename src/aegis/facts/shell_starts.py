@@ -46,7 +46,18 @@ _HELPER_VARIABLE: Final = re2.compile(
     r"BASH_ENV|ENV|PYTHONSTARTUP|CC|SHELL|DISPLAY_MANAGER|TEXEDIT|PERL5DB)$"
 )
 _PRELOAD: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PERL5LIB"})
-_USUAL_PLACES: Final = ("/usr/", "/bin/", "/opt/", "/snap/", "/nix/", "/lib/", "/lib64/", "/home/linuxbrew/")
+USUAL_PLACES: Final = (
+    "/usr/",
+    "/bin/",
+    "/sbin/",
+    "/etc/",
+    "/opt/",
+    "/snap/",
+    "/nix/",
+    "/lib/",
+    "/lib64/",
+    "/home/linuxbrew/",
+)
 # Options whose value is a command line. `=` joins are read too; a trailing `=` is a prefix of the value.
 _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I", "--info-script", "-F",
@@ -92,6 +103,10 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "mosh": ("--server", "--ssh"),
     "apt": ("-o",), "apt-get": ("-o",), "aptitude": ("-o",),
 }  # fmt: skip
+# Programs whose work is to start what they are given, wherever that lies.
+STARTS_GIVEN: Final = frozenset(
+    {"start-stop-daemon", "watch", "script", "flock", "sg", "expect", "make", "gmake", "fzf"}
+)
 _SETTING: Final = re2.compile(
     r"(?i)^(?:exec|proxycommand|localcommand|knownhostscommand|command|pager|core\.(?:pager|editor|sshcommand|fsmonitor|"
     r"askpass|hookspath)|sequence\.editor|diff\.external|pager\.\w+|alias\.[\w-]+|credential\.helper|gpg\.program|"
@@ -221,7 +236,11 @@ def interposed(command: Command) -> str:
             first.startswith((*LOOSE_PLACES, "./", "../")) or (name == "LD_PRELOAD" and command.elevated)
         ):
             return f"{name}={value}"
-        odd = first.startswith("/") and not first.startswith(_USUAL_PLACES)
-        if _HELPER_VARIABLE.match(name) and (odd or first.startswith((*LOOSE_PLACES, "./", "../"))):
+        if _HELPER_VARIABLE.match(name) and (in_odd_place(first) or first.startswith(("./", "../"))):
             return f"{name}={value}"
     return ""
+
+
+def in_odd_place(path: str) -> bool:
+    """Whether a program or library lies where a system keeps none."""
+    return path.startswith(LOOSE_PLACES) or (path.startswith("/") and not path.startswith(USUAL_PLACES))
