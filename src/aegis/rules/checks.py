@@ -30,6 +30,9 @@ _DOTTED: Final = re2.compile(r"[A-Za-z_][A-Za-z_-]*(?:\.[A-Za-z_][\w-]*)+(?:[-.]
 _NAME_TAIL: Final = 48
 _HEX_LENGTHS: Final = (16, 20, 24, 32, 40, 48, 64)
 _LONG_TOKEN: Final = 40
+_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+_LEAST_MIXED: Final = 20  # letters of one case with digits: shorter ones are often names
+_LEAST_MIXED_DIGITS: Final = 4
 _OTHER_NAMES: Final = (
     "public", "hash", "csrf", "xsrf", "cache", "primary", "foreign", "issuer", "partition", "keyid", "key_id",
     "checksum",
@@ -136,10 +139,17 @@ def assigned(text: str, whole: str) -> bool:
     if any(word in name for word in _OTHER_NAMES) or ":" in text or text.count("_") > 2:
         return False
     kinds = any(c.islower() for c in text) + any(c.isupper() for c in text) + any(c.isdigit() for c in text)
-    if _mixed_hex(text):
+    if _mixed_hex(text) or _runs_on(text):
         return False
     hexadecimal = len(text) in _HEX_LENGTHS and all(c in "0123456789abcdefABCDEF" for c in text)
-    return (kinds == 3 or hexadecimal or len(text) >= _LONG_TOKEN) and token(text) and len(set(text.lower())) >= 8
+    mixed_up = kinds == 2 and len(text) >= _LEAST_MIXED and sum(c.isdigit() for c in text) >= _LEAST_MIXED_DIGITS
+    random = kinds == 3 or hexadecimal or len(text) >= _LONG_TOKEN or mixed_up
+    return random and token(text) and len(set(text.lower())) >= 8
+
+
+def _runs_on(text: str) -> bool:
+    """Whether something is glued to a checksum: what begins with so many hex digits consists of nothing else."""
+    return len(text) > _LONG_TOKEN and not text[:_LONG_TOKEN].strip(_HEX_DIGITS) and bool(text.strip(_HEX_DIGITS))
 
 
 def _has_word(text: str, least: int) -> bool:
@@ -153,23 +163,6 @@ def _has_word(text: str, least: int) -> bool:
     return False
 
 
-def userpass(text: str) -> bool:
-    """Whether `user:password` holds a password that somebody chose."""
-    user, colon, password = text.partition(":")
-    password = password.strip("'\"")
-    if colon and not password:
-        return len(user) >= 10 and mixed(user)
-    if not colon:
-        return len(text) >= 16 and not is_placeholder(text)
-    usual = {"password", "pass", "passwd", "pwd", "secret", "user", "yyy", "xxx", "token", "test"}
-    return (
-        len(password) >= 5 and password.lower() not in usual and user.lower() != "xxx" and not is_placeholder(password)
-    )
-
-
-_LEAST_DIGITS: Final = 2
-
-
 _USUAL_PASSWORDS: Final = frozenset({
     "password", "pass", "passwd", "pwd", "secret", "user", "username", "token", "test", "foo", "bar", "baz", "xxx",
     "yyy",
@@ -177,8 +170,30 @@ _USUAL_PASSWORDS: Final = frozenset({
     "a%20secret", "port", "redis", "rabbitmq", "pswd", "passw0rd", "s3cret", "sekret", "qwerty", "abc", "abc123",
     "1234",
     "12345", "123456", "hunter2", "letmein", "mysecretpassword", "dbpass", "dbpassword", "userpass", "key", "x",
+    "admin123", "test123", "test1234", "12345678", "changeit", "elastic", "welcome1", "minioadmin",
     "my-password", "my_password", "your_password", "your-password", "yourpassword", "apikey", "api_key",
 })  # fmt: skip
+
+
+def userpass(text: str) -> bool:
+    """Whether `user:password`, as it stands or in base64, holds a password that somebody chose."""
+    user, colon, password = text.partition(":")
+    if not colon:
+        user, colon, password = _decoded(text).decode("utf-8", "replace").partition(":")
+        if not colon:
+            return len(text) >= 16 and not is_placeholder(text)
+    password = password.strip("'\"")
+    if not password:
+        return len(user) >= 10 and mixed(user)
+    return (
+        len(password) >= 5
+        and password.lower() not in _USUAL_PASSWORDS
+        and user.lower() != "xxx"
+        and not is_placeholder(password)
+    )
+
+
+_LEAST_DIGITS: Final = 2
 
 
 def urlpass(text: str) -> bool:
