@@ -1,13 +1,16 @@
-"""A mail server on this machine: keeps what it was handed, and answers as a test wants."""
+"""Mail servers on this machine: a real one, and one that answers as a test wants."""
 
 from __future__ import annotations
 
+import asyncio
 import socketserver
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 
 @dataclass(kw_only=True)
@@ -67,3 +70,57 @@ def mail_host(context: ssl.SSLContext | None = None, **answers: bytes) -> Iterat
         yield host
         server.shutdown()
         thread.join()
+
+
+@dataclass(kw_only=True)
+class MailBox:
+    """What a real server took: who it is from, whom it is for, and the message."""
+
+    port: int = 0
+    taken: list[Envelope] = field(default_factory=list)
+    signed_in: list[bytes] = field(default_factory=list)
+
+    async def handle_DATA(self, _: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802 - its name there
+        self.taken.append(envelope)
+        return "250 taken"
+
+
+@contextmanager
+def real_mail_server(
+    context: ssl.SSLContext | None = None, *, password: str = "", auth: tuple[str, ...] = ("PLAIN", "LOGIN")
+) -> Iterator[MailBox]:
+    """`aiosmtpd` on a free port of 127.0.0.1; with a password it asks everybody to sign in with it."""
+    box, loop = MailBox(), asyncio.new_event_loop()
+    others = [one for one in ("PLAIN", "LOGIN") if one not in auth]
+
+    def signs_in(_: SMTP, __: Session, ___: Envelope, ____: str, given: object) -> AuthResult:
+        assert isinstance(given, LoginPassword)
+        box.signed_in.append(given.login)
+        return AuthResult(success=given.password == password.encode(), handled=False)
+
+    def talk() -> SMTP:
+        return SMTP(
+            box,
+            authenticator=signs_in,
+            auth_required=bool(password),
+            auth_require_tls=False,  # it takes TLS from the first byte for none
+            auth_exclude_mechanism=others,
+            loop=loop,
+        )
+
+    server = loop.run_until_complete(loop.create_server(talk, "127.0.0.1", 0, ssl=context))
+    box.port = server.sockets[0].getsockname()[1]
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield box
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        talks = asyncio.all_tasks(loop)
+        for one in talks:
+            one.cancel()
+        if talks:
+            loop.run_until_complete(asyncio.wait(talks))
+        loop.close()
