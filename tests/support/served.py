@@ -17,6 +17,7 @@ from aegis.core.outcome import Role
 from aegis.core.ports import Store
 from aegis.core.times import system_clock
 from aegis.keys.api import IssuedKey, issue, revoke_key, store_key
+from aegis.proxies.hooks.door import SOCKET as HOOK_SOCKET
 from aegis.server.app import App, create_app
 from aegis.server.protocol import ConnectionLimits
 from aegis.server.serve import GatewayServer, ServeSettings, serve
@@ -153,7 +154,7 @@ def served(
     credentials.add("root", "admin")
     app = create_app(place)
     unix = home / "aegis.sock"
-    chosen = replace(settings or ServeSettings(), port=0, unix=unix, drain_seconds=5)
+    chosen = replace(settings or ServeSettings(), port=0, unix=unix, hooks=home / HOOK_SOCKET, drain_seconds=5)
     if limits is not None:
         chosen = replace(chosen, limits=limits)
     started, servers = threading.Event(), []

@@ -10,6 +10,12 @@ import sys
 
 def main() -> None:
     """Run the command that `sys.argv` names and leave with its exit code."""
+    if sys.argv[1:2] == ["hook"]:  # asked at every call of a coding agent's tool, so it loads next to nothing
+        from aegis.cli.hookline import answered
+
+        code = answered(sys.argv[2:])
+        if code is not None:
+            sys.exit(code)
     from aegis.cli.run import run
 
     sys.exit(run(sys.argv[1:]))

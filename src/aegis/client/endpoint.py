@@ -7,29 +7,18 @@ peer; on a Unix socket the kernel names the user who listens. Plain TCP names no
 from __future__ import annotations
 
 import os
-import socket
 import ssl
-import struct
-import sys
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from aegis.client.http1 import check_header_value
+from aegis.client.peer import PeerSocket, peer_uid
 from aegis.errors import InvalidCall
-
-_XUCRED: Final = "=IIh2x16I"  # struct xucred of macOS, <sys/ucred.h>
-_LOCAL_PEERCRED: Final = 1
 
 
 class CounterfeitGateway(OSError):
     """The socket is held by a user who is not the gateway's."""
-
-
-class PeerSocket(Protocol):
-    """A connected socket, as far as its peer is asked for: `socket.socket` and asyncio's wrapper of one."""
-
-    def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,12 +89,3 @@ def endpoint(url: str, *, uds: str | None = None, uid: int | None = None, ca: st
         uid=uid,
         ca=ca,
     )
-
-
-def peer_uid(connected: PeerSocket) -> int:
-    """The user on the other end of a connected Unix socket, as the kernel knows it (unix(7), SO_PEERCRED)."""
-    if sys.platform == "darwin":
-        raw = connected.getsockopt(0, _LOCAL_PEERCRED, struct.calcsize(_XUCRED))
-        return int(struct.unpack(_XUCRED, raw)[1])
-    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", raw)[1])

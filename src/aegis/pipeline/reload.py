@@ -13,15 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Literal
+from typing import Final, Literal
 
-from aegis.errors import ConfigError, Problem
+from aegis.errors import ConfigError, InvalidCall, Problem
 from aegis.pipeline.compile import Policy, compile_policy
 from aegis.pipeline.config import Config, check_version, parse_config
 from aegis.pipeline.document import MAX_BYTES
 from aegis.pipeline.rule_folders import rule_files
 
 Trigger = Literal["file", "signal", "api"]
+MAX_PROTECTED: Final = 1_000  # each is looked for in every call
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +99,24 @@ class PolicyHolder:
     def also(self, check: Callable[[Config], object]) -> None:
         """Have every later configuration checked by `check` too, which raises `ConfigError` where it objects."""
         self._checks.append(check)
+
+    def protect(self, paths: Sequence[Path]) -> None:
+        """From now on block calls that name one of `paths` too; the configuration stays the one in force."""
+        with self._lock:
+            fresh = tuple(path for path in paths if path not in self._protected)
+            if not fresh:
+                return
+            before = self._protected
+            if len(before) + len(fresh) > MAX_PROTECTED:
+                raise InvalidCall("more files would have to be protected than can be looked for")
+            self._protected = (*before, *fresh)
+            config = self._in_force.config
+            try:
+                policy = self._compile(config, self._in_force.policy)
+            except BaseException:
+                self._protected = before
+                raise
+            self._in_force = InForce(config=config, policy=policy)
 
     def check(self, text: str) -> InForce:
         """What `text` would put in force, compiled; raises `ConfigError` where it would not."""

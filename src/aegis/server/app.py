@@ -22,6 +22,7 @@ from aegis.server.events import shape
 from aegis.server.expiry import expire
 from aegis.server.feed import Feed
 from aegis.server.health import Readiness
+from aegis.server.hook_door import HookDoor
 from aegis.server.mcp_proxy import McpProxies
 from aegis.server.metrics import Metrics
 from aegis.server.middleware import MIDDLEWARE
@@ -49,6 +50,7 @@ class App:
         cockpit: Cockpit,
         models: ModelProxies,
         mcp: McpProxies,
+        hooks: HookDoor,
         decisions: ASGIApp,
         rest: ASGIApp,
     ):
@@ -59,6 +61,7 @@ class App:
         self._rest = rest
         self.models = models
         self.mcp = mcp
+        self.hooks = hooks
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +90,7 @@ class App:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.models.aclose()
         await self.mcp.aclose()
+        await self.hooks.aclose()
         await self.services.waiting.close()
         await self.services.desk.close()
         await self.services.feed.close()
@@ -124,11 +128,12 @@ def create_app(deployment: Deployment) -> App:
     cockpit = build_cockpit(deployment, services)
     models = ModelProxies(services)
     mcp = McpProxies(services, deployment.home)
+    hooks = HookDoor(deployment, services.decide)
     paths = [*model_routes(models), *mcp.routes(), *routes(ENDPOINTS, services), *page_routes(PAGES, cockpit)]
     rest: ASGIApp = Router(paths, redirect_slashes=False, default=NotFound(cockpit, not_found))
     for middleware in reversed(MIDDLEWARE):
         rest = middleware(rest)
-    return App(services, cockpit, models, mcp, CallersTrace(decisions) if spans else decisions, rest)
+    return App(services, cockpit, models, mcp, hooks, CallersTrace(decisions) if spans else decisions, rest)
 
 
 def _report(task: asyncio.Task[None]) -> None:

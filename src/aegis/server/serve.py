@@ -43,13 +43,15 @@ _log = logging.getLogger("aegis.server")
 class ServeSettings:
     """Where and how a gateway listens.
 
-    `unix` is the path of the Unix socket, or `None` for none; port 0 takes any free one.
+    `unix` is the path of the Unix socket, `hooks` that of the one for coding agents' hooks, or `None` for none; port 0
+    takes any free one.
     `trusted_proxies` are networks that alone may connect over TCP, and that speak TLS to everybody else.
     """
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     unix: Path | None = None
+    hooks: Path | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     trusted_proxies: tuple[str, ...] = ()
@@ -66,9 +68,9 @@ def serve(app: App, settings: ServeSettings, *, ready: Callable[[GatewayServer],
     tls = tls_context(settings)
     peers = check_exposure(settings)
     tcp = bind_tcp(settings.host, settings.port)
-    with contextlib.closing(tcp), _unix(settings.unix) as unix:
+    with contextlib.closing(tcp), _unix(settings.unix) as unix, _unix(settings.hooks) as hooks:
         settle_memory()
-        server = GatewayServer(app, settings, tcp=tcp, unix=unix, tls=tls, peers=peers, ready=ready)
+        server = GatewayServer(app, settings, tcp=tcp, unix=unix, hooks=hooks, tls=tls, peers=peers, ready=ready)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(server.serve())
 
@@ -117,6 +119,7 @@ class GatewayServer(uvicorn.Server):
         *,
         tcp: socket.socket,
         unix: socket.socket | None,
+        hooks: socket.socket | None,
         tls: ssl.SSLContext | None,
         peers: tuple[Network, ...],
         ready: Callable[[GatewayServer], None] | None,
@@ -142,6 +145,7 @@ class GatewayServer(uvicorn.Server):
         self._tcp = tcp
         self._port: int = tcp.getsockname()[1]
         self._unix = unix
+        self._hooks = hooks
         self._tls = tls
         self._peers = peers
         self._ready = ready
@@ -174,6 +178,8 @@ class GatewayServer(uvicorn.Server):
             self.servers.append(
                 await loop.create_unix_server(self._protocols(limits), sock=self._unix, backlog=BACKLOG)
             )
+        if self._hooks is not None:
+            self.servers.append(await asyncio.start_unix_server(self._app.hooks.connected, sock=self._hooks))
         self.started = True
         _log.info("the gateway listens", extra={"host": self._settings.host, "port": self.port, "pid": os.getpid()})
         if self._ready is not None:
@@ -182,6 +188,7 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.services.draining.set()
         self._app.services.waiting.wake_all()
+        await self._app.hooks.aclose()
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):  # those that outlived the time to drain
             connection.transport.abort()

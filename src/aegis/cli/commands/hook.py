@@ -6,10 +6,11 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aegis.cli.hookline import DEFAULT_AGENT, DEFAULT_TIMEOUT_S, MARGIN_S
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
 from aegis.cli.output import print_json, print_line
 from aegis.errors import InvalidCall
@@ -23,8 +24,6 @@ app = typer.Typer(
     help="Govern coding agents by their hooks: Claude Code, Codex, Gemini CLI, Cursor.", invoke_without_command=True
 )
 
-DEFAULT_TIMEOUT: Final = 60
-MARGIN_S: Final = 5.0  # what is left of the host's patience for saying no
 Host = Annotated[str, typer.Argument(metavar="HOST", help="claude, codex, gemini or cursor")]
 Project = Annotated[
     Path | None, typer.Option("--project", metavar="DIR", help="the settings of this project, not the user's")
@@ -37,12 +36,12 @@ def hook(
     context: typer.Context,
     config: ConfigFile = None,
     home: Home = None,
-    agent: Agent = "coding-agent",
+    agent: Agent = DEFAULT_AGENT,
     url: Url = None,
     key_file: KeyFile = None,
     timeout: Annotated[
         float, typer.Option("--timeout", min=1, help="seconds within which the host is answered, whatever happens")
-    ] = DEFAULT_TIMEOUT - MARGIN_S,
+    ] = DEFAULT_TIMEOUT_S,
     wait: Annotated[
         float | None,
         typer.Option(
@@ -58,11 +57,12 @@ def hook(
     answered_by = time.monotonic() + timeout
 
     def work() -> HookAnswer:
-        from aegis.proxies.hooks.event import MAX_INPUT, read_event
+        from aegis.proxies.hooks.door import MAX_EVENT
+        from aegis.proxies.hooks.event import read_event
         from aegis.proxies.hooks.judge import Judge
         from aegis.proxies.hooks.state import HookState
 
-        event = read_event(sys.stdin.buffer.read(MAX_INPUT + 1))
+        event = read_event(sys.stdin.buffer.read(MAX_EVENT + 1))
         decider = _decider(config, home, agent, url, key_file)
         try:
             wait_until = (
@@ -143,15 +143,8 @@ def _decider(config: Path | None, home: Path | None, agent: str, url: str | None
 
         return Client(url, api_key_of(key_file))
     from aegis.bootstrap import open_deployment
+    from aegis.proxies.hooks.install import files_with_hook
 
     # An agent that could rewrite its host's settings could take its hook away.
-    return open_deployment(config, home_of(home), agent=agent, protected=_settings()).gate
-
-
-def _settings() -> list[Path]:
-    """The files in which hosts of this user and of this project keep our hook."""
-    from aegis.proxies.hooks.hosts import HOSTS, settings_of
-    from aegis.proxies.hooks.install import installed
-
-    places = [(host, settings_of(host, folder)) for host in HOSTS.values() for folder in (Path.home(), Path.cwd())]
-    return [path for host, path in places if path.is_file() and installed(path, host)]
+    settings = files_with_hook(Path.home(), Path.cwd())
+    return open_deployment(config, home_of(home), agent=agent, protected=settings).gate

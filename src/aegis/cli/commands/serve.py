@@ -43,6 +43,7 @@ def serve(
     """
     from aegis.bootstrap import open_deployment
     from aegis.bootstrap.accounts import first_link
+    from aegis.proxies.hooks.door import SOCKET as HOOK_SOCKET
     from aegis.server.app import create_app
     from aegis.server.logs import configure_logs
     from aegis.server.serve import SOCKET_NAME, GatewayServer, ServeSettings
@@ -55,6 +56,7 @@ def serve(
             host=host,
             port=port,
             unix=deployment.home / SOCKET_NAME,
+            hooks=deployment.home / HOOK_SOCKET,
             tls_certificate=tls_certificate,
             tls_key=tls_key,
             trusted_proxies=tuple(trusted_proxies or ()),

@@ -13,10 +13,10 @@ from typing import Any, Final, Literal
 from aegis.core.canonical import canonical
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
+from aegis.proxies.hooks.door import MAX_EVENT
 
 Dialect = Literal["claude", "gemini", "cursor"]
 Phase = Literal["before", "after"]
-MAX_INPUT: Final = 33_554_432  # a result can hold a file; bounds what a host can make us read
 MAX_SESSION_CHARS: Final = 200
 
 _EVENTS: Final[dict[str, tuple[Dialect, Phase]]] = {
@@ -62,7 +62,7 @@ class HookEvent:
 
 def read_event(data: bytes) -> HookEvent:
     """The event that `data` spells; raises `InvalidCall` for anything that no known host says."""
-    if len(data) > MAX_INPUT:
+    if len(data) > MAX_EVENT:
         raise InvalidCall("the event is too large to be looked at", code="too_large", status=413)
     wire = parse(data)
     if not isinstance(wire, dict):

@@ -9,7 +9,7 @@ from typing import Any
 
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json, write_json
-from aegis.proxies.hooks.hosts import MARK, Host, is_ours
+from aegis.proxies.hooks.hosts import HOSTS, MARK, Host, is_ours, settings_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +55,12 @@ def installed(path: Path, host: Host) -> bool:
     """Whether our hook stands in this file."""
     value = read_json(path)
     return value is not None and _without(value, host) != value
+
+
+def files_with_hook(*folders: Path) -> list[Path]:
+    """The files in which hosts keep our hook, for a user's home and for projects."""
+    places = [(host, settings_of(host, folder)) for host in HOSTS.values() for folder in dict.fromkeys(folders)]
+    return [path for host, path in places if path.is_file() and installed(path, host)]
 
 
 def _without(value: dict[str, Any], host: Host) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
-from aegis.adapters._enforce import Enforcer
+from aegis.adapters._enforce import Enforcer, Observed
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import canonical
 from aegis.core.decider import Decider
@@ -30,10 +31,36 @@ class Judge:
 
     def answer(self, event: HookEvent) -> HookAnswer:
         """What the host is told."""
-        return self._before(event) if event.phase == "before" else self._after(event)
+        if event.phase == "after":
+            asked = self._result(event)
+            if isinstance(asked, HookAnswer):
+                return asked
+            enforcer = Enforcer(self._decider)
+            return _observed(event, enforcer.run(enforcer.observe([asked])))
+        call, held = self._call(event)
+        decision = self._decider.decide(call)
+        if decision.outcome is Outcome.REQUIRE_APPROVAL:
+            held = self._hold(event, call, held=held)
+            decision = self._decider.wait(call, decision, self._patience())
+        return self._settled(event, decision, held=held)
 
-    def _before(self, event: HookEvent) -> HookAnswer:
-        # (1) A call that a person was asked about keeps its id, so that the answer counts when it is made again.
+    async def aanswer(self, event: HookEvent) -> HookAnswer:
+        """The async twin of `answer`; cancelling it leaves a held call held."""
+        if event.phase == "after":
+            asked = self._result(event)
+            if isinstance(asked, HookAnswer):
+                return asked
+            enforcer = Enforcer(self._decider)
+            return _observed(event, await enforcer.arun(enforcer.observe([asked])))
+        call, held = self._call(event)
+        decision = await self._decider.adecide(call)
+        if decision.outcome is Outcome.REQUIRE_APPROVAL:
+            held = self._hold(event, call, held=held)
+            decision = await self._decider.await_decision(call, decision, self._patience())
+        return self._settled(event, decision, held=held)
+
+    def _call(self, event: HookEvent) -> tuple[ToolCall, bool]:
+        """The call, and whether a person was asked about it: then it keeps its id, so that the answer counts."""
         held = self._state.find("held", event.again)
         call_id = held["call_id"] if held is not None else event.call_id or secrets.token_hex(16)
         call = ToolCall(
@@ -43,17 +70,22 @@ class Judge:
             call_id=call_id,
             session=event.session or None,
         )
-        decision = self._decider.decide(call)
-        if decision.outcome is Outcome.REQUIRE_APPROVAL:
-            if held is None:
-                held = {"call_id": call_id}
-                self._state.put("held", event.again, held)
-            decision = self._decider.wait(call, decision, max(0.0, self._wait_until - time.monotonic()))
+        return call, held is not None
+
+    def _hold(self, event: HookEvent, call: ToolCall, *, held: bool) -> bool:
+        if not held:
+            self._state.put("held", event.again, {"call_id": call.call_id})
+        return True
+
+    def _patience(self) -> float:
+        return max(0.0, self._wait_until - time.monotonic())
+
+    def _settled(self, event: HookEvent, decision: Decision, *, held: bool) -> HookAnswer:
         if decision.outcome is Outcome.REQUIRE_APPROVAL:
             return refused(_waiting(event, decision))
-        if held is not None:
+        if held:
             self._state.take("held", event.again)
-        # (2) What is allowed must be what was asked about.
+        # What is allowed must be what was asked about.
         if not decision.allowed:
             return refused(f"`{event.tool}` was not run: {decision.message} (reason: {decision.reason.value})")
         if not _binds(event, decision):
@@ -67,18 +99,21 @@ class Judge:
             return patched(event, decision.arguments)
         return passed(event)
 
-    def _after(self, event: HookEvent) -> HookAnswer:
+    def _result(self, event: HookEvent) -> ToolResult | HookAnswer:
+        """The result to judge, or what the host is told where nobody decided its call."""
         made = self._state.take("made", event.key)
         if made is None:
             return replaced(event, _UNSEEN, blanked(event.result, _UNSEEN))
-        enforcer = Enforcer(self._decider)
-        asked = ToolResult(decision_id=made["decision_id"], result=event.result)
-        (observed,) = enforcer.run(enforcer.observe([asked]))
-        if observed.withheld:
-            return replaced(event, str(observed.value), blanked(event.result, str(observed.value)))
-        if observed.changed:
-            return replaced(event, "parts of the result were removed before you saw it", observed.value)
-        return passed(event)
+        return ToolResult(decision_id=made["decision_id"], result=event.result)
+
+
+def _observed(event: HookEvent, results: Sequence[Observed]) -> HookAnswer:
+    (observed,) = results
+    if observed.withheld:
+        return replaced(event, str(observed.value), blanked(event.result, str(observed.value)))
+    if observed.changed:
+        return replaced(event, "parts of the result were removed before you saw it", observed.value)
+    return passed(event)
 
 
 def _waiting(event: HookEvent, decision: Decision) -> str:
