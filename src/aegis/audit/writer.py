@@ -50,11 +50,13 @@ class Unit(Struct, frozen=True, kw_only=True):
     """What is recorded together.
 
     `apply` runs inside the transaction and may give further drafts; it raises before its first
-    write or not at all. `epoch` refuses the unit when control data moved since.
+    write or not at all. `puts` says that it puts documents and writes nothing else. `epoch` refuses the
+    unit when control data moved since.
     """
 
     drafts: tuple[Draft, ...] = ()
     apply: Apply | None = None
+    puts: bool = False
     epoch: int | None = None
     call: CallKey | None = None
 
@@ -151,7 +153,7 @@ class Ledger:
     def commit(self, units: Sequence[Unit], *, wait_s: float | None = None) -> list[Answer]:
         """Record all `units` in one transaction; a lost unit answers with its conflict, and
         one whose `apply` refuses with that refusal. `wait_s` is how long to wait for other writers."""
-        appends = all(unit.apply is None for unit in units)
+        appends = all(unit.apply is None or unit.puts for unit in units)
         with self._store.transaction(wait_s=wait_s, appends=appends) as transaction:
             head = transaction.head()
             drafts: list[Draft] = []

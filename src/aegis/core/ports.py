@@ -187,7 +187,7 @@ class Store(Protocol):
 
         `wait_s` is how long to wait for another writer, in seconds (`None`: as long as the store was opened
         with); beyond it entering raises `StoreBusy`, and nothing was begun. With `appends` the block
-        appends leaves and writes nothing else, which a store may make use of.
+        appends leaves, puts documents with them, and writes nothing else, which a store may make use of.
         """
         ...
 

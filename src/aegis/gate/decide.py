@@ -197,11 +197,13 @@ class Decisions:
             if notify_whom:
                 compose = composer(policy, approval, notify_whom, evaluation.arguments, approval.created_at)
                 apply = told(apply, compose, opens=True)
+        puts = apply is None  # a mission's ledgers and its session are documents
         if attended is not None:
             apply = attended.with_writes(apply, evaluation, runs=runs or granted is not None)
         unit = Unit(
             drafts=(made.draft,),
             apply=apply,
+            puts=puts,
             epoch=state.epoch,
             call=None
             if subject.generated

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aegis.bootstrap import open_deployment
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
@@ -257,6 +258,22 @@ def test_a_killed_process_leaves_the_budget_exact(place: Desk) -> None:
     assert told.stdout.count("allowed") == 7
     assert used(place, mission) == {"calls": 7}
     assert sum(place.call("list_rows", "s-killed").allowed for _ in range(6)) == 3
+
+
+def test_a_killed_process_that_was_alone_leaves_the_budget_exact(tmp_path: Path) -> None:
+    """What it was told stands in the redo file, the log and the ledgers alike."""
+    before = desk(tmp_path / "home", QUOTES)
+    mission = before.issue(budgets={"calls": 10})
+    before.open(mission, "s-killed")
+    before.home.close()
+    told = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "home")], capture_output=True, text=True, check=False
+    )
+    assert told.stdout.count("allowed") == 7
+    after = Desk(home=open_deployment(tmp_path / "home" / "aegis.yaml", tmp_path / "home", agent="bot"), calls=1_000)
+    assert used(after, mission) == {"calls": 7}
+    assert sum(after.call("list_rows", "s-killed").allowed for _ in range(6)) == 3
+    after.home.close()
 
 
 def test_the_receipt_says_what_the_call_took(place: Desk) -> None:

@@ -1,9 +1,9 @@
 """Leaves that are acknowledged before SQLite commits them.
 
 A commit of SQLite copies every page that a leaf changes and sums it up. Where one process has the store
-to itself, a group of leaves that nothing else goes with is written to the redo file instead, and the
+to itself, a group of leaves and of documents put with them is written to the redo file instead, and the
 transaction of SQLite stays open for the next ones. It is committed after `MOST` groups, `LAG_S` after
-the first of them, before anybody reads, and before anything but leaves is written. Where it is lost, by
+the first of them, before anybody reads, and before anything else is written. Where it is lost, by
 a fault or a crash, the next transaction begins with what the redo file holds.
 """
 
@@ -33,14 +33,15 @@ class Ahead:
     """What stands between the redo file and SQLite for one store; the store's lock is held around it.
 
     `head` is the end of the log while a transaction stays open with acknowledged groups in it. `owes` says
-    that such a transaction was lost: the redo file has what SQLite lacks. `settle` commits what waits, and
-    says whether there will be more.
+    that such a transaction was lost: the redo file has what SQLite lacks. `has_documents` says that documents
+    wait too. `settle` commits what waits, and says whether there will be more.
     """
 
     def __init__(self, path: Path, *, flushes: bool, settle: Callable[[], bool]):
         self.redo = RedoFile(path, flushes=flushes)
         self.head: Head | None = None
         self.owes = False
+        self.has_documents = False
         self.written = 0
         self._groups = 0
         self._settle = weakref.WeakMethod(settle)
@@ -64,6 +65,7 @@ class Ahead:
             last=after.leaf,
             leaves=transaction.leaves,
             nodes=transaction.nodes,
+            documents=transaction.puts,
         )
         try:
             if not self.redo.write(frame):
@@ -73,6 +75,7 @@ class Ahead:
             return False
         self._groups += 1
         self.written += transaction.written
+        self.has_documents = self.has_documents or bool(transaction.puts)
         if self.head is None:
             self._due.set()
         self.head = after
@@ -81,6 +84,7 @@ class Ahead:
     def committed(self) -> None:
         """SQLite holds everything."""
         self.head, self.owes, self.written, self._groups = None, False, 0, 0
+        self.has_documents = False
         self.redo.restart()
 
     def lost(self) -> None:
@@ -102,7 +106,7 @@ class Ahead:
                 return
             if frame.schema != SCHEMA_VERSION:
                 raise StoreUnavailable("another version of Aegis left the store in use: open it once with that one")
-            head = transaction.put_back(frame.leaves, frame.nodes)
+            head = transaction.put_back(frame.leaves, frame.nodes, frame.documents)
 
     def is_left_over(self) -> bool:
         """Whether the redo file holds frames, of whatever age; asked before anything else was done here."""

@@ -5,8 +5,9 @@ commit of its own; afterwards the file is written again from its start. Whatever
 put into the log when it is opened next.
 
 A frame is its length and its CRC-32, four bytes each, then MessagePack: the schema version, the size and
-the last leaf hash of the log before and after it, the rows of its leaves and of its tree nodes. A frame
-counts where it continues the log exactly; what was written before, or torn, does not.
+the last leaf hash of the log before and after it, the rows of its leaves, of its tree nodes and of the
+documents that were put with them. A frame counts where it continues the log exactly; what was written
+before, or torn, does not.
 
 The file is also the lock by which processes know of each other. All that have the store open hold it
 shared; who writes frames holds it alone. With two of them on one store there are no frames, and the
@@ -48,7 +49,10 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class Frame(Struct, frozen=True, array_like=True):
-    """Leaves that were acknowledged together: where they continue the log, and where they end it."""
+    """Leaves that were acknowledged together, and the documents that were put with them.
+
+    `size` and `leaf` say where they continue the log, `end` and `last` where they end it.
+    """
 
     size: int
     leaf: bytes
@@ -57,6 +61,7 @@ class Frame(Struct, frozen=True, array_like=True):
     leaves: list[tuple[Any, ...]]
     nodes: list[tuple[Any, ...]]
     schema: int = SCHEMA_VERSION
+    documents: list[tuple[Any, ...]] = []
 
 
 _decode = msgspec.msgpack.Decoder(Frame).decode

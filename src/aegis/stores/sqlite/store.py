@@ -76,7 +76,7 @@ class SqliteStore:
         """An exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
-        With `appends` the block appends leaves and does nothing else.
+        With `appends` the block appends leaves, puts documents with them, and does nothing else.
         """
         return _WriteContext(self, self._busy_s if wait_s is None else wait_s, appends=appends)
 
@@ -320,7 +320,7 @@ class _ReadContext:
 
     def __enter__(self) -> SqliteReader:
         ahead = self._store._ahead
-        if ahead.owes or (self._settled and ahead.waits):
+        if ahead.owes or (ahead.waits and (self._settled or ahead.has_documents)):
             self._store._settle()
         self._pool = self._store._current_pool()
         self._connection = self._store._take(self._pool)

@@ -25,6 +25,11 @@ _INSERT_DOCUMENT: Final = (
 _UPDATE_DOCUMENT: Final = (
     "UPDATE document SET version = ?, state = ?, body = ? WHERE collection = ? AND key = ? AND version = ?"
 )
+_REDO_DOCUMENT: Final = (
+    "INSERT INTO document (version, state, body, collection, key) VALUES (?,?,?,?,?) ON CONFLICT (collection, key)"
+    " DO UPDATE SET version = excluded.version, state = excluded.state, body = excluded.body"
+    " WHERE excluded.version > version"
+)
 _DELETE_DOCUMENT: Final = "DELETE FROM document WHERE collection = ? AND key = ?"
 _ERASE: Final = "UPDATE leaf SET salt = NULL, key = NULL, payload = NULL WHERE idx = ? AND key IS NOT NULL"
 _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
@@ -42,6 +47,7 @@ class SqliteTransaction(SqliteReader):
         self.before: Head | None = None  # the end of the log before the first append
         self.leaves: list[tuple[Any, ...]] = []  # rows of what was appended, and of its tree nodes
         self.nodes: list[tuple[Any, ...]] = []
+        self.puts: list[tuple[Any, ...]] = []  # rows of what was put
 
     def head(self) -> Head:
         """The end of the log; read once, since nobody else can move it."""
@@ -69,18 +75,25 @@ class SqliteTransaction(SqliteReader):
             self.nodes += positions
         self._head = Head(size=head.size, leaf=head.leaf, frontier=head.frontier, time=head.time, epoch=before.epoch)
 
-    def put_back(self, leaves: Sequence[Sequence[Any]], nodes: Sequence[Sequence[Any]]) -> Head:
-        """Write rows that `leaves` and `nodes` of another transaction held; the new head."""
+    def put_back(
+        self, leaves: Sequence[Sequence[Any]], nodes: Sequence[Sequence[Any]], documents: Sequence[Sequence[Any]]
+    ) -> Head:
+        """Write rows that another transaction held in the lists of these names; the new head.
+
+        A document that has that version already, or a later one, stays as it is.
+        """
         self._write(_INSERT_LEAF, leaves)
         if nodes:
             self._write(_INSERT_NODE, nodes)
+        for document in documents:
+            self._change(_REDO_DOCUMENT, document)
         self._head = None
         return self.head()
 
     @property
     def only_appended(self) -> bool:
-        """Whether leaves were written, and nothing else was."""
-        return bool(self.leaves) and self.written == len(self.leaves) + len(self.nodes)
+        """Whether leaves were written, documents with them perhaps, and nothing else was."""
+        return bool(self.leaves) and self.written == len(self.leaves) + len(self.nodes) + len(self.puts)
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
@@ -91,6 +104,7 @@ class SqliteTransaction(SqliteReader):
             changed = self._change(_UPDATE_DOCUMENT, (*values, document.version - 1))
         if not changed:
             raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
+        self.puts.append(values)
 
     def delete_document(self, collection: str, key: str) -> None:
         self._change(_DELETE_DOCUMENT, (collection, key))
