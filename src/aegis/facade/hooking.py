@@ -36,6 +36,7 @@ ADAPTERS: Final = (
     "aegis.adapters.strands",
     "aegis.adapters.agent_framework",
     "aegis.adapters.autogen",
+    "aegis.adapters.litellm",
 )
 
 

@@ -1,0 +1,214 @@
+"""LiteLLM: every model that it reaches over its own HTTP clients, whatever function asked for it.
+
+Models that it reaches through the `openai` package are decided at the hooks of that package. All others are sent over
+one method of two clients, in the wire format of their provider: the format is told by the address, and a request that
+gives a model tools in a format that is not known is refused. The native routes that go round these clients are off.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._http import with_async_stream, with_body, with_stream
+from aegis.adapters._memory import Memory
+from aegis.adapters._patch import Method, Patches
+from aegis.adapters._scope import current_scope
+from aegis.adapters._turn import StreamedTurn, Turn
+from aegis.adapters.seams import Seams
+from aegis.dialects.anthropic_messages import AnthropicMessages
+from aegis.dialects.bedrock_converse import BEDROCK
+from aegis.dialects.gemini import GEMINI
+from aegis.dialects.model import Dialect, Event
+from aegis.dialects.openai_chat import OpenAIChat
+from aegis.dialects.openai_responses import OpenAIResponses
+from aegis.dialects.sse import SseReader, sse_bytes
+from aegis.errors import UnhookedFramework
+
+DISTRIBUTION: Final = "litellm"
+SUPPORTED: Final = ((1, 106), (2,))
+
+# By the last part of an address: formats whose streams are filtered event by event.
+_FILTERED: Final[dict[str, Dialect]] = {
+    "messages": AnthropicMessages(),
+    "completions": OpenAIChat(),
+    "responses": OpenAIResponses(),
+}
+# Formats in which every event of a stream is an answer of its own, or there is no stream.
+_WHOLE: Final = {"generateContent": GEMINI, "streamGenerateContent": GEMINI, "converse": BEDROCK}
+_TOOLS: Final = ("tools", "functions", "toolConfig", "tool_config", "function_declarations")
+
+
+def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
+    """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
+    clients = _Clients(enforcer, memory, bar=bar)
+
+    def http(module: Any) -> None:
+        patches.replace(module.HTTPHandler, "post", clients.post)
+        patches.replace(module.AsyncHTTPHandler, "post", clients.apost)
+
+    patches.when("litellm.llms.custom_httpx.http_handler", http)
+    patches.when(
+        "litellm.rust_bridge.configuration",
+        lambda module: patches.replace(module, "decide", lambda original: _in_python(module, original)),
+    )
+    unseen = ("tools in a format that is not known", "`aiohttp_openai` models")
+    if bar:
+        patches.when("litellm.llms.custom_httpx.aiohttp_handler", lambda module: _bar_aiohttp(module, patches))
+    return Seams(
+        seams=("HTTPHandler.post", "AsyncHTTPHandler.post"),
+        barred=unseen if bar else (),
+        uncovered=("answers out of a cache", "requests that are passed through as they are", "realtime sessions")
+        + (() if bar else unseen),
+    )
+
+
+def _in_python(module: Any, original: Method) -> Method:
+    """A route that has both goes the way of Python, where it is seen."""
+
+    def decide(rollout: Any, **overrides: Any) -> Any:
+        if rollout in (module.Rollout.RUST_OPT_IN, module.Rollout.RUST_OPT_OUT):
+            return module.Decision.PYTHON
+        return original(rollout, **overrides)
+
+    return decide
+
+
+def _bar_aiohttp(module: Any, patches: Patches) -> None:
+    for name in ("completion", "async_completion"):
+        patches.replace(module.BaseLLMAIOHTTPHandler, name, _refuse)
+
+
+def _refuse(original: Method) -> Method:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnhookedFramework(f"`{original.__qualname__}` is not covered, so it is refused while the hooks are on")
+
+    return refuse
+
+
+class _Clients:
+    """What the sync and the async client send, and what comes back."""
+
+    def __init__(self, enforcer: Enforcer, memory: Memory, *, bar: bool) -> None:
+        self._enforcer = enforcer
+        self._memory = memory
+        self._bar = bar
+
+    def post(self, original: Method) -> Method:
+        def post(client: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
+            sent = _Sent(inspect.signature(original).bind(client, url, *args, **kwargs).arguments)
+            turn = self._turn(sent)
+            if turn is None or sent.body is None:
+                return original(client, url, *args, **kwargs)
+            given = sent.given(self._enforcer.run(turn.amended(sent.body)))
+            response = original(**given)
+            if _is_stream(response, given):
+                return with_stream(response, turn.chunks(response.iter_bytes()))
+            body = response.read()
+            if _unlabelled(given, body):
+                settled = b"".join(turn.chunks(iter((body,))))
+            else:
+                settled = self._enforcer.run(turn.body(body))
+            return response if settled is body else with_body(response, settled)
+
+        return post
+
+    def apost(self, original: Method) -> Method:
+        async def post(client: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
+            sent = _Sent(inspect.signature(original).bind(client, url, *args, **kwargs).arguments)
+            turn = self._turn(sent)
+            if turn is None or sent.body is None:
+                return await original(client, url, *args, **kwargs)
+            given = sent.given(await self._enforcer.arun(turn.amended(sent.body)))
+            response = await original(**given)
+            if _is_stream(response, given):
+                return with_async_stream(response, turn.achunks(response.aiter_bytes()))
+            body = await response.aread()
+            if _unlabelled(given, body):
+                settled = b"".join([chunk async for chunk in turn.achunks(_alone(body))])
+            else:
+                settled = await self._enforcer.arun(turn.body(body))
+            return response if settled is body else with_body(response, settled)
+
+        return post
+
+    def _turn(self, sent: _Sent) -> StreamedTurn | _EventTurn | None:
+        """The turn that a request begins; raises for one whose calls would not be seen."""
+        deferred = current_scope().deferred
+        if sent.operation in _FILTERED:
+            return StreamedTurn(self._enforcer, self._memory, _FILTERED[sent.operation], deferred=deferred)
+        if sent.operation in _WHOLE:
+            return _EventTurn(self._enforcer, self._memory, _WHOLE[sent.operation], deferred=deferred)
+        if self._bar and sent.body is not None and any(sent.body.get(name) for name in _TOOLS):
+            raise UnhookedFramework(f"tools for a model at `.../{sent.operation}` are not covered, so they are refused")
+        return None
+
+
+class _EventTurn(Turn):
+    """The passage of a request where every event of a streamed answer is an answer of its own."""
+
+    def chunks(self, source: Iterator[bytes]) -> Iterator[bytes]:
+        """The bytes of a streamed answer as the agent may see them."""
+        reader = SseReader()
+        for chunk in source:
+            for event in reader.feed(chunk):
+                yield _passed(event, self.enforcer.run(self.body(event.data.encode())))
+        for event in reader.end():
+            yield _passed(event, self.enforcer.run(self.body(event.data.encode())))
+
+    async def achunks(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The async twin of `chunks`."""
+        reader = SseReader()
+        async for chunk in source:
+            for event in reader.feed(chunk):
+                yield _passed(event, await self.enforcer.arun(self.body(event.data.encode())))
+        for event in reader.end():
+            yield _passed(event, await self.enforcer.arun(self.body(event.data.encode())))
+
+
+class _Sent:
+    """One request as it was handed to a client: its address, and its body where that is a JSON object."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+        self.operation = urlsplit(str(given["url"])).path.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+        self._name = next((name for name in ("json", "content", "data") if given.get(name) is not None), "json")
+        self.body = _object(given.get(self._name))
+
+    def given(self, amended: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with this body; as they were where it is the same, for some are signed."""
+        if amended is self.body:
+            return self._given
+        spelled = amended if self._name == "json" else json.dumps(amended)
+        return {**self._given, self._name: spelled}
+
+
+def _object(body: Any) -> dict[str, Any] | None:
+    if isinstance(body, (str, bytes, bytearray)):
+        try:
+            body = json.loads(body)
+        except ValueError:
+            return None
+    return body if isinstance(body, dict) else None
+
+
+def _is_stream(response: Any, given: dict[str, Any]) -> bool:
+    kind = response.headers.get("content-type", "").lower()
+    return "event-stream" in kind or (bool(given.get("stream")) and "json" not in kind)
+
+
+def _unlabelled(given: dict[str, Any], body: bytes) -> bool:
+    """Whether an answer is a stream, which was asked for, whatever its label says: it will be read as one."""
+    return bool(given.get("stream")) and _object(body) is None
+
+
+async def _alone(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+def _passed(event: Event, data: bytes) -> bytes:
+    return sse_bytes(Event(data=data.decode(), event=event.event, id=event.id, retry=event.retry))
