@@ -42,8 +42,8 @@ _QUICK: Final = one_of(
     r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}",
     r"[A-Za-z/]'[A-Za-z/._-]{1,8}'|'[A-Za-z/._-]{1,8}'[A-Za-z/]|[A-Za-z0-9/._-]``[A-Za-z0-9/._-]",
 )
-_RUN_CHARS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
-_OUTSIDE_RUNS: Final = {code: " " for code in range(128) if chr(code) not in _RUN_CHARS}
+_RUN_CHARS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_OUTSIDE_RUNS: Final = bytes(code if code in _RUN_CHARS else 32 for code in range(256))
 
 Reading = tuple[str, tuple[str, ...]]
 
@@ -75,14 +75,15 @@ def _has_signs(text: str) -> bool:
 
 
 def _hides_text(text: str) -> bool:
-    """Whether something in a plain text decodes to another, or looks spelled; a long path only looks encoded."""
+    """Whether something in a text of ASCII decodes to another, or looks spelled; a long path only looks encoded."""
     found = _QUICK(text)
     if not found:
         return False
     if found != [_LONG_RUN]:
         return True
-    for word in text.translate(_OUTSIDE_RUNS).split():  # noqa: SIM110 - a generator takes three times as long
-        if len(word) >= _LEAST_RUN and may_be_encoded(word):
+    # Bytes are translated in a fraction of the time.
+    for word in text.encode("ascii").translate(_OUTSIDE_RUNS).split():
+        if len(word) >= _LEAST_RUN and may_be_encoded(word.decode()):
             return True
     return False
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from aegis.cli.options import ConfigFile, Home, home_of
 from aegis.cli.output import print_line
-
-GC_THRESHOLD: Final = 20_000  # a request makes a few hundred objects and frees them by itself
 
 Certificate = Annotated[
     Path | None, typer.Option("--tls-certificate", metavar="FILE", help="serve TLS with this chain")
@@ -77,17 +74,6 @@ def serve(
         app = create_app(deployment)
         app.models.providers()  # a key that cannot be had is an error now, not at the first request
         app.mcp.upstreams()
-        _keep_what_stays()
         run(app, settings, ready=ready)
     finally:
         deployment.close()
-
-
-def _keep_what_stays() -> None:
-    """Take everything made so far, rules and modules above all, out of what the garbage collector walks.
-
-    It lives as long as the process, and walking it would stop every request in between.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
