@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Final
 
 from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
+from aegis.facts.effort import Effort
+from aegis.facts.extract import exceeded
 from aegis.facts.hosts import is_local, is_metadata, is_wildcard_name, read_target
 from aegis.facts.model import Signal, Text
-from aegis.facts.paths import climb, is_secret_file
+from aegis.facts.paths import climbs, is_secret_file
 
-MOST_PARSED: Final = 32  # strings of one call that are parsed: bounds what many small ones can cost
+_RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200
+_MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
 _MOST_PROGRAMS: Final = 4  # pieces of code in one command that are parsed
 
 
@@ -28,7 +32,18 @@ def preload() -> None:
 class Gathering:
     """What the analysers of one call found so far."""
 
-    __slots__ = ("effects", "irreversible", "notes", "parsed", "signals", "tier", "touched", "unparsed")
+    __slots__ = (
+        "effects",
+        "effort",
+        "irreversible",
+        "limits",
+        "notes",
+        "shortened",
+        "signals",
+        "tier",
+        "touched",
+        "unparsed",
+    )
 
     def __init__(self) -> None:
         self.effects: frozenset[Effect] = frozenset()
@@ -37,7 +52,9 @@ class Gathering:
         self.notes: list[Finding] = []
         self.unparsed: list[str] = []
         self.signals: list[Signal] = []
-        self.parsed = 0
+        self.effort = Effort()
+        self.limits: list[Finding] = []
+        self.shortened = False
         self.touched = False
 
     def signal(self, fact: str, text: Text, evidence: str) -> None:
@@ -48,6 +65,26 @@ class Gathering:
     def raise_tier(self, tier: Risk) -> None:
         self.touched = True
         self.tier = max(self.tier, tier)
+
+    def unread(self, text: Text) -> None:
+        """Say that a text which would be executed was not read: it is too long, or the call asks for too much."""
+        self.touched = True
+        self.unparsed.append(text.path)
+        if self.effort.left < 0 and not self.limits:
+            self.limits.append(exceeded("effort", text.path))
+
+    def is_told(self, text: Text) -> bool:
+        """Whether nothing is left to say if a text like this one is not decoded."""
+        return self.shortened and not _is_run(text)
+
+    def undecoded(self, text: Text) -> None:
+        """Say that a text was not read in every encoding because the call asks for too much; data may stay unread."""
+        self.touched = True
+        if _is_run(text):
+            self.limits = self.limits or [exceeded("decoding", text.path)]
+        else:
+            self.shortened = True
+            self.notes.append(replace(exceeded("decoding", text.path), guard="facts", outcome=Outcome.ALLOW))
 
     def note(self, rule: str, category: Category, text: Text, message: str, evidence: str) -> None:
         self.notes.append(
@@ -62,6 +99,11 @@ class Gathering:
                 evidence=evidence[:_EVIDENCE],
             )
         )
+
+
+def _is_run(text: Text) -> bool:
+    """Whether a tool would execute the text, or go where it leads."""
+    return text.role in _RUNS or (text.role == "code" and text.confidence >= EXECUTED)
 
 
 def analyse(text: Text, found: Gathering, tool: str = "") -> None:
@@ -86,22 +128,11 @@ def analyse_reading(text: Text, reading: str, found: Gathering) -> None:
         analyse(Text(text.path, reading, False, role, text.confidence), found)
 
 
-def _parse_allowed(text: Text, found: Gathering) -> bool:
-    found.parsed += 1
-    if found.parsed > MOST_PARSED:
-        found.touched = True
-        found.unparsed.append(text.path)
-        return False
-    return True
-
-
 def _sql(text: Text, found: Gathering) -> None:
-    if not _parse_allowed(text, found):
-        return
     # The parsers take long to load; a call that holds no statement does not pay for that.
     from aegis.facts.sql import analyse_sql
 
-    facts = analyse_sql(text.value)
+    facts = analyse_sql(text.value, found.effort)
     found.touched = True
     if facts.reads:
         found.effects |= {"read"}
@@ -113,17 +144,15 @@ def _sql(text: Text, found: Gathering) -> None:
         found.raise_tier(Risk.HIGH)
         found.note("facts-sql-irreversible", "destructive", text, "the statement destroys data for good", text.value)
     if facts.too_long:
-        found.unparsed.append(text.path)
+        found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
 
 
 def _shell(text: Text, found: Gathering) -> None:
-    if not _parse_allowed(text, found):
-        return
     from aegis.facts.shell import analyse_shell
 
-    facts = analyse_shell(text.value)
+    facts = analyse_shell(text.value, 0, found.effort)
     found.touched = True
     effects: set[Effect] = {"exec"}
     if facts.network:
@@ -137,7 +166,7 @@ def _shell(text: Text, found: Gathering) -> None:
         found.raise_tier(Risk.HIGH)
         found.note("facts-shell-irreversible", "destructive", text, "the command destroys data for good", text.value)
     if facts.too_long:
-        found.unparsed.append(text.path)
+        found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
     for statement in facts.statements[:_MOST_PROGRAMS]:
@@ -146,26 +175,30 @@ def _shell(text: Text, found: Gathering) -> None:
         from aegis.facts.code import analyse_code
 
         for language, program in facts.programs[:_MOST_PROGRAMS]:
-            for name, evidence in analyse_code(program, language).signals:
+            inner = analyse_code(program, language, found.effort)
+            for name, evidence in inner.signals:
                 found.signal(name, text, evidence)
+            if inner.too_long:
+                found.unread(text)
 
 
 def _destroys_data(statement: str, text: Text, found: Gathering) -> None:
     """A statement that a command hands to a database: what it destroys for good counts as the command's."""
     from aegis.facts.sql import analyse_sql
 
-    if analyse_sql(statement).irreversible:
+    facts = analyse_sql(statement, found.effort)
+    if facts.too_long:
+        found.unread(text)
+    elif facts.irreversible:
         found.irreversible = True
         found.raise_tier(Risk.HIGH)
         found.note("facts-sql-irreversible", "destructive", text, "the statement destroys data for good", statement)
 
 
 def _code(text: Text, found: Gathering, tool: str) -> None:
-    if not _parse_allowed(text, found):
-        return
     from aegis.facts.code import analyse_code
 
-    facts = analyse_code(text.value, tool.lower())
+    facts = analyse_code(text.value, tool.lower(), found.effort)
     executed = text.confidence >= EXECUTED
     if executed:
         found.touched = True
@@ -174,7 +207,7 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
         found.irreversible = True
         found.raise_tier(Risk.HIGH)
     if facts.too_long and executed:
-        found.unparsed.append(text.path)
+        found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
 
@@ -183,10 +216,8 @@ def _path(text: Text, found: Gathering) -> None:
     value = text.value
     if len(value) > 4_096:
         return
-    if ".." in value:
-        climbed = climb(value)
-        if climbed >= 3 or (climbed >= 1 and value.startswith(("/", "\\"))):
-            found.signal("path.leaves", text, value)
+    if ".." in value and climbs(value, 1 if value.startswith(("/", "\\")) else _MOST_CLIMBED):
+        found.signal("path.leaves", text, value)
     if is_secret_file(value):
         found.signal("path.secret", text, value)
     if value.startswith(("http://", "https://")):

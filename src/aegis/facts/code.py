@@ -13,6 +13,7 @@ from typing import Final
 import re2
 
 from aegis.facts.code_tree import MAX_CODE, Call, Code, CodeLanguage, language_of, parse_code
+from aegis.facts.effort import Effort
 from aegis.facts.paths import is_secret_file, is_secret_place
 from aegis.facts.shell import analyse_shell
 from aegis.facts.shell_words import SYSTEM_ROOTS
@@ -81,17 +82,19 @@ class CodeFacts:
     signals: list[tuple[str, str]] = field(default_factory=list)
 
 
-def analyse_code(text: str, hint: str = "") -> CodeFacts:
-    """The facts of one piece of code; never raises, and reads at most `MAX_CODE` characters."""
+def analyse_code(text: str, hint: str = "", effort: Effort | None = None) -> CodeFacts:
+    """The facts of one piece of code; never raises, and reads `MAX_CODE` characters at most, while `effort` lasts."""
     facts = CodeFacts()
-    if len(text) > MAX_CODE:
+    effort = effort or Effort()
+    if len(text) > MAX_CODE or not effort.take(len(text)):
         facts.too_long = True
         return facts
     language = language_of(text, hint)
-    code = parse_code(text, language)
+    code = parse_code(text, language, effort)
+    facts.too_long = code.cut
     kinds = _flows(code)
     for call in code.calls:
-        _judge(call, kinds, language, facts)
+        _judge(call, kinds, language, facts, effort)
     if _ESCAPES_SANDBOX.search(text):
         facts.signals.append(("code.escapes", text[:80]))
     if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
@@ -101,7 +104,9 @@ def analyse_code(text: str, hint: str = "") -> CodeFacts:
     return facts
 
 
-def _judge(call: Call, kinds: dict[str, frozenset[str]], language: CodeLanguage, facts: CodeFacts) -> None:
+def _judge(
+    call: Call, kinds: dict[str, frozenset[str]], language: CodeLanguage, facts: CodeFacts, effort: Effort
+) -> None:
     name, shown = call.name, call.text[:80]
     given = _kinds(call.arguments, kinds)
     if _RUNS_TEXT.match(name) and not (language == "javascript" and name in {"require", "compile"}):
@@ -114,7 +119,7 @@ def _judge(call: Call, kinds: dict[str, frozenset[str]], language: CodeLanguage,
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
-        _shell(call, facts)
+        _shell(call, facts, effort)
     if _UNPICKLES.match(name) and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))
     if _DELETES.match(name) and any(_is_system(word) for word in _strings(call.arguments)):
@@ -133,13 +138,14 @@ def _judge(call: Call, kinds: dict[str, frozenset[str]], language: CodeLanguage,
             facts.signals.append(("code.sends-secret", shown))
 
 
-def _shell(call: Call, facts: CodeFacts) -> None:
+def _shell(call: Call, facts: CodeFacts, effort: Effort) -> None:
     """What a call that runs a program runs: the words of a list are one command line."""
     words = list(_strings(call.arguments))[:40]
     if not words:
         return
     line = " ".join(words) if call.arguments.lstrip("( ").startswith("[") else words[0]
-    inner = analyse_shell(line, 1)
+    inner = analyse_shell(line, 1, effort)
+    facts.too_long |= inner.too_long
     facts.network |= inner.network
     facts.irreversible |= inner.irreversible
     facts.signals.extend(inner.signals)

@@ -6,6 +6,7 @@ The parsers never fail: what they cannot read becomes an error node, and everyth
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
@@ -15,11 +16,13 @@ import tree_sitter_php
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from aegis.facts.effort import Effort
 from aegis.facts.grammar import parser_bytes
 
 CodeLanguage = Literal["python", "javascript", "php"]
 MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
+_UNITS: Final = 1  # of effort that a character of a call costs
 _QUERIES: Final[dict[CodeLanguage, str]] = {
     "python": "(call) @call (assignment) @assign (import_statement) @import (import_from_statement) @import",
     "javascript": "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)] @assign",
@@ -59,10 +62,11 @@ class Assignment(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The calls and assignments of a text, in its order."""
+    """The calls and assignments of a text, in its order; `cut` where effort ran out before all were read."""
 
     calls: tuple[Call, ...]
     assignments: tuple[Assignment, ...]
+    cut: bool = False
 
 
 def language_of(text: str, hint: str = "") -> CodeLanguage:
@@ -98,8 +102,11 @@ def _grammar(language: CodeLanguage) -> tuple[Language, Query]:
     return grammar, Query(grammar, _QUERIES[language])
 
 
-def parse_code(text: str, language: CodeLanguage) -> Code:
-    """The calls and assignments of at most `MAX_CODE` characters of code."""
+def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
+    """The calls and assignments of at most `MAX_CODE` characters of code, as far as `effort` goes.
+
+    Calls stand inside calls, and each is read whole: what it costs is its own length.
+    """
     if language == "php" and "<?" not in text:
         text = f"<?php {text}"
     grammar, query = _grammar(language)
@@ -110,9 +117,22 @@ def parse_code(text: str, language: CodeLanguage) -> Code:
     aliases: dict[str, str] = {}
     for node in found.get("import", ())[:200]:
         _aliases(node, aliases)
-    calls = [_call(node, aliases) for node in found.get("call", ())[:_MOST_NODES]]
-    assignments = [one for node in found.get("assign", ())[:_MOST_NODES] if (one := _assignment(node)) is not None]
-    return Code(tuple(sorted(calls, key=_order)), tuple(sorted(assignments, key=_order)))
+    called = _affordable(found.get("call", ()), effort)
+    assigned = _affordable(found.get("assign", ()), effort)
+    calls = [_call(node, aliases) for node in called]
+    assignments = [one for node in assigned if (one := _assignment(node)) is not None]
+    cut = len(called) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
+    return Code(tuple(sorted(calls, key=_order)), tuple(sorted(assignments, key=_order)), cut)
+
+
+def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:
+    """The first nodes, as far as `effort` goes."""
+    taken: list[Node] = []
+    for node in nodes[:_MOST_NODES]:
+        if not effort.take((node.end_byte - node.start_byte) * _UNITS):
+            break
+        taken.append(node)
+    return taken
 
 
 def _order(item: Call | Assignment) -> int:

@@ -14,28 +14,30 @@ from typing import Any, Final
 
 import re2
 
-from aegis.facts.quick import one_of
-
-_PERCENT: Final = re2.compile(rb"%u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2}")
+_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+_PAIRS: Final = {(high + low).encode(): bytes.fromhex(high + low) for high in _HEX_DIGITS for low in _HEX_DIGITS}
 _OVERLONG: Final = {
     # UTF-8 decoders that skip the shortest-form check read these as `.` `/` `\` (CVE-2000-0884).
     b"\xc0\xae": b".", b"\xc0\xaf": b"/", b"\xc0\x2e": b".", b"\xc0\x2f": b"/", b"\xc1\x9c": b"\\", b"\xc0\x5c": b"\\",
     b"\xc1\x1c": b"\\", b"\xc1\xaf": b"/", b"\xe0\x80\xaf": b"/", b"\xe0\x80\xae": b".",
     b"\xe0\x80\xa5": b"%", b"\xf0\x80\x80\xaf": b"/",
 }  # fmt: skip
-_ESCAPE: Final = re2.compile(r"\\(?:x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|[0-3][0-7]{2}|[nrtvf0])")
 _ZERO_X: Final = re2.compile(r"(?:0x[0-9a-fA-F]{2}){2,}")
+_HEX_SET: Final = frozenset(_HEX_DIGITS)
+_HEX_CHARS: Final = {pair.decode(): chr(byte[0]) for pair, byte in _PAIRS.items()}
+_OCTAL: Final = {f"{code:03o}": chr(code) for code in range(256)}
 _NAMED: Final = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 _BASE64: Final = re2.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 _HEX: Final = re2.compile(
     r"(?:0x|\\x)?[0-9a-fA-F]{16,}|(?:\\x[0-9a-fA-F]{2}){6,}|(?:[0-9a-fA-F]{2}[ :]){8,}[0-9a-fA-F]{2}"
 )
 _BITS: Final = re2.compile(r"(?:[01]{8}[ ,]?){6,}")
-_SQL_COMMENT: Final = re2.compile(r"(?s)/\*!?\d{0,6}(.*?)\*/")
+_VERSION: Final = 6  # digits of a version that a comment of MySQL asks for
 _CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
-_SPELLED: Final = re2.compile(r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b")
-_MAY_HIDE: Final = one_of(
-    r"[A-Za-z0-9+/_-]{12}", r"(?:\\x[0-9a-fA-F]{2}){6}", r"(?:[0-9a-fA-F]{2}[ :]){8}", r"(?:[01]{8}[ ,]?){6}"
+SPELLS: Final = r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b"
+_SPELLED: Final = re2.compile(SPELLS)
+HIDES: Final = (  # what every encoded run begins with
+    r"[A-Za-z0-9+/_-]{12}|(?:\\x[0-9a-fA-F]{2}){6}|(?:[0-9a-fA-F]{2}[ :]){8}|(?:[01]{8}[ ,]?){6}"
 )
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
 _LEAST_TEXT: Final = 6
@@ -47,19 +49,22 @@ def percent(text: str) -> str | None:
     """Percent-decoded, with `%uXXXX` and overlong UTF-8 read as lenient servers read them."""
     if "%" not in text:
         return None
-    data = _PERCENT.sub(_percent_bytes, text.encode("utf-8", "replace"))
+    first, *pieces = text.encode("utf-8", "replace").split(b"%")
+    out = [first]
+    for piece in pieces:
+        byte = _PAIRS.get(piece[:2])
+        if byte is not None:
+            out += (byte, piece[2:])
+        elif piece[:1] == b"u" and piece[1:3] in _PAIRS and piece[3:5] in _PAIRS:
+            out += (chr(int(piece[1:5], 16)).encode("utf-8", "replace"), piece[5:])
+        else:
+            out += (b"%", piece)
+    data = b"".join(out)
     for overlong, plain in _OVERLONG.items():
         if overlong in data:
             data = data.replace(overlong, plain)
     decoded: str = data.decode("utf-8", "replace")
     return decoded if decoded != text else None
-
-
-def _percent_bytes(match: Any) -> bytes:
-    piece = match.group()
-    if piece[1] in b"u":
-        return chr(int(piece[2:], 16)).encode("utf-8", "replace")
-    return bytes.fromhex(piece[1:].decode())
 
 
 def form(text: str) -> str | None:
@@ -81,31 +86,57 @@ def escapes(text: str) -> str | None:
     r"""Backslash escapes (`\x2e`, `\u002e`, `\056`, `\n`) and runs of `0x2e` decoded."""
     decoded = text
     if "\\" in text:
-        decoded = _ESCAPE.sub(_escape_char, decoded)
+        first, *pieces = text.split("\\")
+        decoded = first + "".join(map(_unescaped, pieces))
     if "0x" in decoded:
         decoded = _ZERO_X.sub(lambda match: bytes.fromhex(match.group().replace("0x", "")).decode("latin-1"), decoded)
     return decoded if decoded != text else None
 
 
-def _escape_char(match: Any) -> str:
-    body = match.group()[1:]
-    if body in _NAMED:
-        return _NAMED[body]
-    if body[0] == "x":
-        return chr(int(body[1:], 16))
-    if body[0] == "u":
-        code = int(body[1:].strip("{}"), 16)
-        return chr(code) if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else "\ufffd"
-    return chr(int(body, 8))
+def _unescaped(piece: str) -> str:
+    """What follows a backslash, read with it."""
+    char = _OCTAL.get(piece[:3])
+    if char is not None:
+        return char + piece[3:]
+    lead = piece[:1]
+    if lead == "x" and piece[1:3] in _HEX_CHARS:
+        return _HEX_CHARS[piece[1:3]] + piece[3:]
+    if lead == "u":
+        digits, end = (piece[1:5], 5) if len(piece) > 4 else ("", 0)
+        if piece[1:2] == "{":
+            digits, closed, _ = piece[2:9].partition("}")
+            digits, end = (digits, len(digits) + 3) if closed else ("", 0)
+        if digits and _HEX_SET.issuperset(digits):
+            code = int(digits, 16)
+            known = code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
+            return (chr(code) if known else "\ufffd") + piece[end:]
+    char = _NAMED.get(lead)
+    return f"\\{piece}" if char is None else char + piece[1:]
 
 
 def sql_comments(text: str) -> str | None:
     """Inline comments removed, and what version comments (`/*!50000 ... */`) hold executed."""
     if "/*" not in text:
         return None
-    decoded: str = _SQL_COMMENT.sub(lambda match: match.group(1) if match.group()[2] == "!" else "", text)
-    spaced: str = _SQL_COMMENT.sub(lambda match: f" {match.group(1)} " if match.group()[2] == "!" else " ", text)
-    return f"{spaced}\n{decoded}" if decoded != text else None
+    joined: list[str] = []
+    spaced: list[str] = []
+    at = 0
+    start = text.find("/*")
+    while start >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        held, executed = "", text[start + 2] == "!"
+        if executed:
+            held = text[start + 3 : end]
+            version = len(held) - len(held.lstrip("0123456789"))
+            held = held[min(version, _VERSION) :]
+        between = text[at:start]
+        joined += (between, held)
+        spaced += (between, f" {held} " if executed else " ")
+        at = end + 2
+        start = text.find("/*", at)
+    if not at:
+        return None
+    rest = text[at:]
+    return f"{''.join(spaced)}{rest}\n{''.join(joined)}{rest}"
 
 
 def character_codes(text: str) -> str | None:
@@ -128,9 +159,10 @@ def spelled_out(text: str) -> str | None:
 
 
 def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
-    """Texts that stand encoded inside `text` as base64, hex or bits, with the name of the encoding."""
-    if not _MAY_HIDE(text):
-        return
+    """Texts that stand encoded inside `text` as base64, hex or bits, with the name of the encoding.
+
+    There are none where `HIDES` does not match.
+    """
     for name, pattern, decoder in _RUNS:
         for number, match in enumerate(pattern.finditer(text)):
             if number >= _MAX_RUNS:

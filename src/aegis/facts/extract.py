@@ -14,6 +14,8 @@ from aegis.facts.model import Limits, Text, Texts
 SMALLEST_TEXT_NUMBER: Final = 100_000
 LARGEST_TEXT_NUMBER: Final = 10**40  # turning digits into text is quadratic
 
+MOST_POINTERS: Final = 8_388_608  # characters of all pointers: a long key stands again before each thing below it
+
 Raw = tuple[str, str, bool]
 
 
@@ -36,11 +38,15 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
     """The strings of `extract` as plain tuples (pointer, text, is key), with their bytes and limit findings."""
     out: list[Raw] = []
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
-    total = 0
+    total = pointers = 0
     max_strings, max_bytes, max_depth = limits.max_strings, limits.max_bytes, limits.max_depth
     while stack:
         path, item, depth = stack.pop()
         kind = type(item)
+        if kind is dict or kind is list or kind is tuple:
+            pointers += (len(path) + 1) * len(item)
+            if pointers > MOST_POINTERS:
+                return out, total, (exceeded("bytes", ""),)
         if kind is str:
             if not item.isascii():
                 item, size = _readable(item)
@@ -50,7 +56,7 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
             out.append((path, item, False))
         elif kind is dict:
             if depth >= max_depth:
-                return out, total, (_exceeded("depth", path),)
+                return out, total, (exceeded("depth", path),)
             pending: list[tuple[str, Any, int]] = []
             for key, inner in item.items():
                 at = f"{path}/{key}" if "/" not in key and "~" not in key else f"{path}/{escape(key)}"
@@ -80,20 +86,20 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
                 stack.extend(pending)
         elif kind is list or kind is tuple:
             if depth >= max_depth:
-                return out, total, (_exceeded("depth", path),)
+                return out, total, (exceeded("depth", path),)
             if len(item) > max_strings:
-                return out, total, (_exceeded("strings", path),)
+                return out, total, (exceeded("strings", path),)
             stack.extend([(f"{path}/{index}", inner, depth + 1) for index, inner in enumerate(item)][::-1])
         elif kind is int and not -SMALLEST_TEXT_NUMBER < item < SMALLEST_TEXT_NUMBER:
             if not -LARGEST_TEXT_NUMBER < item < LARGEST_TEXT_NUMBER:
-                return out, total, (_exceeded("bytes", path),)
+                return out, total, (exceeded("bytes", path),)
             digits = str(item)
             total += len(digits)
             out.append((path, digits, False))
         if total > max_bytes:
-            return out, total, (_exceeded("bytes", path),)
+            return out, total, (exceeded("bytes", path),)
         if len(out) > max_strings or len(stack) > max_strings:
-            return out, total, (_exceeded("strings", path),)
+            return out, total, (exceeded("strings", path),)
     return out, total, ()
 
 
@@ -106,7 +112,8 @@ def _readable(text: str) -> tuple[str, int]:
         return data.decode(), len(data)
 
 
-def _exceeded(bound: str, path: str) -> Finding:
+def exceeded(bound: str, path: str) -> Finding:
+    """The finding that refuses a value beyond one bound."""
     return Finding(
         guard="limits",
         rule=f"limit-{bound}",

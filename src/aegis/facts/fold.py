@@ -24,15 +24,17 @@ _SKELETON: Final = str.maketrans(LOOKALIKES, ASCII) | {0x2044: "/", 0x2215: "/",
 _MARKS: Final = dict.fromkeys(code for code in range(0x0300, 0x0370))
 _TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins in UTF-8
 _LEAST_TAGS: Final = 6
+# Putting a run of marks into their order takes as long as its square; no script piles up more than these (UAX 15).
+_PILED: Final = re2.compile(r"(\p{M}{30})\p{M}+")
 _RUN: Final = re2.compile(r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}")
 
 
 def skeleton(text: str) -> str:
-    """NFKC, without invisible characters and combining marks, look-alikes as ASCII; lower case.
+    """NFKC, without invisible characters and combining marks, look-alikes as ASCII.
 
     Two texts with the same skeleton look the same (UTS 39). The result is at most 18 times as long.
     """
-    visible = text.translate(_DROP)
+    visible = _PILED.sub(r"\1", text.translate(_DROP))
     folded = unicodedata.normalize("NFKD", visible).translate(_MARKS).translate(_SKELETON)
     return unicodedata.normalize("NFKC", folded)
 

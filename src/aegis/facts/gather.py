@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
+from aegis.core.text import TextRole
 from aegis.facts.analyse import Gathering, analyse, analyse_reading
 from aegis.facts.batch import batches
 from aegis.facts.effects import named_effects
+from aegis.facts.effort import Effort
 from aegis.facts.extract import walk
 from aegis.facts.fold import hidden_text
 from aegis.facts.model import Facts, Subject, Text, Texts, View
 from aegis.facts.roles import argument_of, role_of, writes_file
 from aegis.facts.split import joined_view
-from aegis.facts.views import may_have_views, views_of
+from aegis.facts.views import MOST_DECODED, may_have_views, views_of
 
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
-_MOST_VIEWED: Final = 400  # strings of one call whose other readings are made, the longest apart
-_MOST_VIEW_CHARS: Final = 524_288
+_DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
 _MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
 _text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold thousands
 
@@ -41,18 +42,23 @@ def gather(subject: Subject) -> Facts:
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
     found = Gathering()
-    viewed = view_chars = 0
     together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None
     differing = _differing(texts, told, together)
+    if together is None:  # what may be executed is decoded first
+        told.sort(key=lambda index: texts[index].role in _DATA)
+    decoding = Effort(MOST_DECODED)
     for index in told:
+        if found.limits:  # the call is refused, whatever else it holds
+            break
         text = texts[index]
-        if index in differing and viewed < _MOST_VIEWED and view_chars < _MOST_VIEW_CHARS:
+        if index in differing:
             value = text.value
-            for reading, kinds in views_of(value):
-                viewed += 1
-                view_chars += len(reading)
-                views.append(View(index, reading, kinds))
-                analyse_reading(text, reading, found)
+            if decoding.left >= 0:
+                for reading, kinds in views_of(value, decoding):
+                    views.append(View(index, reading, kinds))
+                    analyse_reading(text, reading, found)
+            if decoding.left < 0 and not found.is_told(text) and may_have_views(value):
+                found.undecoded(text)
             if not value.isascii():
                 hidden = hidden_text(value)
                 if hidden:
@@ -71,7 +77,12 @@ def gather(subject: Subject) -> Facts:
             together=together,
         )
     return Facts(
-        texts=Texts(strings=tuple(texts), total_bytes=total, limits=limits, unresolved=subject.unresolved),
+        texts=Texts(
+            strings=tuple(texts),
+            total_bytes=total,
+            limits=(*limits, *found.limits),
+            unresolved=subject.unresolved,
+        ),
         effects=named_effects(tool) | found.effects,
         shown=found.effects,
         irreversible=found.irreversible,

@@ -15,6 +15,10 @@ ODD: Final = frozenset(
 )
 
 
+_QUAD: Final = 4
+_OCTETS: Final = frozenset(map(str, range(256)))
+
+
 class Target(NamedTuple):
     """Where a URL or host leads: scheme, host as a resolver reads it, and what is odd about it."""
 
@@ -43,7 +47,7 @@ def read_target(text: str) -> Target | None:
     elif host.count(":") == 1:
         host = host.partition(":")[0]
     host = host.rstrip(".").lower()
-    if not host or any(char.isspace() for char in host):
+    if not host or len(host.split(None, 1)) > 1 or host[-1].isspace() or host[0].isspace():
         return None
     address, odd = _address(host)
     return Target(scheme.lower(), host, address, odd, userinfo)
@@ -60,7 +64,9 @@ def is_local(target: Target) -> bool:
         return True
     if not target.address:
         return is_wildcard_name(target)
-    address = ipaddress.ip_address(target.address)
+    if ":" not in target.address:
+        return target.address == "0.0.0.0" or target.address.startswith(("127.", "169.254."))  # noqa: S104
+    address = ipaddress.IPv6Address(target.address)
     mapped = getattr(address, "ipv4_mapped", None)
     address = mapped or address
     return address.is_loopback or address.is_unspecified or address.is_link_local
@@ -89,12 +95,16 @@ def _plain_address(address: str) -> str:
 
 def _address(host: str) -> tuple[str, bool]:
     """The address that a host spells, as lenient resolvers read it, and whether the spelling is odd."""
+    if ":" not in host and not host.rpartition(".")[2][:1].isdigit():
+        return "", False  # a name: the last part of every spelling of an address begins with a digit
+    parts = host.split(".")
+    if len(parts) == _QUAD and all(part in _OCTETS for part in parts):
+        return host, False
     try:
         return str(ipaddress.ip_address(host)), False
     except ValueError:
         pass
     # inet_aton: one to four parts, each decimal, octal or hexadecimal; the last fills what is left.
-    parts = host.split(".")
     if not 1 <= len(parts) <= 4 or len(host) > 64:
         return "", False
     numbers: list[int] = []

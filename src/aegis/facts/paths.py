@@ -56,16 +56,18 @@ def is_secret_file(path: str) -> bool:
     return len(path) <= 4_096 and bool(_SECRET(path))
 
 
-def climb(path: str) -> int:
-    """How many folders above its start a path leads at its highest point; 0 for one that stays inside.
+def climbs(path: str, folders: int) -> bool:
+    """Whether a path leads at least so many folders above its start.
 
     Both slashes separate, and repeated ones count once. An absolute path that climbs above the root
     counts the climbs that have nothing to leave.
     """
-    depth = lowest = 0
+    left = folders
     for part in path.replace("\\", "/").split("/"):
-        if part in {"", "."}:
-            continue
-        depth += -1 if part == ".." else 1
-        lowest = min(lowest, depth)
-    return -lowest
+        if part == "..":
+            left -= 1
+            if not left:
+                return True
+        elif part and part != ".":
+            left += 1
+    return False

@@ -9,6 +9,7 @@ from typing import Final
 
 import re2
 
+from aegis.facts.effort import LEAST, Effort
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
 from aegis.facts.shell_destroy import destroys, finds, loops_over_root, sets_permissions, writes_device
@@ -26,6 +27,7 @@ from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, REA
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
+_PIPED: Final = 8  # units of effort that the parser needs for every pipe
 _MOST_SCRIPTS: Final = 8
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
@@ -50,6 +52,14 @@ class ShellFacts:
     scripts: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    effort: Effort = field(default_factory=Effort)
+
+    def may_read(self, units: int) -> bool:
+        """Whether `units` of effort are left; where they are not, something stays unread."""
+        if self.effort.take(units):
+            return True
+        self.too_long = True
+        return False
 
     def add(self, name: str, evidence: str) -> None:
         self.signals.append((name, evidence[:_SHOWN]))
@@ -65,13 +75,14 @@ class ShellFacts:
         self.too_long |= inner.too_long
 
 
-def analyse_shell(text: str, depth: int = 0) -> ShellFacts:
-    """The facts of one shell text; never raises, and reads at most `MAX_SHELL` characters."""
-    facts = ShellFacts()
-    if len(text) > MAX_SHELL:
+def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> ShellFacts:
+    """The facts of one shell text; never raises, and reads at most `MAX_SHELL` characters, as far as `effort` goes."""
+    facts = ShellFacts(effort=effort or Effort())
+    if len(text) > MAX_SHELL or not facts.may_read(len(text) + text.count("|") * _PIPED):
         facts.too_long = True
         return facts
-    shell = parse_shell(text)
+    shell = parse_shell(text, facts.effort)
+    facts.too_long = shell.cut
     commands = [unwrapped(command) for command in shell.commands]
     pipes: dict[int, list[Command]] = defaultdict(list)
     for command in commands:
@@ -90,7 +101,7 @@ def analyse_shell(text: str, depth: int = 0) -> ShellFacts:
     if depth < MAX_DEPTH:
         for script in facts.scripts[:_MOST_SCRIPTS]:
             if script != text:
-                facts.absorb(analyse_shell(script, depth + 1))
+                facts.absorb(analyse_shell(script, depth + 1, facts.effort))
     return facts
 
 
@@ -181,6 +192,8 @@ def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
             facts.add(signal, command.text)
         for at, arg in enumerate(args):
             if arg in {"-exec", "-execdir", "-ok", "-okdir"} and at + 1 < len(args):
+                if not facts.may_read(len(args) - at):
+                    return
                 inner = args[at + 1 :]
                 stop = next((end for end, item in enumerate(inner) if item in {";", "+", "\\;"}), len(inner))
                 _inner(command, inner[:stop], facts, depth)
@@ -194,7 +207,7 @@ def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
 
 
 def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: int) -> None:
-    if not words:
+    if not words or not facts.may_read(LEAST + sum(map(len, words))):
         return
     name = words[0].rsplit("/", 1)[-1]
     inner = unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True))

@@ -95,10 +95,11 @@ def sets_permissions(command: Command) -> list[str]:
 def _delete(args: tuple[str, ...]) -> str:
     flags = "".join(arg for arg in args if arg.startswith("-")).lower()
     recursive = "r" in flags.replace("--preserve-root", "").replace("--no-preserve-root", "")
+    unguarded = "--no-preserve-root" in args
     for arg in args:
         if arg.startswith("-"):
             continue
-        if (_is_root(arg) and (recursive or arg.endswith("*"))) or "--no-preserve-root" in args or writes_device(arg):
+        if (_is_root(arg) and (recursive or arg.endswith("*"))) or unguarded or writes_device(arg):
             return "shell.destroy"
         if recursive and arg in _WHOLE:
             return "shell.delete-all"

@@ -12,14 +12,18 @@ from typing import Any, Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from aegis.facts.effort import Effort
 from aegis.facts.grammar import parser_bytes
+from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
+_REPAIRED: Final = 2  # units of effort more for a character of a text that the parser had to repair
 MAX_COMMANDS: Final = 500  # commands of one text that are looked at
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
 _QUERY: Final = Query(
     _LANGUAGE,
-    "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline",
+    "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline"
+    " [(command_substitution) (process_substitution)] @substitution",
 )
 
 
@@ -45,31 +49,47 @@ class Command(NamedTuple):
 class Shell(NamedTuple):
     """The commands and redirections of a text; `error` where part of it was not grammar.
 
-    `writes` are the files that redirections write, each with the text of the statement that does.
+    `writes` are the files that redirections write, each with the text of the statement that does; `cut` says
+    that something was left out because effort ran out.
     """
 
     commands: tuple[Command, ...]
     writes: tuple[tuple[str, str], ...]
     error: bool
+    cut: bool = False
 
 
-def parse_shell(text: str) -> Shell:
-    """The commands of a shell text of at most `MAX_SHELL` characters."""
+def parse_shell(text: str, effort: Effort) -> Shell:
+    """The commands of a shell text of at most `MAX_SHELL` characters, as far as `effort` goes.
+
+    Commands stand inside commands: what each of them costs is its own length, so that the text of a deep nest is
+    not read once a level.
+    """
     tree = Parser(_LANGUAGE).parse(parser_bytes(text))
     found: dict[str, list[Node]] = QueryCursor(_QUERY).captures(tree.root_node)
-    pipes = {node.id: number for number, node in enumerate(found.get("pipeline", ()), 1)}
+    if tree.root_node.has_error and not effort.take(len(text) * _REPAIRED):
+        return Shell((), (), True, True)
     commands = []
     plain = not ("|" in text or "(" in text or "`" in text)
+    places = None if plain else Places(found.get("pipeline", ()), found.get("substitution", ()))
+    cut = False
     for node in _ordered(found.get("command")):
-        command = _command(node, pipes, plain)
+        if not effort.take((node.end_byte - node.start_byte) * 2):
+            cut = True
+            break
+        command = _command(node, _OUTSIDE if places is None else places.of(node))
         if command is not None:
             commands.append(command)
     writes = []
     for node in _ordered(found.get("redirect")):
+        statement = node.parent or node
+        if not effort.take(statement.end_byte - statement.start_byte):
+            cut = True
+            break
         target = _target(node)
         if target is not None:
-            writes.append((target, _text(node.parent or node)))
-    return Shell(tuple(commands), tuple(writes), tree.root_node.has_error)
+            writes.append((target, _text(statement)))
+    return Shell(tuple(commands), tuple(writes), tree.root_node.has_error, cut)
 
 
 def _ordered(nodes: list[Node] | None) -> list[Node]:
@@ -82,8 +102,7 @@ _BUILTINS: Final = frozenset({"unset", "unsetenv", "export", "declare", "typeset
 _ELEVATES: Final = frozenset({"sudo", "doas", "pkexec", "su"})
 
 
-def _command(node: Node, pipes: dict[int, int], plain: bool) -> Command | None:
-    """The command of a node; `plain` says that the text has no pipelines nor substitutions to stand in."""
+def _command(node: Node, place: Place) -> Command | None:
     name, args = "", []
     variables = []
     for child in node.children:
@@ -103,7 +122,7 @@ def _command(node: Node, pipes: dict[int, int], plain: bool) -> Command | None:
             args.append(word(_text(child)))
     if not name:
         return None
-    pipe, stage, inside, pipeline = _OUTSIDE if plain else _place(node, pipes)
+    pipe, stage, inside, pipeline = place
     name = name.removeprefix("$ ")  # the prompt of a transcript
     name = name.rsplit("/", 1)[-1]
     elevated = name in _ELEVATES
@@ -112,25 +131,7 @@ def _command(node: Node, pipes: dict[int, int], plain: bool) -> Command | None:
     return Command(name, tuple(args), _text(node), pipe, stage, inside, tuple(variables), elevated, pipeline)
 
 
-_OUTSIDE: Final = (0, 0, False, "")
-
-
-def _place(node: Node, pipes: dict[int, int]) -> tuple[int, int, bool, str]:
-    pipe = stage = 0
-    inside = False
-    pipeline = ""
-    current, parent = node, node.parent
-    for _ in range(12):
-        if parent is None:
-            break
-        if parent.type == "pipeline" and not pipe and not inside:
-            pipe = pipes.get(parent.id, 0)
-            pipeline = _text(parent)
-            stage = next((at for at, child in enumerate(parent.named_children) if child.id == current.id), 0)
-        if parent.type in {"command_substitution", "process_substitution"}:
-            inside = True
-        current, parent = parent, parent.parent
-    return pipe, stage, inside, pipeline
+_OUTSIDE: Final[Place] = Place(0, 0, False, "")
 
 
 def _target(node: Node) -> str | None:

@@ -14,13 +14,17 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from aegis.facts.effort import Effort
+
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # parentheses: the parser recurses
 _MAX_NODES: Final = 20_000
+_UNITS: Final = 4  # of effort that a character costs
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its notes on dialects would carry statements into logs
 
 _WRITES: Final = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Alter, exp.Drop, exp.TruncateTable)
+_LEAVES: Final = frozenset({exp.Literal, exp.Identifier, exp.Column, exp.Paren, exp.And, exp.EQ, exp.Tuple, exp.Alias})
 _DELAY: Final = frozenset({"sleep", "pg_sleep", "pg_sleep_for", "benchmark", "randomblob", "dbms_pipe.receive_message"})
 _FILE: Final = frozenset({
     "load_file", "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "lo_import", "lo_export", "readfile",
@@ -54,10 +58,10 @@ class SqlFacts:
     signals: list[tuple[str, str]]
 
 
-def analyse_sql(text: str) -> SqlFacts:
-    """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters."""
+def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
+    """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters, as far as `effort` goes."""
     facts = SqlFacts(signals=[])
-    if len(text) > MAX_SQL:
+    if len(text) > MAX_SQL or (effort is not None and not effort.take(len(text) * _UNITS)):
         facts.parsed, facts.too_long, facts.writes = False, True, True
         return facts
     if _nesting(text) > MAX_NESTING:
@@ -88,6 +92,8 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
         if number > _MAX_NODES:
             facts.parsed = False
             return
+        if type(node) in _LEAVES:
+            continue
         if isinstance(node, _WRITES):
             facts.writes = True
             _change(node, facts)
@@ -104,7 +110,8 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             elif name in _FILE:
                 facts.signals.append(("sql.file", name))
         elif isinstance(node, exp.Union):
-            _union(node, facts)
+            if not isinstance(node.parent, exp.Union):  # the outermost one holds the others
+                _union(node, facts)
         elif isinstance(node, exp.Copy):
             facts.writes = True
             if "program" in node.sql().lower():

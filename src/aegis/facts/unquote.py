@@ -11,7 +11,7 @@ from typing import Any, Final
 import re2
 
 # A quote, backslash or caret between two word characters joins a word; in prose it never does.
-_QUICK: Final = re2.compile(
+QUOTES: Final = (
     r"""[A-Za-z0-9/._-](?:''|""|\\|\^|``)[A-Za-z0-9/._-]|['"][A-Za-z/._-]{1,8}['"][A-Za-z/]|[A-Za-z/]['"][A-Za-z/._-]{1,8}['"]"""
     r"""|\$\{?IFS|\$[@*]|\$\{[@*]\}|\$[1-9][A-Za-z]|\{[A-Za-z/.-]+,[^}{ ]+\}|\$['"]|\$\{[A-Za-z_]+:\d|\\\n"""
 )
@@ -23,9 +23,7 @@ _JOINERS: Final = str.maketrans("", "", "'\"\\^")
 
 
 def unquote_shell(text: str) -> str | None:
-    """The text with shell quoting undone, or `None` where nothing is quoted inside words."""
-    if _QUICK.search(text) is None:
-        return None
+    """The text, in which `QUOTES` matches, with shell quoting undone, or `None` where nothing changes."""
     joined: str = _IFS.sub(" ", text)
     joined = _EMPTY.sub("", joined)
     joined = _BRACES.sub(_spread, joined)

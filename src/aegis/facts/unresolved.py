@@ -12,6 +12,7 @@ from typing import Any, Final
 import re2
 
 from aegis.core.pointer import escape, tokens
+from aegis.facts.extract import MOST_POINTERS
 
 MAX_FOUND: Final = 100  # pointers named for one call: bounds what a refusal carries
 _SHORT: Final = 512  # longer text is content
@@ -45,8 +46,13 @@ def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     found: list[str] = []
     stack: list[tuple[str, Any]] = [("", arguments)]
+    pointers = 0
     while stack and len(found) < MAX_FOUND:
         path, value = stack.pop()
+        if isinstance(value, (dict, list)):
+            pointers += (len(path) + 1) * len(value)
+            if pointers > MOST_POINTERS:
+                break  # the walk over the strings refuses such a call
         if type(value) is str:
             if ("{" in value or "<" in value or "$" in value) and _is_pending(path, value):
                 found.append(path)

@@ -11,6 +11,8 @@ from typing import Any, Final
 import orjson
 
 from aegis.facts.decode import (
+    HIDES,
+    SPELLS,
     character_codes,
     entities,
     escapes,
@@ -21,14 +23,18 @@ from aegis.facts.decode import (
     spelled_out,
     sql_comments,
 )
+from aegis.facts.effort import Effort
 from aegis.facts.fold import skeleton, tag_text
 from aegis.facts.quick import one_of
-from aegis.facts.unquote import uncaret, unquote_shell
+from aegis.facts.unquote import QUOTES, uncaret, unquote_shell
 
 MAX_VIEW_INPUT: Final = 16_384  # characters of a string that are decoded: of longer ones both ends
 MAX_VIEWS: Final = 24  # views of one string: bounds what nested encodings can cost
 MAX_ROUNDS: Final = 4  # decoders applied in a row
-MAX_TOTAL: Final = 262_144  # characters of all views of one value
+MAX_TOTAL: Final = 131_072  # characters of all views of one value
+MOST_DECODED: Final = 262_144  # characters of all texts of a call that decoders are given: bounds what many cost
+_AT_LEAST: Final = 128  # of them that trying every decoder on a short text costs
+_DEAR: Final = 2  # of them more that a character costs the slower decoders
 _JSON_STRINGS: Final = 64
 _LEAST_RUN: Final = 12
 # What most texts have nothing of: runs that base64 or hex could be, bits and pairs of hex digits that stand
@@ -48,14 +54,18 @@ _OUTSIDE_RUNS: Final = bytes(code if code in _RUN_CHARS else 32 for code in rang
 Reading = tuple[str, tuple[str, ...]]
 
 
-def views_of(text: str) -> list[Reading]:
-    """Every different reading of `text`, each with the decoders that lead to it; the text itself excluded."""
+def views_of(text: str, effort: Effort | None = None) -> list[Reading]:
+    """Every different reading of `text`, each with the decoders that lead to it; the text itself excluded.
+
+    `effort` is what the other texts of the same call have left: a character that is decoded costs a unit. Where it
+    ends, so do the readings, and its `left` is below zero.
+    """
     if len(text) > MAX_VIEW_INPUT:
         half = MAX_VIEW_INPUT // 2
         text = f"{text[:half]}\n{text[-half:]}"
     if text.isascii():
-        return expanded(text) if _may_differ(text) else []
-    return expanded(text.encode("utf-8", "replace").decode())
+        return expanded(text, effort) if _may_differ(text) else []
+    return expanded(text.encode("utf-8", "replace").decode(), effort)
 
 
 def may_have_views(together: str) -> bool:
@@ -88,8 +98,9 @@ def _hides_text(text: str) -> bool:
     return False
 
 
-def expanded(text: str) -> list[Reading]:
+def expanded(text: str, effort: Effort | None = None) -> list[Reading]:
     """The readings of a text without asking first whether it can have any; the same as those of `views_of`."""
+    effort = effort or Effort(MOST_DECODED)
     seen = {text}
     found: list[Reading] = []
     total = 0
@@ -97,11 +108,14 @@ def expanded(text: str) -> list[Reading]:
     for _ in range(MAX_ROUNDS):
         following: list[Reading] = []
         for value, kinds in frontier:
-            for kind, decoded in _once(value):
+            if not effort.take(len(value) + _AT_LEAST):
+                return found
+            for kind, decoded in _once(value, effort):
                 if decoded in seen or not decoded:
                     continue
                 seen.add(decoded)
                 total += len(decoded)
+                effort.left -= len(decoded)
                 if len(found) >= MAX_VIEWS or total > MAX_TOTAL:
                     return found
                 reading = (decoded, (*kinds, kind))
@@ -113,34 +127,42 @@ def expanded(text: str) -> list[Reading]:
     return found
 
 
-def _once(text: str) -> list[tuple[str, str]]:
+def _once(text: str, effort: Effort) -> list[tuple[str, str]]:
     out: list[tuple[str, str]] = []
     if not text.isascii():
+        effort.left -= len(text) * _DEAR
         out.append(("unicode", skeleton(text)))
         hidden = tag_text(text)
         if hidden:
             out.append(("tags", hidden))
-    for kind, decoder in _DECODERS:
-        decoded = decoder(text)
-        if decoded is not None:
-            out.append((kind, decoded))
-    if len(text) >= 13:
+    signs = _RARE(text)
+    if signs:
+        effort.left -= len(text) * _DEAR + _AT_LEAST
+    for sign, kind, decoder in _DECODERS:
+        if sign is None or sign in signs:
+            decoded = decoder(text)
+            if decoded is not None:
+                out.append((kind, decoded))
+    if _HIDES in signs:
         out.extend(hidden_runs(text))
     if text[:1] in '{["' and text[-1:] in '}]"':
         out.extend(("json", inner) for inner in _json_strings(text))
     return out
 
 
-_DECODERS: Final[tuple[tuple[str, Callable[[str], str | None]], ...]] = (
-    ("percent", percent),
-    ("form", form),
-    ("entities", entities),
-    ("escapes", escapes),
-    ("sql-comments", sql_comments),
-    ("shell", unquote_shell),
-    ("shell", uncaret),
-    ("codes", character_codes),
-    ("spelled", spelled_out),
+# What the dearer decoders ask for, asked of a text in one pass.
+_HIDES, _QUOTES, _CODES, _SPELLS = range(4)
+_RARE: Final = one_of(HIDES, QUOTES, r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}", SPELLS)
+_DECODERS: Final[tuple[tuple[int | None, str, Callable[[str], str | None]], ...]] = (
+    (None, "percent", percent),
+    (None, "form", form),
+    (None, "entities", entities),
+    (None, "escapes", escapes),
+    (None, "sql-comments", sql_comments),
+    (_QUOTES, "shell", unquote_shell),
+    (None, "shell", uncaret),
+    (_CODES, "codes", character_codes),
+    (_SPELLS, "spelled", spelled_out),
 )
 
 

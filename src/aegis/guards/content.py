@@ -22,6 +22,7 @@ from aegis.rules.scanner import Scanner
 __all__ = ["ContentGuard", "ContentOptions", "DlpPolicy", "InjectedPolicy", "RuleOverride"]
 
 MOST_FINDINGS: Final = 100  # findings that one report keeps; what restricts is kept first
+_MOST_REFUSED: Final = 100  # strings looked at of a call that is beyond its limits, which refuses it already
 _QUIET: Final = Report(guard="content")
 _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
 # Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
@@ -64,13 +65,20 @@ class ContentGuard:
         return facts.together is not None and self._scanner.is_quiet(facts.together)
 
     def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
-        """Add what the rules find in each string and each other reading of it, by rule and place."""
+        """Add what the rules find in each string and each other reading of it, by rule and place.
+
+        With as many attacks as a report holds it ends: nothing further could change what is decided or said.
+        """
         scan = self._scanner.scan
         strings = facts.texts.strings
+        attacks = 0
         for text in self._loud(facts):
             value = text.value
             for hit in scan(value, text.role):
                 seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
+                attacks += hit.rule.outcome is Outcome.BLOCK and hit.rule.maturity == "stable"
+            if attacks >= MOST_FINDINGS and not self._options.overrides:
+                return
         for view in facts.views:
             text = strings[view.source]
             if text.role in _NO_SHELL and "shell" in view.kinds:
@@ -85,7 +93,7 @@ class ContentGuard:
 
     def _loud(self, facts: Facts) -> Iterator[Text]:
         """The strings in which a rule can find something; in a large call they are asked in batches first."""
-        texts: Sequence[Text] = facts.texts.strings
+        texts: Sequence[Text] = facts.texts.strings[: _MOST_REFUSED if facts.texts.limits else None]
         if not self._scanner.reads_words:
             texts = [text for text in texts if not _says_nothing(text)]
         if facts.together is not None:

@@ -13,9 +13,11 @@ from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import Category, Outcome
 from aegis.core.pointer import resolve
 from aegis.facts.batch import batches
+from aegis.facts.effort import Effort
+from aegis.facts.extract import exceeded
 from aegis.facts.fold import hidden_text
 from aegis.facts.model import Text
-from aegis.facts.views import may_have_views, views_of
+from aegis.facts.views import MOST_DECODED, may_have_views, views_of
 from aegis.guards.base import ResultCase
 from aegis.guards.bounded import is_name
 from aegis.guards.options import ContentOptions
@@ -24,8 +26,6 @@ from aegis.guards.verdicts import report_of
 from aegis.rules.model import Rule
 from aegis.rules.scanner import Scanner
 
-MOST_VIEWED: Final = 400  # strings of one result whose other readings are made
-MOST_VIEW_CHARS: Final = 524_288
 MOST_FINDINGS: Final = 100
 _EVIDENCE: Final = 200
 _INJECTED: Final[frozenset[Category]] = frozenset({"prompt_injection", "data_exfiltration", "obfuscation"})
@@ -47,26 +47,25 @@ class ResultContentGuard:
     def check_result(self, case: ResultCase) -> Report:
         """One report; patches point into the result."""
         findings: list[Finding] = []
-        viewed = view_chars = 0
+        decoding = Effort(MOST_DECODED)
         for text in self._loud(case.texts.strings):
             value = text.value
             seen: dict[str, tuple[Rule, str]] = {}
             for hit in self._scanner.scan(value, "result"):
                 seen[hit.rule.id] = (hit.rule, value[hit.start : hit.end])
-            if viewed < MOST_VIEWED and view_chars < MOST_VIEW_CHARS:
-                for reading, kinds in views_of(value):
-                    viewed += 1
-                    view_chars += len(reading)
-                    if "shell" in kinds:
-                        continue
-                    for hit in self._scanner.scan(reading, "result"):
-                        seen.setdefault(hit.rule.id, (hit.rule, reading[hit.start : hit.end]))
-                hidden = "" if value.isascii() else hidden_text(value)
-                if hidden:
-                    for rule in self._scanner.rules_for("text.hidden"):
-                        seen.setdefault(rule.id, (rule, hidden))
+            for reading, kinds in views_of(value, decoding):
+                if "shell" in kinds:
+                    continue
+                for hit in self._scanner.scan(reading, "result"):
+                    seen.setdefault(hit.rule.id, (hit.rule, reading[hit.start : hit.end]))
+            hidden = "" if value.isascii() else hidden_text(value)
+            if hidden:
+                for rule in self._scanner.rules_for("text.hidden"):
+                    seen.setdefault(rule.id, (rule, hidden))
             for rule, evidence in seen.values():
                 findings.append(self._finding(rule, case, text, evidence))
+        if decoding.left < 0:
+            findings.append(_UNDECODED)
         if not findings and not case.texts.limits:
             return _QUIET
         findings.sort(key=lambda finding: -finding.outcome)
@@ -142,4 +141,5 @@ class ResultContentGuard:
         return text
 
 
+_UNDECODED: Final = replace(exceeded("decoding", ""), guard=ResultContentGuard.name, outcome=Outcome.ALLOW)
 _QUIET: Final = Report(guard=ResultContentGuard.name)

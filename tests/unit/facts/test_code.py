@@ -6,6 +6,7 @@ import pytest
 
 from aegis.facts.code import analyse_code
 from aegis.facts.code_tree import MAX_CODE, CodeLanguage, language_of, parse_code
+from aegis.facts.effort import Effort
 from aegis.facts.shell import analyse_shell
 
 RARE = "".join(chr(code) for code in range(0x100, 0x110000, 0x3FF) if not 0xD800 <= code < 0xE000)
@@ -78,4 +79,4 @@ def test_rare_characters_do_not_end_the_process(lead: str) -> None:
         text = " ".join(f"{lead}{char}" for char in RARE[start : start + 50])
         assert not analyse_shell(text).too_long
         for language in LANGUAGES:
-            parse_code(text, language)
+            parse_code(text, language, Effort())

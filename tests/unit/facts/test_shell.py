@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from aegis.facts.effort import Effort
 from aegis.facts.shell import analyse_shell
 from aegis.facts.shell_tree import MAX_SHELL, parse_shell
 
@@ -97,7 +98,7 @@ def test_commands_come_in_the_order_of_the_text() -> None:
     lines = [f"tool-{number} --set {number} > out{number}" for number in range(40)]
     text = "\n".join(f"if true; then {line}; fi" if number % 3 else line for number, line in enumerate(lines))
     for _ in range(20):
-        shell = parse_shell(text)
+        shell = parse_shell(text, Effort())
         names = [command.name for command in shell.commands if command.name.startswith("tool")]
         assert names == [f"tool-{number}" for number in range(40)]
         assert [target for target, _ in shell.writes] == [f"out{number}" for number in range(40)]
