@@ -43,6 +43,9 @@ bench: setup ## measure on this machine; writes benchmarks/results and the table
 mutate: setup ## mutation tests of the breach-critical modules (minutes)
 	@$(PY) scripts/mutate.py $(ARGS)
 
+fuzz: setup ## look for calls that crash or hang the content guard; SECONDS=60
+	@PYTHONPATH=tests:. $(PY) -m fuzz -max_total_time=$(or $(SECONDS),60)
+
 lock: setup ## resolve requirements/dev.lock anew
 	@sh scripts/lock.sh
 

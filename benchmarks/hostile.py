@@ -100,10 +100,11 @@ def filled(piece: str, size: int) -> str:
     return (piece * (size // len(piece) + 1))[:size]
 
 
-def calls(piece: str, size: int = SIZE) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Every shape of one piece: its name, the tool and the arguments."""
+def calls(piece: str, size: int = SIZE, *roles: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every shape of one piece, in the roles that are named or in all: its name, the tool and the arguments."""
     size //= max(1, len(piece.encode()) // len(piece))
-    for role, tool in ROLES.items():
+    for role in roles or ROLES:
+        tool = ROLES[role]
         yield f"one {role}", tool, {role: filled(piece, size)}
         for length in (16_380, 1_900, 99):
             count = min(9_900, size // length)

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Verdict
 from aegis.core.principal import Principal
-from aegis.facts import code, extract, gather, shell, unresolved
+from aegis.facts import extract, gather
+from aegis.facts.code_tree import parse_code
 from aegis.facts.effort import MOST_EFFORT
 from aegis.facts.extract import MOST_POINTERS
 from aegis.facts.model import Facts, Limits, Subject
+from aegis.facts.shell_tree import parse_shell
+from aegis.facts.unresolved import find_unresolved
 from aegis.facts.views import MAX_TOTAL, MOST_DECODED
 from aegis.guards.base import Case, ResultCase
 from aegis.guards.content import ContentGuard
@@ -52,8 +55,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
         return counting
 
-    monkeypatch.setattr(shell, "parse_shell", count(shell.parse_shell))
-    monkeypatch.setattr(code, "parse_code", count(code.parse_code))
+    monkeypatch.setattr("aegis.facts.shell.parse_shell", count(parse_shell))
+    monkeypatch.setattr("aegis.facts.code.parse_code", count(parse_code))
     monkeypatch.setattr(sqlglot, "parse", count(sqlglot.parse))
     yield counted
 
@@ -84,7 +87,7 @@ def check(work: Work, facts: Facts) -> None:
 @pytest.mark.claim("DET-12")
 @pytest.mark.parametrize("piece", PIECES)
 def test_no_shape_of_a_call_makes_parsers_and_decoders_read_more(piece: str, work: Work) -> None:
-    for _, tool, arguments in calls(PIECES[piece], SIZE):
+    for _, tool, arguments in calls(PIECES[piece], SIZE, "command", "sql", "code", "q"):
         work.__init__()  # type: ignore[misc]
         check(work, facts_of(tool, arguments))
 
@@ -150,7 +153,7 @@ def test_a_long_key_above_many_values_is_refused_before_it_is_copied_for_each() 
     facts = facts_of("t", arguments)
     assert sum(len(text.path) for text in facts.texts.strings) <= MOST_POINTERS
     assert ("limit-bytes", Outcome.BLOCK) in limits_of(report_on("t", arguments, facts).findings)
-    assert unresolved.find_unresolved({"k" * 300_000: ["${x}"] * 9_000}) == ()
+    assert find_unresolved({"k" * 300_000: ["${x}"] * 9_000}) == ()
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -170,7 +173,7 @@ def test_results_are_bounded_as_calls_are(piece: str) -> None:
             scanned += len(together)
             return SCANNER.is_quiet(together, surface)
 
-    for _, tool, value in calls(PIECES[piece], SIZE // 4):
+    for _, tool, value in calls(PIECES[piece], SIZE // 2, "q"):
         scanned = 0
         texts = extract(value, Limits())
         case = ResultCase(
