@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -16,7 +17,9 @@ from aegis.bootstrap.state import State, open_state
 from aegis.core.receipt import Draft
 from aegis.gate.ids import new_id
 from aegis.keys.accounts import PERSONAL_ROLES
-from benchmarks.deployments import configure, gateway
+from aegis.server.limits import MAX_CALLS
+from benchmarks.cockpit_feed import decide, live_feed
+from benchmarks.deployments import CONFIG, running, write
 from benchmarks.stats import timing
 
 RECEIPTS: Final = 1_000_000
@@ -34,37 +37,53 @@ PAGES: Final = {
     "sessions": "/sessions",
     "session": "/sessions/s-77?principal=agent:agent-77",
     "violations": "/violations",
+    "violations, one rule": "/violations?rule=rule-10",
     "policies": "/policies",
+    "replay": "/policies/replay",
+    "draft": "/policies/draft",
+    "playground": "/policies/playground",
     "agents": "/agents",
-    "audit": "/audit",
+    "agent, with what is usual of it": "/agents/bench",
+    "alerts": "/alerts",
+    "audit, with retention": "/audit",
     "audit, search": "/audit?tool=tool-3&decision=block",
+    "audit, found nowhere": "/audit?agent=agent-4&tool=tool-3",
+    "account": "/account",
 }
+REAL: Final = 1_200  # calls that the gateway decides itself: they have payloads, and make a baseline
+_IRREVERSIBLE: Final = "tools:\n  pay: {risk: high, irreversible: true, effects: [write]}\n"
 
 
 def cockpit(folder: Path, quick: bool) -> dict[str, Any]:
     """Server times of every page over a long log, beside the same pages over a short one."""
     size = QUICK if quick else RECEIPTS
-    long, short = measured(folder / "long", size), measured(folder / "short", 1_000)
+    long = measured(folder / "long", size, quick=quick, browser=True)
+    short = measured(folder / "short", 1_000, quick=quick, browser=False)
     pages = {
         name: {**times, "short_p50_ms": short["pages"][name]["p50_ms"]} for name, times in long.pop("pages").items()
     }
     return {"receipts": size, **long, "pages": pages}
 
 
-def measured(home: Path, receipts: int) -> dict[str, Any]:
-    """The pages over a log of that many receipts."""
-    config = configure(home, "os")
-    with closing(open_state(config, home)) as state:
+def measured(home: Path, receipts: int, *, quick: bool, browser: bool) -> dict[str, Any]:
+    """The pages over a log of that many receipts; with `browser` in Chromium too."""
+    text = CONFIG.format(durability="os").replace("tools:\n", _IRREVERSIBLE)
+    with closing(open_state(write(home, text), home)) as state:
         started = time.perf_counter()
         fill(state, receipts)
         filled = time.perf_counter() - started
         create_account(state, "bench", roles=PERSONAL_ROLES, password=PASSWORD, by="operator:bench")
-    with gateway(home, "os") as (host, port, _, _):
+    with running(home, text) as (host, port, key, pid):
         cookie = sign_in(host, port)
         first = visit(host, port, cookie, "/")
         counted = wait_counted(host, port, cookie)
+        paths = {
+            **PAGES,
+            **seeded(host, port, cookie, key),
+            "call, blocked": link(host, port, cookie, "/?decision=block", "/calls/"),
+        }
         pages: dict[str, dict[str, float]] = {}
-        for name, path in {**PAGES, "call": newest(host, port, cookie)}.items():
+        for name, path in paths.items():
             times = [visit(host, port, cookie, path) for _ in range(VISITS + 1)][1:]
             found = timing([round(one * 1e9) for one in times])
             pages[name] = {"p50_ms": round(found["p50"] / 1e3, 2), "p95_ms": round(found["p95"] / 1e3, 2)}
@@ -73,7 +92,7 @@ def measured(home: Path, receipts: int) -> dict[str, Any]:
             "first_visit_ms": round(first * 1e3, 1),
             "counted_s": round(counted, 1),
             "pages": pages,
-            "interactive_ms": interactive(f"http://{host}:{port}"),
+            **(in_browser(host, port, key, pid, paths, quick) if browser else {}),
         }
 
 
@@ -151,33 +170,55 @@ def wait_counted(host: str, port: int, cookie: str, seconds: float = 900.0) -> f
     raise RuntimeError("the log was not counted in time")
 
 
-def newest(host: str, port: int, cookie: str) -> str:
-    """The page of a receipt."""
-    _, body = ask(host, port, "GET", "/?decision=block", cookie)
+def link(host: str, port: int, cookie: str, page: str, to: str) -> str:
+    """The first link of a page that begins so."""
+    _, body = ask(host, port, "GET", page, cookie)
     text: str = body.decode()
-    return "/calls/" + text.partition('href="/calls/')[2].partition('"')[0]
+    if f'href="{to}' not in text:
+        raise RuntimeError(f"{page} has no link to {to}")
+    return to + unescape(text.partition(f'href="{to}')[2].partition('"')[0])
 
 
-def interactive(url: str) -> dict[str, float] | str:
-    """Milliseconds from navigation to a page that can be used, in Chromium: the median of five."""
+def seeded(host: str, port: int, cookie: str, key: str) -> dict[str, str]:
+    """Have real calls decided, one of them held; the pages that show them."""
+    sessions = [f"real-{at % 20}" for at in range(REAL)]
+    calls = [
+        {"tool": "read_file", "arguments": {"path": f"{at}.txt"}, "session": one} for at, one in enumerate(sessions)
+    ]
+    for start in range(0, REAL, MAX_CALLS):
+        decide(host, port, key, calls[start : start + MAX_CALLS])
+    held = decide(host, port, key, [{"tool": "pay", "arguments": {"iban": "DE00", "amount": 12}, "session": "real-0"}])[
+        0
+    ]
+    return {
+        "approvals, one held": "/approvals",
+        "held call": f"/approvals/{held['approval']['id']}",
+        "session, of real calls": link(host, port, cookie, "/sessions", "/sessions/real-0"),
+        "call, with its arguments": f"/calls/{held['receipt']['id']}",
+    }
+
+
+def in_browser(host: str, port: int, key: str, pid: int, paths: Mapping[str, str], quick: bool) -> dict[str, Any]:
+    """Milliseconds from navigation to a page that can be used, the median of five; and the live feed; in Chromium."""
     from playwright.sync_api import sync_playwright
 
     if not CHROMIUM.exists():
-        return "chromium is missing"
+        raise RuntimeError("chromium is missing: `sh scripts/system.sh chromium` installs it")
     found: dict[str, float] = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(base_url=url)
+        page = browser.new_page(base_url=f"http://{host}:{port}")
         page.goto("/sign-in")
         page.get_by_label("Name").fill("bench")
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url("**/")
-        for name, path in (("now", "/"), ("sessions", "/sessions"), ("audit", "/audit")):
+        for name, path in paths.items():
             times = []
             for _ in range(5):
                 page.goto(path)
                 times.append(page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"))
             found[name] = round(sorted(times)[2], 1)
+        feed = live_feed(page, host, port, key, pid, quick)
         browser.close()
-    return found
+    return {"interactive_ms": found, "live_feed": feed}

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from support.deployments import TOOLS
 from support.people import PASSWORD, person
+from support.scripted_model import ScriptedModel, scripted_model
 from support.served import Served, served
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -31,8 +33,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("browser") / "home") as running:
+def model() -> Iterator[ScriptedModel]:
+    """The model that drafts policies."""
+    with scripted_model() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Iterator[Served]:
+    drafting = f"drafting: {{model: {{api: openai, url: {model.url}/v1, name: drafter, private: true}}}}\n"
+    config = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}{drafting}"
+    with served(tmp_path_factory.mktemp("browser") / "home", config) as running:
         person(running, "dana", *ROLES)
         person(running, "erin", *ROLES)
         yield running

@@ -10,8 +10,20 @@ from playwright.sync_api import Page, expect
 
 import aegis
 from browser.conftest import Opened
+from support.scripted_model import ScriptedModel
 from support.served import Served
 
+DRAFT = {
+    "name": "no-salaries",
+    "select": {"tool": ["post_note"]},
+    "deny": {"properties": {"text": {"pattern": "(?i)salary"}}, "required": ["text"]},
+    "outcome": "block",
+    "explanation": "Notes that speak of a salary are caught.",
+    "cases": [
+        {"tool": "post_note", "arguments": {"text": "her Salary"}, "expect": "caught"},
+        {"tool": "post_note", "arguments": {"text": "what she earns"}, "expect": "caught"},
+    ],
+}
 MAIL = {"to": "ada@example.com", "subject": "Receipt 4411", "body": "Thank you, it is paid."}
 
 
@@ -160,6 +172,32 @@ def test_a_policy_is_edited_replayed_put_in_force_and_rolled_back(gateway: Serve
     page.get_by_role("button", name="Put in force").click()
     expect(page.get_by_text("is in force, and on the record")).to_be_visible()
     assert gateway.decide(arguments={"path": "x"}, call_id="looser").json["decision"] == "allow"
+
+
+@pytest.mark.claim("COK-15")
+def test_a_policy_is_drafted_in_plain_words_and_put_in_force_by_a_person(
+    gateway: Served, signed_in: Opened, model: ScriptedModel
+) -> None:
+    model.script = lambda _: DRAFT
+    model.held.clear()
+    page = signed_in()
+    page.get_by_role("link", name="Policies").click()
+    page.get_by_role("link", name="Draft in plain words").click()
+    expect(page.get_by_text("Nothing drafted yet")).to_be_visible()
+    page.get_by_label("What is to be refused").fill("nobody posts notes about salaries")
+    page.get_by_role("button", name="Draft", exact=True).click()
+    expect(page.get_by_text("the model is asked")).to_be_visible()
+    model.held.set()
+    expect(page.get_by_text("lets it pass, unexpectedly")).to_be_visible()
+    expect(page.get_by_text("catches it", exact=True)).to_be_visible()
+    expect(page.locator(".diff .line.add").first).to_be_visible()
+    note = {"text": "the salary of ada"}
+    assert gateway.decide("post_note", arguments=note, call_id="undrafted").json["decision"] == "allow"
+    page.get_by_role("button", name="Check and replay").click()
+    expect(page.get_by_text("Newly refused or held")).to_be_visible()
+    page.get_by_role("button", name="Put in force").click()
+    expect(page.get_by_text("The configuration is in force")).to_be_visible()
+    assert gateway.decide("post_note", arguments=note, call_id="drafted").json["decision"] == "block"
 
 
 def test_a_session_that_ended_leads_to_sign_in_and_back(gateway: Served, signed_in: Opened) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,31 @@ from pypdf import PdfReader
 
 from browser.conftest import ROLES, Opened
 from support.markup import HOSTILE
-from support.people import PASSWORD, person
+from support.people import PASSWORD, Person, person
+from support.scripted_model import ScriptedModel
 from support.served import Served, served
 
 WIDTHS = (320, 768, 3840)
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
+def drafted(gateway: Served, model: ScriptedModel, text: str) -> None:
+    """Have a policy drafted by a model whose every word is hostile."""
+    model.script = lambda _: {
+        "name": "drafted", "description": text[:500],
+        "deny": {"properties": {text: {"const": text}}, "required": [text]},
+        "outcome": "block", "explanation": text[:2_000],
+        "cases": [{"tool": text[:200], "arguments": {text: text}, "expect": "passes", "why": text[:300]}],
+    }  # fmt: skip
+    erin = Person(gateway=gateway, name="erin")
+    erin.sign_in()
+    assert erin.post("/policies/draft", {"wish": text[:1_900]}).status == 303
+    while b"the model is asked" in erin.get("/policies/draft").body:
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def hostile(gateway: Served) -> dict[str, str]:
+def hostile(gateway: Served, model: ScriptedModel) -> dict[str, str]:
     """Calls whose every name and value is hostile; gives a page of each kind that shows them."""
     for number, text in enumerate(HOSTILE):
         plain = text.replace("\x00", "")
@@ -38,6 +55,7 @@ def hostile(gateway: Served) -> dict[str, str]:
     )
     gateway.decide("post_note", arguments={"text": long}, call_id="all", session="s-held")
     gateway.ask("POST", "/v1/agents/other/revoke", {"reason": long[:900]}, key="root")
+    drafted(gateway, model, "".join(char for char in long if char.isprintable() or char == "\n"))
     receipts = gateway.ask("GET", "/v1/receipts?call_id=all", key="auditor").json["items"]
     return {
         "call": f"/calls/{receipts[0]['receipt_id']}",
@@ -49,8 +67,8 @@ def hostile(gateway: Served) -> dict[str, str]:
 def paths(hostile: dict[str, str]) -> list[str]:
     return [
         "/", "/approvals", hostile["approval"], hostile["call"], "/sessions", "/sessions/s-held?principal=bot",
-        "/violations", "/policies", "/policies/playground", "/policies/replay", "/agents", "/agents/other", "/alerts",
-        "/audit", "/account",
+        "/violations", "/policies", "/policies/playground", "/policies/replay", "/policies/draft",
+        "/agents", "/agents/other", "/alerts", "/audit", "/account",
     ]  # fmt: skip
 
 
