@@ -7,6 +7,7 @@ from typing import Any
 
 from aegis.dialects.anthropic_blocks import ending, is_call, keys_of, proposed, refusal_of, rule
 from aegis.dialects.anthropic_stream import AnthropicStream
+from aegis.dialects.brought import Brought, brought_to_messages
 from aegis.dialects.model import (
     NO_RULING,
     Once,
@@ -95,6 +96,10 @@ class AnthropicMessages:
         return [
             text_of(block.get("tool_use_id")) for _, _, block in _blocks(request) if block.get("type") == "tool_result"
         ]
+
+    def brought(self, request: Wire) -> list[Brought]:
+        """The documents and the user's texts that a request brings."""
+        return brought_to_messages(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """A tool use with other input."""

@@ -6,11 +6,14 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
 from aegis.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.dialects.brought import Brought
 
 Wire = dict[str, Any]
 Path = tuple[str | int, ...]
@@ -211,6 +214,10 @@ class ProxyDialect(Dialect, Protocol):
 
     def answered(self, request: Wire) -> list[str]:
         """The ids of every call that a request gives a result of; `outputs` holds those with a readable value."""
+        ...
+
+    def brought(self, request: Wire) -> list[Brought]:
+        """The documents and the user's texts that a request brings."""
         ...
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:

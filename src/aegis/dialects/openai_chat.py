@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aegis.dialects.brought import Brought, brought_to_chat
 from aegis.dialects.model import (
     NO_RULING,
     Once,
@@ -89,6 +90,10 @@ class OpenAIChat:
             for message in list_of(request.get("messages"))
             if isinstance(message, dict) and message.get("role") in ("tool", "function")
         ]
+
+    def brought(self, request: Wire) -> list[Brought]:
+        """The documents and the user's texts that a request brings."""
+        return brought_to_chat(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """A wire call with other arguments."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aegis.dialects.brought import Brought, brought_to_responses
 from aegis.dialects.model import (
     NO_RULING,
     Once,
@@ -118,6 +119,10 @@ class OpenAIResponses:
             for item in items
             if item.get("type") == "mcp_approval_response" and item.get("approve") is not False
         ]
+
+    def brought(self, request: Wire) -> list[Brought]:
+        """The documents and the user's texts that a request brings."""
+        return brought_to_responses(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """An item with other arguments; of a kind whose arguments are fixed, what names it alone."""

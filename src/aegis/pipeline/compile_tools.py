@@ -21,12 +21,16 @@ from aegis.pipeline.settings_tools import (
 
 CONTINUE_RUN: Final = "aegis:runs/continue_run"
 """What a person answers when a guard of a run asks for one; the operator may set its approvers, like any tool's."""
+READ_DOCUMENT: Final = "aegis:proxies/read_document"
+READ_TEXT: Final = "aegis:proxies/read_text"
+"""What a client of a model proxy brings for the model to read, as the result of a call."""
+_READS: Final = ToolSettings(risk="low", effects=["none"], skip_judge=True)
 _ASKS: Final = ToolSettings(risk="low", effects=["none"], approvals=ToolApprovalSettings(always=True))
 
 
 def compile_routes(settings: Settings) -> Routes:
     """What the configuration says about each tool."""
-    named = {CONTINUE_RUN: _ASKS, **settings.tools}
+    named = {CONTINUE_RUN: _ASKS, READ_DOCUMENT: _READS, READ_TEXT: _READS, **settings.tools}
     tools = {name: _tool(name, tool, settings.approvals) for name, tool in named.items()}
     return Routes(tools, approval_policy(settings.approvals))
 

@@ -9,6 +9,9 @@ from pydantic import Field
 from aegis.pipeline.fields import Name, Section, Timeout
 from aegis.pipeline.settings_models import BaseUrl, SecretReference
 
+DocumentsMode = Literal["readable", "judge", "observe", "pass"]
+TextsMode = Literal["judge", "observe", "pass"]
+
 
 class ProviderSettings(Section):
     """One provider of models. Its key is only a name, for messages and the log."""
@@ -52,3 +55,9 @@ class ProxySettings(Section):
     history: Literal["refuse", "judge"]
     """What happens to a request that holds tool calls which were never decided here: it is refused, or they are
     judged as if the model had just made them. Results of calls that nobody made are refused in any case."""
+    documents: DocumentsMode
+    """What happens to documents in requests. `judge` judges them like results and replaces what may not be seen; what
+    cannot be read (PDF files, pictures, files that are only named) passes, and with `readable` is refused. `observe`
+    records what is found and changes nothing."""
+    texts: TextsMode
+    """What happens to the user's own text, where a rule could find something in it."""

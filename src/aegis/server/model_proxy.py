@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -41,6 +42,7 @@ from aegis.proxies.models.providers import (
     error_of,
     whole,
 )
+from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.resume import Resumptions
 from aegis.proxies.models.synthesis import events_of
 from aegis.server.body import Disconnected, read_body
@@ -93,12 +95,25 @@ class ModelProxies:
             on_approval="wait" if waits else "block",
             approval_timeout=float(settings.wait),
         )
+        scope = Conversation(principal=principal, session=session)
+        reading = Reading(
+            book=self._book,
+            # What a key is limited to are tools; what its holder brings along is none.
+            enforcer=Enforcer(
+                Acting(services.gate, replace(principal, tools=()), services.decide), on_approval="block"
+            ),
+            policy=services.gate.parts.policy.current,
+            scope=scope,
+            documents=settings.documents,
+            texts=settings.texts,
+        )
         return Exchange(
             book=self._book,
             resumptions=self._resumptions,
             enforcer=enforcer,
+            reading=reading,
             format_=format_,
-            scope=Conversation(principal=principal, session=session),
+            scope=scope,
             unknown=settings.history,
             now=services.clock() // MICROS,
         )

@@ -1,6 +1,6 @@
 """One request to a model and its answer: what the client claims is checked, what the model proposes is decided.
 
-(1) the request's history is held against the book, its results are judged
+(1) the request's history is held against the book, its results and the documents that it brings are judged
 (2) held calls of earlier answers that a person has released meanwhile are given out, without asking the model
 (3) calls that were refused are put back where the model expects them
 (4) the calls of the answer are decided together; only then the client sees those that may run
@@ -26,6 +26,7 @@ from aegis.errors import ForeignAnswer
 from aegis.proxies.models.book import Book, Scope
 from aegis.proxies.models.formats import Format
 from aegis.proxies.models.history import History, Unknown
+from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.records import Kind, Record, Taken
 from aegis.proxies.models.resume import Found, Resumptions
 from aegis.proxies.models.synthesis import answer_of
@@ -54,6 +55,7 @@ class Exchange:
         book: Book,
         resumptions: Resumptions,
         enforcer: Enforcer,
+        reading: Reading,
         format_: Format,
         scope: Scope,
         unknown: Unknown,
@@ -62,6 +64,7 @@ class Exchange:
         self._book = book
         self._resumptions = resumptions
         self._enforcer = enforcer
+        self._reading = reading
         self._format = format_
         self._dialect = format_.dialect
         self._scope = scope
@@ -78,6 +81,7 @@ class Exchange:
         # (1)
         history = History(self._book, self._enforcer, self._dialect, self._scope, self._session, self._unknown)
         request = await history.checked(request)
+        request = await self._reading.judged(request, self._dialect.brought(request))
         # (2)
         found = Found(self._book, self._scope)
         restored = self._dialect.put_back(request, found)

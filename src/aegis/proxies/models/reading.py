@@ -1,0 +1,139 @@
+"""What a client brings for the model to read: judged like a tool's result, once, and on the record.
+
+(1) bringing it is a call of a tool of Aegis's own, which an operator may set like any tool
+(2) its texts are that call's result: what may not be seen is replaced, or only noted, as configured
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from aegis.adapters._enforce import Attempt, Enforced, Enforcer
+from aegis.adapters.context import Session
+from aegis.core.call import ToolResult
+from aegis.core.canonical import canonical
+from aegis.core.digest import sha256
+from aegis.core.names import split_selector
+from aegis.dialects.brought import Brought
+from aegis.dialects.model import Path, Wire, put_all
+from aegis.errors import InvalidCall
+from aegis.facts.views import may_have_views
+from aegis.pipeline.compile_tools import READ_DOCUMENT, READ_TEXT
+from aegis.pipeline.run import Policy
+from aegis.pipeline.settings_proxies import DocumentsMode, TextsMode
+from aegis.proxies.models.book import Book, Scope
+
+_TOOLS: Final[dict[Literal["document", "text"], str]] = {"document": READ_DOCUMENT, "text": READ_TEXT}
+_UNSEEN: Final = "this was withheld: it could not be checked"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """Something that nobody judged yet under the policy in force."""
+
+    thing: Brought
+    key: tuple[str, str]
+    texts: list[str]
+
+
+class Reading:
+    """Judges what requests of one principal bring; `enforcer` decides for it, whatever tools its key is limited to."""
+
+    def __init__(
+        self,
+        *,
+        book: Book,
+        enforcer: Enforcer,
+        policy: Policy,
+        scope: Scope,
+        documents: DocumentsMode,
+        texts: TextsMode,
+    ) -> None:
+        self._book = book
+        self._enforcer = enforcer
+        self._policy = policy
+        self._scope = scope
+        self._session = Session(name=scope.session) if scope.session else None
+        self._documents: DocumentsMode = documents
+        self._texts: TextsMode = texts
+
+    async def judged(self, request: Wire, brought: Sequence[Brought]) -> Wire:
+        """The request as a model may read it; raises `InvalidCall` (403) for a document that nobody here can read,
+        where the configuration asks for that."""
+        wanted: list[_Asked] = []
+        for thing in brought:
+            if self._is_wanted(thing):
+                texts = [passage.text for passage in thing.passages]
+                wanted.append(_Asked(thing=thing, key=self._key(thing, texts), texts=texts))
+        unseen = {one.key: one for one in wanted if self._book.seen(*one.key) is None}
+        answers = await self._judge(list(unseen.values()))
+        changes: list[tuple[Path, Any]] = []
+        for one in wanted:
+            changed, value = answers.get(one.key) or self._book.seen(*one.key) or (True, _UNSEEN)
+            if changed and self._mode(one.thing) not in ("observe", "pass"):
+                changes += _changes(one.thing, value)
+        return put_all(request, changes) if changes else request
+
+    def _mode(self, thing: Brought) -> str:
+        return self._texts if thing.kind == "text" else self._documents
+
+    def _is_wanted(self, thing: Brought) -> bool:
+        mode = self._mode(thing)
+        if mode == "readable" and not thing.readable:
+            raise InvalidCall(
+                "the request holds a document that cannot be read here",
+                code="unreadable_document",
+                hint="give it as text; `proxies.documents: judge` lets such documents pass",
+                status=403,
+            )
+        if mode == "pass" or not any(passage.text for passage in thing.passages):
+            return False
+        return thing.kind == "document" or any(self._is_loud(passage.text) for passage in thing.passages)
+
+    def _is_loud(self, text: str) -> bool:
+        """Whether a rule could find something in a user's text, as it stands or read otherwise."""
+        return may_have_views(text) or not self._policy.scanner.is_quiet(text, "result")
+
+    def _key(self, thing: Brought, texts: list[str]) -> tuple[str, str]:
+        """By what a judged thing is known again: whose conversation, which policy, which texts."""
+        return self._scope.key("brought", thing.kind, self._policy.digest), sha256(canonical(texts))
+
+    async def _judge(self, asked: Sequence[_Asked]) -> dict[tuple[str, str], tuple[bool, Any]]:
+        attempts = [self._attempt(one) for one in asked]
+        enforced = await self._enforcer.arun(self._enforcer.enforce(attempts, self._session))
+        answers: dict[tuple[str, str], tuple[bool, Any]] = {}
+        let = [(one, decided) for one, decided in zip(asked, enforced, strict=True) if decided.allowed]
+        results = [ToolResult(decision_id=decided.decision.decision_id, result=one.texts) for one, decided in let]
+        observed = await self._enforcer.arun(self._enforcer.observe(results))
+        for (one, _), seen in zip(let, observed, strict=True):
+            answers[one.key] = (seen.changed, seen.value)
+            if seen.decision.receipt is not None:  # what could not be recorded is asked again the next time
+                self._book.learn(*one.key, seen.changed, seen.value)
+        for one, decided in zip(asked, enforced, strict=True):
+            answers.setdefault(one.key, (True, _notice(decided)))
+        return answers
+
+    def _attempt(self, one: _Asked) -> Attempt:
+        server, tool = split_selector(_TOOLS[one.thing.kind])
+        whose, what = one.key
+        return Attempt(
+            tool=tool,
+            server=server,
+            arguments={"content": f"sha-256:{what}", "texts": len(one.texts)},
+            call_id=f"brought.{sha256(f'{whose}{what}'.encode())}",
+        )
+
+
+def _changes(thing: Brought, value: Any) -> list[tuple[Path, Any]]:
+    """What stands in the places of a thing's texts: each text as changed, or the notice in place of all of them."""
+    given = value if isinstance(value, list) and len(value) == len(thing.passages) else [value] * len(thing.passages)
+    return [
+        (passage.path, passage.written(text if isinstance(text, str) else _UNSEEN))
+        for passage, text in zip(thing.passages, given, strict=True)
+    ]
+
+
+def _notice(enforced: Enforced) -> str:
+    return f"this was withheld: {enforced.decision.message} (reason: {enforced.decision.reason.value})"
