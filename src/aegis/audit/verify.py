@@ -238,8 +238,8 @@ def _walk_all(
         candidates: dict[str, bytes] = {}
         broken = walk.see(lines, first, candidates, checker)
         if executor is not None:
-            seen = lines if broken is None else lines[: broken.line - first + 1]
-            pending.append(executor.submit(check_lines, seen, first, walk.log, candidates))
+            whole = len(lines) if broken is None else broken.line - first
+            pending.append(executor.submit(check_lines, lines[: whole + 1], first, walk.log, candidates, whole))
         if broken is not None:
             _settle(pending, keep=0)
             if broken.kind == "deleted":

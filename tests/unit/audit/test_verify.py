@@ -342,6 +342,18 @@ def test_an_executor_changes_nothing(at: int, kind: str) -> None:
         assert before.broken().kind == ("deleted" if at > 10 else kind)
 
 
+def test_a_line_is_checked_in_the_same_order_here_and_beside() -> None:
+    """What it is written like comes before its members, and these before its place."""
+    for at in (0, 999, 1_000, 1_700):
+        extra = changed(LONG, at, extra="x")
+        respelled = extra.with_line(at, b" " + extra.lines[at])
+        unplaced = changed(LONG, at, extra="x", index=at + 7)
+        with ThreadPoolExecutor(2) as executor:
+            for bad, kind in ((extra, "unknown_member"), (respelled, "not_canonical"), (unplaced, "unknown_member")):
+                assert bad.broken(executor=executor) == bad.broken()
+                assert (bad.broken().kind, bad.broken().line) == (kind, at + 1)
+
+
 def test_a_break_in_the_file_itself_comes_after_those_of_its_lines() -> None:
     bad = changed(LONG, 2_000, principal="q").with_lines([*LONG.lines[:2_500], b"x" * (MAX_LINE_BYTES + 1)])
     with ThreadPoolExecutor(2) as executor:
