@@ -13,6 +13,7 @@ from aegis.facts.model import Facts, Text
 from aegis.facts.split import JOINED, SEAM
 from aegis.guards.base import Case
 from aegis.guards.bounded import is_name
+from aegis.guards.links import Links
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.guards.outflow import answer_data
 from aegis.guards.verdicts import report_of
@@ -30,12 +31,16 @@ _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql",
 
 
 class ContentGuard:
-    """Reports what the rules find in a call's strings, views and signals; no I/O, linear time."""
+    """Reports what the rules find in a call's strings, views and signals; linear time, and no I/O of its own.
+
+    `links` follows paths below the folders that agents work in, where the operator named them.
+    """
 
     name = "content"
 
-    def __init__(self, scanner: Scanner, options: ContentOptions | None = None):
+    def __init__(self, scanner: Scanner, options: ContentOptions | None = None, links: Links | None = None):
         self._scanner = scanner
+        self._links = links
         self._options = options or ContentOptions()
 
     def check(self, case: Case) -> Report:
@@ -48,14 +53,15 @@ class ContentGuard:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
                     seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
-        if not seen and not facts.unparsed and not facts.texts.limits:
+        links = [] if self._links is None else self._links.findings(case)
+        if not seen and not links and not facts.unparsed and not facts.texts.limits:
             return _QUIET
         findings = [self._finding(rule, case, path, evidence) for (_, path), (rule, evidence) in seen.items()]
         findings, patches = answer_data(findings, case, self._options, self._scanner)
         findings.sort(key=lambda finding: -finding.outcome)
         return report_of(
             self.name,
-            [*facts.texts.limits, *findings[:MOST_FINDINGS]],
+            [*facts.texts.limits, *links[:MOST_FINDINGS], *findings[:MOST_FINDINGS]],
             patches=patches,
             missing=facts.unparsed,
         )

@@ -19,6 +19,7 @@ from aegis.guards.result import ResultContentGuard
 from aegis.pipeline.available import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS
 from aegis.pipeline.compile_cedar import compile_cedar_guard
 from aegis.pipeline.compile_judges import compile_judges, judge_versions
+from aegis.pipeline.compile_links import compile_links
 from aegis.pipeline.compile_missions import compile_missions
 from aegis.pipeline.compile_previews import compile_previews
 from aegis.pipeline.compile_schemas import compile_schema_guard
@@ -71,7 +72,7 @@ def compile_policy(
         "rate": RateGuard(settings.limits.rate, windows),
         "registry": RegistryGuard(_registry(settings), names=settings.tools),
         "schema": schema_guard,
-        "content": ContentGuard(scanner, options),
+        "content": ContentGuard(scanner, options, compile_links(settings.guards.content.workspaces)),
     }
     # Without a Cedar policy there is nothing to ask; with one, what none permits is denied.
     if cedar_guard is not None:

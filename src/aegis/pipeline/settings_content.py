@@ -10,6 +10,7 @@ from aegis.core.names import Selector
 from aegis.core.outcome import outcome_of
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.pipeline.fields import Description, Mode, Moment, Name, Section
+from aegis.pipeline.settings_previews import Folder
 
 RuleOutcome = Literal["allow", "sanitize", "require_approval", "block"]
 
@@ -68,6 +69,9 @@ class ContentSettings(Section):
     """Instructions found in results: block the result, remove them, or fence them in."""
     inside_hosts: list[Name]
     """Hosts that count as inside, with `*`."""
+    workspaces: list[Folder]
+    """Folders of this machine that agents work in: a link that leads out of them is blocked; relative paths start at
+    the first."""
     exceptions: list[ExceptionSettings]
     """Rules that do not count somewhere."""
     overrides: list[OverrideSettings]
