@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 
 import pytest
 
+from aegis.adapters._enforce import Enforcer
+from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Patches
-from aegis.facade.coverage.canaries import CANARIES
-from aegis.facade.coverage.firing import coverage
+from aegis.errors import CallRefused
+from aegis.facade.coverage.firing import ALL_CANARIES, Refusing, coverage
 from frameworks.conftest import NAME, framework
 from frameworks.model import agent
 
@@ -20,11 +23,22 @@ SEAMS = {
     "google_adk": ("run_async",),
     "agent_framework": ("_invoke_function",),
     "autogen": ("run_json", "call_tool", "call_tool_stream"),
+    "llama_index": ("call", "acall"),
+    "smolagents": ("__call__",),
+    "strands": ("stream",),
+    "openai_agents": ("_invoke_function_tool_with_metadata",),
+    "mistral": ("create_function_result",),
+    "claude_agent": ("_handle_sdk_mcp_request",),
+    "mcp": ("send_request", "get_request_handler"),
 }
 
 
+# Frameworks whose bodies are methods of a class, where a witness stands for good; the others hold plain functions.
+KNOWING = {"langchain", "crewai", "pydantic_ai", "google_adk", "agent_framework", "autogen", "smolagents", "mcp"}
+
+
 def test_every_path_of_every_tool_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    if NAME not in CANARIES:
+    if NAME not in ALL_CANARIES:
         return
     driver = import_module(f"frameworks.drivers.{NAME}")
     with agent(framework(), framework().ways[0]) as world:
@@ -33,17 +47,57 @@ def test_every_path_of_every_tool_is_covered(monkeypatch: pytest.MonkeyPatch) ->
         assert {one.tool for one in found} == OURS
         assert {one.state for one in found} == {"covered"}
 
-        replace = Patches.replace
-
-        def without(patches: Patches, owner: object, name: str, make: object) -> None:
-            if name not in SEAMS[NAME] or _witness(make):
-                replace(patches, owner, name, make)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(Patches, "replace", without)
+        _without_seams(monkeypatch)
         states = {one.state for one in coverage() if one.framework == _distribution() and one.tool == "send_email"}
         assert "UNCOVERED" in states
         assert world.ran == []
         assert made
+
+
+def test_a_body_that_runs_past_every_seam_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    if NAME not in KNOWING:
+        return
+    driver, patches, told = import_module(f"frameworks.drivers.{NAME}"), Patches(), []
+    enforcer = Enforcer(Refusing(), on_uncovered=lambda tool, session: told.append(tool))
+    _without_seams(monkeypatch)
+    with agent(framework(), framework().ways[0]) as world:
+        try:
+            import_module(f"aegis.adapters.{NAME}").hook(enforcer, Memory(), patches, bar=True)
+            made = _tools(driver, world)
+            for canary in ALL_CANARIES[NAME]():
+                if canary.tool == "read_file":
+                    with suppress(CallRefused):  # a path with a seam of its own
+                        canary.fire()
+        finally:
+            patches.undo()
+        assert made
+        assert set(told) == {tool for tool, _ in world.ran} == {"read_file"}
+        assert len(told) >= len(world.ran)
+
+
+def test_what_is_called_as_the_function_that_it_is_made_of_is_told_of() -> None:
+    if NAME != "strands":
+        return
+    driver, patches, told = import_module(f"frameworks.drivers.{NAME}"), Patches(), []
+    with agent(framework(), framework().ways[0]) as world:
+        try:
+            enforcer = Enforcer(Refusing(), on_uncovered=lambda tool, session: told.append(tool))
+            import_module(f"aegis.adapters.{NAME}").hook(enforcer, Memory(), patches, bar=True)
+            assert driver.tools(world)[0]("a@example.com") == "sent"
+        finally:
+            patches.undo()
+    assert told == ["send_email"]
+
+
+def _without_seams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooking puts witnesses alone in place."""
+    replace = Patches.replace
+
+    def without(patches: Patches, owner: object, name: str, make: object) -> None:
+        if name not in SEAMS[NAME] or _witness(make):
+            replace(patches, owner, name, make)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Patches, "replace", without)
 
 
 def _witness(make: object) -> bool:
@@ -58,6 +112,9 @@ def _tools(driver: object, world: object) -> object:
     """The tools of a driver, as objects of the framework."""
     functions = getattr(driver, "tools", None) or driver.functions  # type: ignore[attr-defined]
     made = functions(world)
+    if NAME == "mistral":
+        context = import_module("mistralai.extra.run.context").RunContext(model="m")
+        return [context, *(context.register_func(one) for one in made)]
     if NAME == "pydantic_ai":
         return import_module("pydantic_ai.toolsets").FunctionToolset(made)
     wrappers = {

@@ -6,14 +6,15 @@ nothing of a real tool runs.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._patch import Method
-from aegis.adapters._scope import current_scope
+from aegis.adapters._scope import DECIDED, current_scope
 
 # Of the whole process: frameworks run bodies in threads that know nothing of the context they were called in.
 _traps: Final[list[list[str]]] = []
@@ -30,6 +31,37 @@ def trapping() -> Iterator[list[str]]:
         _traps.remove(caught)
 
 
+@contextmanager
+def standing_in(tool: str, owner: Any, *names: str) -> Iterator[None]:
+    """Put a trap in place of functions that an object holds as its tool's body, for the block."""
+    with ExitStack() as restoring:
+        for name in names:
+            own = vars(owner)
+            if name in own:
+                restoring.callback(object.__setattr__, owner, name, own[name])
+            else:
+                restoring.callback(object.__delattr__, owner, name)
+            object.__setattr__(owner, name, _trap(tool, getattr(owner, name)))
+        yield
+
+
+def _trap(tool: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """What looks like the original and only says that it would have run."""
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def atrap(*args: Any, **kwargs: Any) -> None:
+            _traps[-1].append(tool)
+
+        return atrap
+
+    @functools.wraps(original)
+    def trap(*args: Any, **kwargs: Any) -> None:
+        _traps[-1].append(tool)
+
+    return trap
+
+
 def witnessed(enforcer: Enforcer, name_of: Callable[..., str]) -> Callable[[Method], Method]:
     """Stand at the body of a tool, whose name `name_of` takes from what the body is called with."""
 
@@ -38,7 +70,8 @@ def witnessed(enforcer: Enforcer, name_of: Callable[..., str]) -> Callable[[Meth
         if _traps:
             _traps[-1].append(name_of(*args))
             return True
-        if current_scope().decided is None:
+        scope = current_scope()
+        if scope.decided is None and scope.loop != DECIDED:
             enforcer.uncovered(name_of(*args))
         return False
 

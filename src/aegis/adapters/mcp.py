@@ -19,12 +19,15 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import DECIDED, current_scope
 from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "mcp"
 SUPPORTED: Final = ((1, 30), (3,))
 
 _CALL: Final = "tools/call"
+# Where servers of every kind run a tool's function, beneath the protocol.
+_BODIES: Final = ("mcp.server.mcpserver.tools.base", "mcp.server.fastmcp.tools.base", "fastmcp.tools.function_tool")
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
@@ -42,6 +45,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         else:
             patches.replace(module.Server, "_handle_request", lambda original: _handling_first(gate, original))
 
+    witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
+
+    def bodies(module: Any) -> None:
+        patches.replace(module.FunctionTool if hasattr(module, "FunctionTool") else module.Tool, "run", witness)
+
+    for package in _BODIES:
+        patches.when(package, bodies)
     patches.when("mcp.client.session", client)
     patches.when("mcp.server.lowlevel.server", server)
     return Seams(

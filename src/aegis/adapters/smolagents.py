@@ -22,6 +22,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, current_scope, deferring, items_in, running, scoped
 from aegis.adapters._tools import ToolGate
+from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
 from aegis.errors import CallRefused, UnhookedFramework
 
@@ -52,7 +53,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module.LocalPythonExecutor, "send_tools", _sending)
         patches.replace(module, "timeout", _timed)
 
-    patches.when("smolagents.tools", lambda module: patches.family(module.BaseTool, {"__call__": hooks.tool}))
+    def tools(module: Any) -> None:
+        patches.family(module.BaseTool, {"__call__": hooks.tool})
+        patches.family(module.Tool, {"forward": witnessed(enforcer, lambda tool, *_: str(tool.name))})
+
+    patches.when("smolagents.tools", tools)
     patches.when("smolagents.agents", agents)
     patches.when(
         "smolagents.models",

@@ -17,6 +17,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import aitems_in, deferring
 from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "strands-agents"
@@ -37,6 +38,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     patches.when(
         "strands.types.tools",
         lambda module: patches.family(module.AgentTool, {"stream": lambda original: _running(gate, original)}),
+    )
+    witness = witnessed(enforcer, lambda tool, *_: str(tool.tool_name))
+    patches.when(
+        "strands.tools.decorator",
+        lambda module: patches.replace(module.DecoratedFunctionTool, "__call__", witness),
     )
     patches.when(
         "strands.models.model",

@@ -39,6 +39,11 @@ def offering(server: Any, world: World) -> Any:
     return server
 
 
+def functions(world: World) -> list[Any]:
+    """Servers of both kinds, each with the tools."""
+    return [offering(MCPServer("office"), world), offering(FastMCP("office"), world)]
+
+
 @asynccontextmanager
 async def client(world: World) -> AsyncIterator[Tools]:
     # The server stands for one elsewhere: nothing of it is decided in this process.

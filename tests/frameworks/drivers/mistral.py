@@ -71,9 +71,7 @@ def _result(world: World, call: Any) -> Any:
     return {"role": "tool", "tool_call_id": call["id"], "name": name, "content": world.run(name, arguments)}
 
 
-def run(world: World) -> str:
-    """A conversation whose functions a run context executes."""
-
+def functions(world: World) -> list[Any]:
     def send_email(to: str, subject: str = "hello") -> str:
         """Send a mail."""
         return world.run("send_email", {"to": to, "subject": subject})
@@ -82,10 +80,16 @@ def run(world: World) -> str:
         """Read a file."""
         return world.run("read_file", {"path": path})
 
+    return [send_email, read_file]
+
+
+def run(world: World) -> str:
+    """A conversation whose functions a run context executes."""
+
     async def converse() -> str:
         async with RunContext(model="m") as context:
-            context.register_func(send_email)
-            context.register_func(read_file)
+            for function in functions(world):
+                context.register_func(function)
             result = await client(world).beta.conversations.run_async(run_ctx=context, inputs="go")
             return str(result.output_as_text).rpartition("\n")[2]
 

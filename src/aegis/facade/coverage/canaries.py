@@ -23,12 +23,12 @@ def langchain() -> Iterator[Canary]:
         """Do nothing."""
         return text
 
-    for one in _alive(BaseTool):
+    for one in alive(BaseTool):
         given = sample(one.tool_call_schema.model_json_schema()) if one.args_schema is not None else {"input": "canary"}
         call = {"name": one.name, "args": given, "id": "call_canary_0123456789", "type": "tool_call"}
-        yield from _twins(one.name, "run", one.run, one.arun, given)
-        yield from _twins(one.name, "invoke", one.invoke, one.ainvoke, given)
-        yield from _twins(one.name, "invoke by call", one.invoke, one.ainvoke, call)
+        yield from twins(one.name, "run", one.run, one.arun, given)
+        yield from twins(one.name, "invoke", one.invoke, one.ainvoke, given)
+        yield from twins(one.name, "invoke by call", one.invoke, one.ainvoke, call)
         try:
             node: Any = import_module("langgraph.prebuilt").ToolNode([one])
         except ImportError:
@@ -49,12 +49,12 @@ def crewai() -> Iterator[Canary]:
 
     canary = tool("aegis_canary")(nothing)
 
-    for one in _alive(BaseTool):
+    for one in alive(BaseTool):
         given = sample(one.args_schema.model_json_schema())
         yield Canary(tool=one.name, path="run", fire=partial(one.run, **given))
-        yield Canary(tool=one.name, path="arun", fire=partial(_awaited, one.arun, **given))
+        yield Canary(tool=one.name, path="arun", fire=partial(awaited, one.arun, **given))
         structured = one.to_structured_tool()
-        yield from _twins(one.name, "CrewStructuredTool.invoke", structured.invoke, structured.ainvoke, given)
+        yield from twins(one.name, "CrewStructuredTool.invoke", structured.invoke, structured.ainvoke, given)
     del canary
 
 
@@ -64,7 +64,7 @@ def pydantic_ai() -> Iterator[Canary]:
     from pydantic_ai.models.test import TestModel
     from pydantic_ai.toolsets import FunctionToolset
 
-    for toolset in _objects(FunctionToolset):
+    for toolset in objects(FunctionToolset):
         for name in sorted(toolset.tools):
             agent: Any = Agent(TestModel(call_tools=[name]), toolsets=[toolset])
             yield Canary(tool=name, path="Agent.run", fire=partial(agent.run_sync, "canary"))
@@ -78,12 +78,12 @@ def google_adk() -> Iterator[Canary]:
     from google.adk.tools import FunctionTool
 
     context = SimpleNamespace(function_call_id=None, invocation_id=None)
-    for one in _alive(FunctionTool):
+    for one in alive(FunctionTool):
         declared = one._get_declaration()
         schema = declared.parameters_json_schema if declared is not None else None
         given = sample(schema) if isinstance(schema, dict) else _by_name(one.func)
         yield Canary(
-            tool=one.name, path="run_async", fire=partial(_awaited, one.run_async, args=given, tool_context=context)
+            tool=one.name, path="run_async", fire=partial(awaited, one.run_async, args=given, tool_context=context)
         )
 
 
@@ -91,12 +91,12 @@ def agent_framework() -> Iterator[Canary]:
     """`invoke` of a function tool, with and without a call's id."""
     from agent_framework import FunctionTool
 
-    for one in _alive(FunctionTool):
+    for one in alive(FunctionTool):
         if one.declaration_only:
             continue
         given = sample(one.parameters())
-        yield Canary(tool=one.name, path="invoke", fire=partial(_awaited, one.invoke, arguments=given))
-        identified = partial(_awaited, one.invoke, arguments=given, tool_call_id="call_canary_0123456789")
+        yield Canary(tool=one.name, path="invoke", fire=partial(awaited, one.invoke, arguments=given))
+        identified = partial(awaited, one.invoke, arguments=given, tool_call_id="call_canary_0123456789")
         yield Canary(tool=one.name, path="invoke by call", fire=identified)
 
 
@@ -105,14 +105,14 @@ def autogen() -> Iterator[Canary]:
     from autogen_core import CancellationToken
     from autogen_core.tools import BaseTool, StaticStreamWorkbench, StaticWorkbench
 
-    for one in _alive(BaseTool):
+    for one in alive(BaseTool):
         given = sample(one.schema.get("parameters") or {})
-        run = partial(_awaited, one.run_json, args=given, cancellation_token=CancellationToken())
+        run = partial(awaited, one.run_json, args=given, cancellation_token=CancellationToken())
         yield Canary(tool=one.name, path="run_json", fire=run)
-        called = partial(_awaited, StaticWorkbench([one]).call_tool, name=one.name, arguments=given)
+        called = partial(awaited, StaticWorkbench([one]).call_tool, name=one.name, arguments=given)
         yield Canary(tool=one.name, path="Workbench.call_tool", fire=called)
         events = partial(StaticStreamWorkbench([one]).call_tool_stream, one.name, given)
-        yield Canary(tool=one.name, path="Workbench.call_tool_stream", fire=partial(_awaited, _all, events=events))
+        yield Canary(tool=one.name, path="Workbench.call_tool_stream", fire=partial(awaited, _all, events=events))
 
 
 CANARIES: Final[dict[str, Callable[[], Iterator[Canary]]]] = {
@@ -143,20 +143,20 @@ def _by_name(function: Any) -> dict[str, Any]:
     return {one.name: "canary" for one in parameters if one.default is one.empty and one.name != "tool_context"}
 
 
-def _awaited(function: Any, **given: Any) -> Any:
+def awaited(function: Any, **given: Any) -> Any:
     return asyncio.run(function(**given))
 
 
-def _twins(tool: str, path: str, run: Any, arun: Any, given: Any) -> Iterator[Canary]:
+def twins(tool: str, path: str, run: Any, arun: Any, given: Any) -> Iterator[Canary]:
     yield Canary(tool=tool, path=path, fire=lambda: run(given))
     yield Canary(tool=tool, path=f"{path} async", fire=lambda: asyncio.run(arun(given)))
 
 
-def _alive(base: type) -> list[Any]:
+def alive(base: type) -> list[Any]:
     """Every tool object that there is, by name."""
-    return sorted(_objects(base), key=lambda one: str(one.name))
+    return sorted(objects(base), key=lambda one: str(one.name))
 
 
-def _objects(base: type) -> list[Any]:
+def objects(base: type | tuple[type, ...]) -> list[Any]:
     """Every object of a class that there is; those that stand for others are not asked what they are."""
     return [one for one in gc.get_objects() if issubclass(type(one), base)]

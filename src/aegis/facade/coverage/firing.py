@@ -19,9 +19,12 @@ from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.errors import CallRefused
 from aegis.facade.coverage.canaries import CANARIES
+from aegis.facade.coverage.function_canaries import FUNCTION_CANARIES
 from aegis.facade.coverage.model import Canary, Covered, State
 
 _log: Final = logging.getLogger("aegis")
+
+ALL_CANARIES: Final = CANARIES | FUNCTION_CANARIES
 
 
 class Refusing:
@@ -92,7 +95,7 @@ def coverage(modules: Sequence[str] = ()) -> list[Covered]:
     Raises `ImportError` where a module cannot be imported, and `UnhookedFramework`.
     """
     found: list[Covered] = []
-    for name, canaries in CANARIES.items():
+    for name, canaries in ALL_CANARIES.items():
         adapter = import_module(f"aegis.adapters.{name}")
         if not _installed(adapter.DISTRIBUTION):
             continue
@@ -109,7 +112,7 @@ def coverage(modules: Sequence[str] = ()) -> list[Covered]:
 
 def _fired(framework: str, canary: Canary, decider: Refusing) -> Covered:
     before = decider.asked
-    with trapping() as caught:
+    with trapping() as caught, canary.body():
         try:
             canary.fire()
         except CallRefused:

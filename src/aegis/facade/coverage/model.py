@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,11 +12,15 @@ State = Literal["covered", "UNCOVERED", "not reached"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Canary:
-    """One call of one registered tool over one path of its framework."""
+    """One call of one registered tool over one path of its framework.
+
+    `body` gives what stands in for the body while the canary is fired, where no witness does.
+    """
 
     tool: str
     path: str
     fire: Callable[[], Any]
+    body: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

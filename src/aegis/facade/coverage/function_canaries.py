@@ -1,0 +1,247 @@
+"""The canaries of the frameworks whose bodies are functions that their tools hold: a trap stands in for each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Final
+
+from aegis.adapters._witness import standing_in
+from aegis.errors import CallRefused
+from aegis.facade.coverage.canaries import alive, awaited, objects
+from aegis.facade.coverage.model import Canary, sample
+
+_ID: Final = "call_canary_0123456789"
+
+
+def llama_index() -> Iterator[Canary]:
+    """`call` and `acall` of a function tool, and what models that call tools themselves use."""
+    calling: Any = import_module("llama_index.core.tools.calling")
+    from llama_index.core.tools import FunctionTool
+
+    for one in sorted(objects(FunctionTool), key=lambda tool: str(tool.metadata.get_name())):
+        name = one.metadata.get_name()
+        given = sample(one.metadata.get_parameters_dict())
+        trapped = _trapped(name, one, "_fn", "_async_fn")
+        yield trapped("call", partial(one.call, **given))
+        yield trapped("acall", partial(awaited, one.acall, **given))
+        yield trapped("call_tool", partial(calling.call_tool, one, given))
+        yield trapped("acall_tool", partial(awaited, calling.acall_tool, tool=one, arguments=given))
+
+
+def smolagents() -> Iterator[Canary]:
+    """A tool called, as an agent calls it, and from the code of a code agent."""
+    from smolagents import LocalPythonExecutor, Model, Tool, ToolCallingAgent
+
+    for one in alive(Tool):
+        if type(one).__module__ == "smolagents.default_tools":
+            continue
+        given = sample({"properties": one.inputs})
+        trapped = _trapped(one.name, one, "forward")
+        agent = ToolCallingAgent(tools=[one], model=Model(), verbosity_level=0)
+        executor = LocalPythonExecutor([])
+        executor.send_tools({one.name: one})
+        yield trapped("Tool.__call__", partial(one, **given))
+        yield trapped("ToolCallingAgent.execute_tool_call", partial(agent.execute_tool_call, one.name, given))
+        yield trapped("LocalPythonExecutor", partial(executor, f"{one.name}(**{given!r})"))
+
+
+def strands() -> Iterator[Canary]:
+    """`stream` of a tool, and a tool called by hand through its agent."""
+    from strands import Agent
+    from strands.types.tools import AgentTool
+
+    model: Any = import_module("strands.models").Model
+
+    class Silent(model):  # type: ignore[misc]
+        """A model that is never asked."""
+
+        def update_config(self, **model_config: Any) -> None:
+            """Keep nothing."""
+
+        def get_config(self) -> dict[str, Any]:
+            return {}
+
+        def structured_output(self, *args: Any, **kwargs: Any) -> Any:
+            raise CallRefused("a canary asks no model")
+
+        def stream(self, *args: Any, **kwargs: Any) -> Any:
+            raise CallRefused("a canary asks no model")
+
+    for one in sorted(objects(AgentTool), key=lambda tool: str(tool.tool_name)):
+        if not hasattr(one, "_tool_func"):
+            continue
+        given = sample(one.tool_spec["inputSchema"]["json"])
+        use = {"toolUseId": _ID, "name": one.tool_name, "input": given}
+        trapped = _trapped(one.tool_name, one, "_tool_func")
+        agent = Agent(model=Silent(), tools=[one], callback_handler=None)
+        yield trapped("AgentTool.stream", partial(_drained, partial(one.stream, use, {})))
+        yield trapped("Agent.tool", partial(getattr(agent.tool, one.tool_name), **given))
+
+
+def openai_agents() -> Iterator[Canary]:
+    """A run of an agent whose model calls the tool, whole and streamed, and the tool invoked alone."""
+    from agents import FunctionTool, RunConfig, Runner
+    from agents.tool import invoke_function_tool
+    from agents.tool_context import ToolContext
+
+    for one in alive(FunctionTool):
+        arguments = json.dumps(sample(one.params_json_schema))
+        trapped = _trapped(one.name, one, "on_invoke_tool")
+        context: Any = ToolContext(None, tool_name=one.name, tool_call_id=_ID, tool_arguments=arguments)
+        alone = partial(awaited, invoke_function_tool, function_tool=one, context=context, arguments=arguments)
+        quiet = RunConfig(tracing_disabled=True)
+        run = partial(awaited, Runner.run, starting_agent=_calling(one, arguments), input="canary", run_config=quiet)
+        yield trapped("invoke_function_tool", alone)
+        yield trapped("Runner.run", run)
+
+
+def _calling(tool: Any, arguments: str) -> Any:
+    """An agent whose model asks for one call and is then done."""
+    from agents import Agent, ModelResponse, Usage
+    from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+    base: Any = import_module("agents.models.interface").Model
+    call = ResponseFunctionToolCall(arguments=arguments, call_id=_ID, name=tool.name, type="function_call")
+    text = ResponseOutputText(annotations=[], text="done", type="output_text")
+    said = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
+    answers = iter([call, said])
+
+    class Asking(base):  # type: ignore[misc]
+        """Answers what is scripted."""
+
+        async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+            return ModelResponse(output=[next(answers)], usage=Usage(), response_id=None)
+
+        def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            raise CallRefused("a canary asks no model")
+
+    return Agent(name="canary", model=Asking(), tools=[tool])
+
+
+def mistral() -> Iterator[Canary]:
+    """The functions of every run context, executed as a conversation executes them."""
+    from mistralai.client.models import FunctionCallEntry
+    from mistralai.extra.run.context import RunContext
+
+    for context in objects(RunContext):
+        for name, one in sorted(context._callable_tools.items()):
+            body = next((member for member in ("callable", "awaitable") if hasattr(one, member)), None)
+            if body is None:
+                continue  # a tool of an MCP server, whose client is a path of its own
+            given = sample(one.tool.function.parameters)
+            entry = FunctionCallEntry(tool_call_id=_ID, name=name, arguments=given, id=_ID)
+            run = partial(awaited, context.execute_function_calls, function_calls=[entry])
+            yield _trapped(name, one, body)("RunContext.execute_function_calls", run)
+
+
+def claude_agent() -> Iterator[Canary]:
+    """The tools of an SDK MCP server, called by a message of the program."""
+    from claude_agent_sdk import SdkMcpTool, create_sdk_mcp_server
+    from claude_agent_sdk._internal.query import Query
+
+    for one in alive(SdkMcpTool):
+        schema = one.input_schema
+        given = sample(schema) if isinstance(schema, dict) and "properties" in schema else {"text": "canary"}
+        if isinstance(schema, dict) and "properties" not in schema:
+            given = {name: _of(kind) for name, kind in schema.items()}
+        server = create_sdk_mcp_server("canary", tools=[one])["instance"]
+        query = Query(transport=SimpleNamespace(), is_streaming_mode=True, sdk_mcp_servers={"canary": server})
+        run = partial(_spoken, query._handle_sdk_mcp_request, one.name, given)
+        yield _trapped(one.name, one, "handler")("SDK MCP server", run)
+
+
+def _spoken(handle: Callable[..., Any], tool: str, given: dict[str, Any]) -> None:
+    """A conversation of the protocol that ends in one call."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "canary", "version": "0"}}
+    messages: tuple[dict[str, Any], ...] = (
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}},
+    )
+
+    async def go() -> None:
+        for message in messages:
+            await handle("canary", message)
+
+    asyncio.run(go())
+
+
+def mcp() -> Iterator[Canary]:
+    """The tools of every server of this process, called by a client and by the server's own handler."""
+    for server in objects(getattr(_module("mcp.server"), "MCPServer", ())):
+        client = import_module("mcp.client.client").Client
+        for one in server._tool_manager.list_tools():
+            trapped, given = _trapped(one.name, one, "fn"), sample(one.parameters)
+            yield trapped("Client.call_tool", partial(_asked, partial(client, server), one.name, given))
+            yield trapped("the handler of a server", partial(_handled, server._lowlevel_server, one.name, given))
+    for server in objects(getattr(_module("fastmcp"), "FastMCP", ())):
+        client = import_module("fastmcp").Client
+        for one in awaited(server.list_tools):
+            if hasattr(one, "fn"):
+                trapped, given = _trapped(one.name, one, "fn"), sample(one.parameters)
+                yield trapped("fastmcp.Client.call_tool", partial(_asked, partial(client, server), one.name, given))
+    for server in objects(getattr(_module("mcp.server.fastmcp"), "FastMCP", ())):
+        connect = import_module("mcp.shared.memory").create_connected_server_and_client_session
+        for one in server._tool_manager.list_tools():
+            trapped, given = _trapped(one.name, one, "fn"), sample(one.parameters)
+            asked = partial(_asked, partial(connect, server._mcp_server), one.name, given)
+            yield trapped("ClientSession.call_tool", asked)
+
+
+def _module(name: str) -> Any:
+    """A module that only some versions and environments have."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+def _asked(connect: Callable[[], Any], tool: str, given: dict[str, Any]) -> None:
+    async def go() -> None:
+        async with connect() as connected:
+            await connected.call_tool(tool, given)
+
+    asyncio.run(go())
+
+
+def _handled(server: Any, tool: str, given: dict[str, Any]) -> None:
+    params = import_module("mcp.types").CallToolRequestParams(name=tool, arguments=given)
+    context = SimpleNamespace(protocol_version="2025-06-18", request_id="canary", meta=None, session=None)
+    asyncio.run(server.get_request_handler("tools/call").handler(context, params))
+
+
+FUNCTION_CANARIES: Final[dict[str, Callable[[], Iterator[Canary]]]] = {
+    "llama_index": llama_index,
+    "smolagents": smolagents,
+    "strands": strands,
+    "openai_agents": openai_agents,
+    "mistral": mistral,
+    "claude_agent": claude_agent,
+    "mcp": mcp,
+}
+
+
+def _trapped(tool: str, owner: Any, *names: str) -> Callable[[str, Callable[[], Any]], Canary]:
+    """Makes canaries of a tool whose body is what `owner` holds under these names."""
+
+    def made(path: str, fire: Callable[[], Any]) -> Canary:
+        return Canary(tool=tool, path=path, fire=fire, body=partial(standing_in, tool, owner, *names))
+
+    return made
+
+
+def _of(kind: Any) -> Any:
+    return {int: 1, float: 1.0, bool: True, list: [], dict: {}}.get(kind, "canary")
+
+
+def _drained(events: Callable[[], Any]) -> None:
+    async def go() -> None:
+        async for _ in events():
+            continue
+
+    asyncio.run(go())
