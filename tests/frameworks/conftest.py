@@ -21,6 +21,7 @@ ALONE = {
     "test_claude_agent.py": "claude_agent",
     "test_crewai_cache.py": "crewai",
     "test_litellm_formats.py": "litellm",
+    "test_litellm_proxy.py": "litellm",
     "test_llama_tools.py": "llama_index",
     "test_mcp_first.py": "crewai",
     "test_smolagents_code.py": "smolagents",

@@ -17,7 +17,7 @@ from aegis.cli.demo.wire import Turn
 from frameworks.conftest import framework
 from frameworks.drivers.litellm import TOOLS
 from frameworks.model import MAIL, READ, hooked
-from support.decider import ScriptedDecider, blocked
+from support.decider import ScriptedDecider, blocked, sanitized
 from support.gemini import gemini
 from support.raw_server import Received, answer, serving
 from support.worlds import scripted
@@ -165,3 +165,24 @@ def test_a_request_that_nothing_changes_in_is_sent_as_it_was_signed() -> None:
             whole(bedrock(f"{url}/model/m/converse"))
     assert len({json.dumps(one.json, sort_keys=True) for one in plain}) == 1
     assert len({one.body for one in plain}) == 1
+
+
+def test_the_tools_that_a_proxy_has_itself_are_decided() -> None:
+    from litellm.proxy._experimental.mcp_server import operations
+    from litellm.proxy._experimental.mcp_server.tool_registry import global_mcp_tool_registry
+
+    ran: list[str] = []
+
+    def look_up(name: str) -> str:
+        ran.append(name)
+        return "found"
+
+    global_mcp_tool_registry.register_tool("look_up", "d", {"type": "object"}, look_up)
+    with hooked(framework(), scripted(look_up=sanitized(name="safe"))):
+        answered = asyncio.run(operations._handle_local_mcp_tool("look_up", {"name": "Ann"}))
+    assert answered.content[0].text == "found"
+    with hooked(framework(), scripted(look_up=blocked)):
+        refusal = asyncio.run(operations._handle_local_mcp_tool("look_up", {"name": "Ann"}))
+    assert refusal.is_error
+    assert "`look_up` was not run" in refusal.content[0].text
+    assert ran == ["safe"]

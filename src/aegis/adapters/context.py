@@ -58,6 +58,11 @@ def permit_context(permit: str | None) -> Holding[str | None]:
     return Holding(_permit, permit)
 
 
+def enter_session(session: Session) -> None:
+    """Make every call from here on part of `session`, until the thread or task ends."""
+    _current.set(session)
+
+
 @contextmanager
 def session_context(session: Session) -> Iterator[Session]:
     """Make every call of the block part of `session`; sessions nest, the inner one counts."""

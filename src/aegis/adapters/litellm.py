@@ -3,6 +3,7 @@
 Models that it reaches through the `openai` package are decided at the hooks of that package. All others are sent over
 one method of two clients, in the wire format of their provider: the format is told by the address, and a request that
 gives a model tools in a format that is not known is refused. The native routes that go round these clients are off.
+A proxy is covered in its own process; the tools of MCP servers behind it are decided at the hooks of `mcp`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._http import with_async_stream, with_body, with_stream
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
+from aegis.adapters._runner import Execution
 from aegis.adapters._scope import current_scope
+from aegis.adapters._tools import ToolGate
 from aegis.adapters._turn import StreamedTurn, Turn
+from aegis.adapters.mcp import result_of, view_of
 from aegis.adapters.seams import Seams
 from aegis.dialects.anthropic_messages import AnthropicMessages
 from aegis.dialects.bedrock_converse import BEDROCK
@@ -51,7 +55,12 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module.HTTPHandler, "post", clients.post)
         patches.replace(module.AsyncHTTPHandler, "post", clients.apost)
 
+    gate = ToolGate(enforcer, memory)
     patches.when("litellm.llms.custom_httpx.http_handler", http)
+    patches.when(
+        "litellm.proxy._experimental.mcp_server.operations",
+        lambda module: patches.replace(module, "_handle_local_mcp_tool", lambda original: _running(gate, original)),
+    )
     patches.when(
         "litellm.rust_bridge.configuration",
         lambda module: patches.replace(module, "decide", lambda original: _in_python(module, original)),
@@ -60,7 +69,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     if bar:
         patches.when("litellm.llms.custom_httpx.aiohttp_handler", lambda module: _bar_aiohttp(module, patches))
     return Seams(
-        seams=("HTTPHandler.post", "AsyncHTTPHandler.post"),
+        seams=("HTTPHandler.post", "AsyncHTTPHandler.post", "the MCP tools that a proxy has itself"),
         barred=unseen if bar else (),
         uncovered=("answers out of a cache", "requests that are passed through as they are", "realtime sessions")
         + (() if bar else unseen),
@@ -76,6 +85,17 @@ def _in_python(module: Any, original: Method) -> Method:
         return original(rollout, **overrides)
 
     return decide
+
+
+def _running(gate: ToolGate, original: Method) -> Method:
+    """The tools of APIs that a proxy offers over MCP are run by itself; those of servers, over a client of MCP."""
+
+    async def run(name: str, arguments: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        execution = Execution(tool=name, call_id="", answer_id=None, arguments=lambda: arguments)
+        ran = await gate.acall(execution, lambda given: original(name, given, *args, **kwargs), view_of)
+        return result_of(ran)
+
+    return run
 
 
 def _bar_aiohttp(module: Any, patches: Patches) -> None:

@@ -71,7 +71,7 @@ def _sending(gate: ToolGate, original: Method) -> Method:
             sent = changed if inner is request else type(request)(changed)
             return await original(session, sent, result_type, *args, **kwargs)
 
-        return _result(await gate.acall(_execution(inner.params), send, _view))
+        return result_of(await gate.acall(_execution(inner.params), send, view_of))
 
     return send_request
 
@@ -95,7 +95,7 @@ def _handler(gate: ToolGate, handler: Callable[..., Awaitable[Any]]) -> Callable
         async def body(given: dict[str, Any]) -> Any:
             return await handler(context, params.model_copy(update={"arguments": given}))
 
-        return _result(await gate.acall(_execution(params), body, _view))
+        return result_of(await gate.acall(_execution(params), body, view_of))
 
     return handle
 
@@ -114,8 +114,8 @@ def _handling_first(gate: ToolGate, original: Method) -> Method:
             async def body(given: dict[str, Any]) -> Any:
                 return await handler(_with(asked, given))
 
-            ran = await gate.acall(_execution(asked.params), body, _view)
-            return types.ServerResult(_result(ran)) if ran.replaced else ran.result
+            ran = await gate.acall(_execution(asked.params), body, view_of)
+            return types.ServerResult(result_of(ran)) if ran.replaced else ran.result
 
         return await original(_Serving(server, {type(request): decided}), message, request, *args)
 
@@ -146,13 +146,15 @@ def _wire(result: Any) -> dict[str, Any]:
     return wire
 
 
-def _view(result: Any) -> Any:
+def view_of(result: Any) -> Any:
+    """What of a tool's result is judged."""
     wire = _wire(result)
     # What asks the user for more input is no result; it is judged as it is.
     return _mcp_results.view(wire) if "content" in wire else wire
 
 
-def _result(ran: Ran) -> Any:
+def result_of(ran: Ran) -> Any:
+    """The result that a client is given: what the tool gave, or what stands in its place."""
     if not ran.replaced:
         return ran.result
     from mcp.types import CallToolResult
