@@ -99,6 +99,7 @@ class Ledger:
         clock: Clock,
         on_clock_behind: Callable[[int], None] | None = None,
         on_epoch: Callable[[], None] | None = None,
+        on_others: Callable[[int, int], None] | None = None,
     ):
         self._store = store
         self._log = log
@@ -107,8 +108,10 @@ class Ledger:
         self._clock = clock
         self._on_clock_behind = on_clock_behind
         self._on_epoch = on_epoch
+        self._on_others = on_others
         self._epoch = -1
         self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
+        self._size = 0  # of the log after the last commit of this ledger
         self._start_afresh()
         _open_ledgers.add(self)
 
@@ -182,6 +185,8 @@ class Ledger:
                 end, frontier = self._end
                 if end != head.frontier:  # another process wrote meanwhile, or this is the first commit
                     frontier = Frontier.decode(head.frontier)
+                    if self._on_others is not None:
+                        self._on_others(self._size, head.size)
                 batch = build(
                     head=head,
                     frontier=frontier,
@@ -196,6 +201,8 @@ class Ledger:
                 recorded = batch.recorded
                 if batch.behind and self._on_clock_behind is not None:
                     self._on_clock_behind(batch.behind)
+        if recorded:
+            self._size = recorded[-1].index + 1
         return [span if isinstance(span, Exception) else recorded[span[0] : span[1]] for span in spans]
 
     def _lead(self) -> None:

@@ -69,6 +69,7 @@ def open_deployment(
         state.close()
         raise
     policy.on_change(recorder(state.ledger, state.listeners))
+    policy.current.windows.follow(state.elsewhere)
 
     def close() -> None:
         """Let what is under way end, then release the store."""

@@ -16,6 +16,7 @@ from aegis.bootstrap.introduce import Introductions
 from aegis.core.ports import Document, Store
 from aegis.core.times import system_clock
 from aegis.errors import StoreConflict
+from aegis.gate.elsewhere import Elsewhere
 from aegis.gate.events import Event, Listener, notify
 from aegis.gate.ids import new_id
 from aegis.keys.keyring import Keyring
@@ -39,6 +40,7 @@ class State:
     store: Store
     keyring: Keyring
     ledger: Ledger
+    elsewhere: Elsewhere
     introductions: Introductions
     listeners: list[Listener] = field(default_factory=list)
 
@@ -60,6 +62,7 @@ def open_state(config: Path | None = None, home: Path | None = None) -> State:
     store = open_store(settings.settings.store, home=place, durability=settings.settings.durability)
     listeners: list[Listener] = []
     log = log_name(store)
+    elsewhere = Elsewhere(store)
     ledger = Ledger(
         store=store,
         log=log,
@@ -70,6 +73,7 @@ def open_state(config: Path | None = None, home: Path | None = None) -> State:
             listeners, Event(kind="clock", members={"behind_us": behind}, recorded=None)
         ),
         on_epoch=keyring.forget,
+        on_others=elsewhere.written,
     )
     introductions = Introductions(store=store, ledger=ledger, keyring=keyring)
     if keyring.is_replacing:
@@ -84,6 +88,7 @@ def open_state(config: Path | None = None, home: Path | None = None) -> State:
         store=store,
         keyring=keyring,
         ledger=ledger,
+        elsewhere=elsewhere,
         introductions=introductions,
         listeners=listeners,
     )

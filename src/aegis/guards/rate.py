@@ -1,16 +1,19 @@
 """The rate guard: an exact sliding window per authenticated agent.
 
-The window lives in this process; several gateways each count their own calls. Calls that the guard
-refuses are not counted, so that a caller that waits gets through.
+A window counts the calls of every process on one log: a process begins with the newest receipts and takes
+up what others decided when it records, so that each further process may let one call more through, and those
+that several decide in the same moment. Calls that the guard refuses are not counted, so that a caller that waits
+gets through.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
@@ -36,6 +39,19 @@ class Rate:
             raise ValueError(f"a rate is between 1 and {MAX_LIMIT} calls")
 
 
+class Elsewhere(Protocol):
+    """Calls that other processes counted."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether there are some that were not taken."""
+        ...
+
+    def take(self, since: int) -> Iterable[tuple[str, int]]:
+        """The agents and times (microseconds, not before `since`) of calls not taken before, in order of time."""
+        ...
+
+
 class Windows:
     """The times of the counted calls, by agent; kept when a configuration is replaced by another.
 
@@ -43,9 +59,14 @@ class Windows:
     """
 
     def __init__(self) -> None:
+        self._elsewhere: Elsewhere | None = None
         self._times: OrderedDict[str, deque[int]] = OrderedDict()
         self._lock = Lock()
         self._process = os.getpid()
+
+    def follow(self, elsewhere: Elsewhere) -> None:
+        """Count from now on also what others counted."""
+        self._elsewhere = elsewhere
 
     def charge(self, agent: str, now: int, rate: Rate) -> int:
         """Count a call at `now` (microseconds) and answer 0, or answer the microseconds until it would fit."""
@@ -54,6 +75,9 @@ class Windows:
             self._lock, self._process = Lock(), os.getpid()
         span = rate.seconds * _MICROS
         with self._lock:
+            if self._elsewhere is not None and self._elsewhere.moved:
+                for other, moment in self._elsewhere.take(now - span):
+                    self._enter(other, moment, span)
             times = self._times.get(agent)
             if times is None:
                 if len(self._times) >= MAX_AGENTS and (wait := self._make_room(now, span)):
@@ -72,6 +96,18 @@ class Windows:
             times.append(now)
             self._times.move_to_end(agent)
             return 0
+
+    def _enter(self, agent: str, moment: int, span: int) -> None:
+        """Count a call that somebody else let through."""
+        times = self._times.get(agent)
+        if times is None:
+            if len(self._times) >= MAX_AGENTS and self._make_room(moment, span):
+                return  # as many agents are inside the window as are counted: a further one is refused
+            times = self._times[agent] = deque()
+        times.append(max(moment, times[-1]) if times else moment)
+        if len(times) > MAX_LIMIT:
+            times.popleft()
+        self._times.move_to_end(agent)
 
     def _make_room(self, now: int, span: int) -> int:
         """Drop the agent that was counted longest ago; the wait where even that one is inside the window."""

@@ -43,7 +43,7 @@ class LimitSettings(Section):
     """How often an agent may call, and how far one call is read."""
 
     rate: RateField
-    """Calls of one agent in any such time, counted in each process."""
+    """Calls of one agent in any such time, whichever process on the log decides them."""
     max_depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)]
     """Levels of nesting; beyond it the call is blocked."""
     max_strings: Annotated[int, Field(ge=1, le=1_000_000)]

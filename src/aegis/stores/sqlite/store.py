@@ -210,6 +210,8 @@ class SqliteStore:
         try:
             self._settle()
         except StoreError as error:  # nothing is lost, and whoever comes next meets the same fault
+            if self._closed:  # who closes it settles it, perhaps while this thread waited for its turn
+                return False
             _log.warning("the store cannot be settled", extra={"error": str(error)})
         return not self._closed
 
