@@ -18,6 +18,9 @@ from aegis.bootstrap.credentials import create_key
 from aegis.bootstrap.state import open_state
 from aegis.cli.demo.stage import PERSON, Stage, stage
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support.scripted_model import scripted_model
+
 OUT: Final = Path(__file__).resolve().parents[1] / "docs" / "screenshots"
 CHROMIUM: Final = "/usr/bin/chromium"
 COLOURS: Final = 48  # a palette of that size keeps every page under some 60 KB
@@ -25,6 +28,21 @@ SIZES: Final[dict[str, dict[str, Any]]] = {
     "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
     "narrow": {"viewport": {"width": 360, "height": 720}, "color_scheme": "light"},
+}
+WISH: Final = "notes about what somebody earns wait for an approval"
+DRAFT: Final = {
+    "name": "notes-about-pay",
+    "description": "notes about pay wait for a person",
+    "select": {"tool": ["post_note"]},
+    "deny": {"properties": {"text": {"type": "string", "pattern": "(?i)salar|wage|earns"}}, "required": ["text"]},
+    "outcome": "require_approval",
+    "explanation": "A note is held where its text names a salary, a wage or what somebody earns; other words pass.",
+    "cases": [
+        {"tool": "post_note", "arguments": {"text": "Her salary is 70,000"}, "expect": "caught", "why": "says it"},
+        {"tool": "post_note", "arguments": {"text": "what Ada earns"}, "expect": "caught", "why": "in other words"},
+        {"tool": "post_note", "arguments": {"text": "her pay slip is here"}, "expect": "caught", "why": "a near miss"},
+        {"tool": "post_note", "arguments": {"text": "the celery is fresh"}, "expect": "passes", "why": "sounds alike"},
+    ],
 }
 MORE: Final = """
   run_command:
@@ -40,8 +58,10 @@ def main() -> int:
     """Seed the demonstration's gateway, and take every page in every size."""
     folder = Path(tempfile.mkdtemp(prefix="aegis-screenshots-"))
     try:
-        with stage(folder) as here, sync_playwright() as playwright:
-            pages = seed(here, folder / "shop")
+        with stage(folder) as here, sync_playwright() as playwright, scripted_model() as model:
+            model.script = lambda _: DRAFT
+            drafting = f"drafting: {{model: {{api: openai, url: {model.url}/v1, name: gpt-x, private: true}}}}\n"
+            pages = seed(here, folder / "shop", drafting)
             shutil.rmtree(OUT, ignore_errors=True)
             OUT.mkdir(parents=True)
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -53,13 +73,13 @@ def main() -> int:
     return 0
 
 
-def seed(here: Stage, workspace: Path) -> dict[str, str]:
+def seed(here: Stage, workspace: Path, drafting: str) -> dict[str, str]:
     """Calls of several agents, with their approvals; gives the path of each page by its name."""
     (workspace / "build").mkdir(parents=True)
     for number in range(40):
         (workspace / "build" / f"part{number}.o").write_bytes(bytes(800))
     (workspace / "settings.ini").write_text("[shop]\ncurrency = EUR\nretries = 3\n")
-    here.config.write_text(here.config.read_text() + MORE.replace("WORKSPACE", str(workspace)))
+    here.config.write_text(here.config.read_text() + MORE.replace("WORKSPACE", str(workspace)) + drafting)
     time.sleep(3)  # the gateway reads its file again
     with closing(open_state(here.config, here.home)) as state:
         keys = {
@@ -101,6 +121,7 @@ def seed(here: Stage, workspace: Path) -> dict[str, str]:
         "session": "/sessions/ticket-4411?principal=agent:support-bot",
         "violations": "/violations",
         "policies": "/policies",
+        "draft": "/policies/draft",
         "playground": "/policies/playground",
         "agents": "/agents",
         "agent": "/agents/research-bot",
@@ -125,6 +146,10 @@ def take(browser: Browser, here: Stage, pages: dict[str, str], size: str, option
             editor = page.get_by_label("Configuration")
             editor.fill(editor.input_value().replace("query_db: {risk: medium", "query_db: {risk: critical"))
             page.get_by_role("button", name="Check and replay").click()
+        if name == "draft":
+            page.get_by_label("What is to be refused").fill(WISH)
+            page.get_by_role("button", name="Draft", exact=True).click()
+            page.get_by_text("Difference from what is in force").wait_for()
         if name == "playground":
             page.get_by_role("button", name="Decide").click()
         page.wait_for_timeout(900)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aegis.core.times import system_clock
+from aegis.server.cockpit import unusual
+from aegis.server.cockpit.baseline import RECENT_US, baseline
 from support.missions import TOOLS, claims
 from support.people import Person, person
 from support.scripted_model import BAD, ScriptedModel, scripted_model
@@ -79,7 +84,9 @@ def test_the_health_of_judges_is_told_now(gateway: Served, dana: Person, model: 
     assert re.search(r"\d+ of its last \d+ runs failed, most often by", page)
 
 
-def test_what_is_usual_of_an_agent_is_told_on_its_page(gateway: Served, dana: Person) -> None:
+def test_what_is_usual_of_an_agent_is_told_on_its_page(gateway: Served, dana: Person, model: ScriptedModel) -> None:
+    model.script = lambda _: BAD
+    gateway.decide("write_note", arguments={"text": "hello again"}, call_id="usual")
     page = dana.get("/agents/bot").body.decode()
     assert "What is usual" in page
     assert re.search(r'<td class="mono">write_note</td><td class="right num inline">\d+<span', page)
@@ -120,3 +127,27 @@ def test_delegation_is_a_graph_and_refused_flows_lead_to_what_was_read(missions:
     assert f'id="r-{read["receipt"]["id"]}"' in page
     for path in ("/sessions/s-flow?principal=bot", "/agents"):
         assert "read the reports delegated to only the first one" in reader.get(path).body.decode()
+
+
+def test_what_is_unusual_of_agents_is_listed_beside_the_violations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(tmp_path / "home") as gateway:
+        dana = person(gateway, "dana", "auditor", "admin")
+        dana.sign_in()
+        for number in range(30):
+            gateway.decide(arguments={"path": f"{number}.txt"}, call_id=f"usual-{number}")
+        boundary = system_clock()
+        gateway.decide("<b>fresh</b>", call_id="fresh")
+        gateway.decide(key="other", call_id="only")
+        monkeypatch.setattr(unusual, "baseline", lambda entries, _: baseline(entries, boundary + RECENT_US))
+        until = time.monotonic() + 60
+        while "as of" not in (page := dana.get("/violations").body.decode()):
+            assert time.monotonic() < until, page
+            time.sleep(0.05)
+        section = page.partition('id="unusual"')[2]
+        assert "calls that it did not make before: &lt;b&gt;fresh&lt;/b&gt;" in section
+        assert 'href="/agents/bot"' in section
+        assert "/agents/other" not in section
+        assert "Nothing unusual" in dana.get("/violations?agent=other").body.decode()
+        assert 'id="unusual"' not in dana.get("/violations?rule=sql-executed").body.decode()

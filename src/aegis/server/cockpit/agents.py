@@ -7,17 +7,16 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from aegis.core.ports import Search
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
 from aegis.keys.api import list_keys
 from aegis.server.cockpit.ask import ask, may_ask
-from aegis.server.cockpit.baseline import LOOKED_AT, Baseline, baseline
 from aegis.server.cockpit.missions import graph_of
 from aegis.server.cockpit.missions import rows as mission_rows
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
 from aegis.server.cockpit.tally import Seen
+from aegis.server.cockpit.unusual import usual_of
 
 LISTED = 500  # agents on one page; the list goes on by name
 
@@ -48,7 +47,7 @@ async def agent(visit: Visit) -> Response:
     name = visit.names["id"]
     found = await ask(visit, "getAgent", path={"id": name})
     keys = await asyncio.to_thread(_keys, visit, name)
-    usual = await asyncio.to_thread(_baseline, visit, name)
+    usual = await asyncio.to_thread(usual_of, visit.services, name)
     groups = [group for group in visit.cockpit.rollup.tally.groups.values() if group.agent == name]
     return html(
         visit,
@@ -90,12 +89,6 @@ def _row(agent: dict[str, Any], seen: Seen | None) -> dict[str, Any]:
         "last": 0 if seen is None else seen.last_time,
         "last_time": None if seen is None or not seen.last_time else rfc3339(seen.last_time),
     }
-
-
-def _baseline(visit: Visit, name: str) -> Baseline | None:
-    with visit.services.store.reader() as reader:
-        newest = reader.search(Search(kind="decision", agent=name, limit=LOOKED_AT))
-    return baseline(newest, visit.services.clock())
 
 
 def _keys(visit: Visit, name: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from aegis.server.cockpit.replaying import Replays
 from aegis.server.cockpit.retention import Retention
 from aegis.server.cockpit.rollup import Rollup
 from aegis.server.cockpit.throttle import Throttle
+from aegis.server.cockpit.unusual import Unusual
 from aegis.server.cockpit.verifying import Verifications
 from aegis.server.feed import Feed
 from aegis.server.services import Services
@@ -31,6 +32,7 @@ def build_cockpit(deployment: Deployment, services: Services) -> Cockpit:
         throttle=Throttle(services.store, services.clock),
         replays=Replays(),
         drafts=Drafts(),
+        unusual=Unusual(),
         retention=Retention(),
         demo=is_demonstration(services.store),
         verifications=Verifications(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aegis.server.cockpit.retention import Retention
     from aegis.server.cockpit.rollup import Rollup
     from aegis.server.cockpit.throttle import Throttle
+    from aegis.server.cockpit.unusual import Unusual
     from aegis.server.cockpit.verifying import Verifications
     from aegis.server.feed import Feed
 
@@ -34,6 +35,7 @@ class Cockpit:
     throttle: Throttle
     replays: Replays
     drafts: Drafts
+    unusual: Unusual
     retention: Retention
     demo: bool = False
 
@@ -43,4 +45,5 @@ class Cockpit:
         await self.verifications.close()
         await self.replays.job.close()
         await self.drafts.job.close()
+        await self.unusual.job.close()
         await self.retention.job.close()

@@ -1,4 +1,5 @@
-"""Violations: what broke which rule, grouped, and the way from a false alarm to a scoped exception."""
+"""Violations and anomalies: what broke which rule, grouped, and what is not usual of an agent; and the way from a
+false alarm to a scoped exception."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ async def violations(visit: Visit) -> Response:
         for group in reversed(rollup.tally.groups.values())
         if all(getattr(group, name) == value for name, value in wanted.items())
     ]
-    known = _detectors(visit)
+    known, unusual = _detectors(visit), visit.cockpit.unusual
+    if rollup.complete:
+        unusual.look(visit.services, rollup.tally)
     return html(
         visit,
         "violations.html",
@@ -39,6 +42,9 @@ async def violations(visit: Visit) -> Response:
         more=max(0, len(groups) - LISTED),
         wanted=wanted,
         counted=rollup.complete,
+        odd=[one for one in unusual.found if wanted.get("agent", one.agent) == one.agent],
+        unlooked=unusual.more,
+        standing=unusual.job.standing,
     )
 
 

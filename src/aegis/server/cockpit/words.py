@@ -69,8 +69,32 @@ def rules(guards: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({rule for guard in guards for rule in guard.get("rules", ())})
 
 
+_SAID: Final = {
+    ("config", "start"): "the configuration at the start",
+    ("config", "api"): "the configuration was changed",
+    ("config", "file"): "the file of the configuration changed",
+    ("config", "signal"): "the configuration was read again",
+    ("config", "draft"): "a model was asked to draft a policy",
+    ("access", "sign_in"): "signed in",
+    ("access", "reveal"): "values were revealed",
+    ("access", "export"): "every payload was written out",
+    ("erasure", "erase"): "a payload was erased",
+    ("approval", "previewed"): "its effect was looked at beforehand",
+    ("approval", "approved"): "approved",
+    ("approval", "denied"): "denied",
+    ("approval", "expired"): "nobody answered in time",
+    ("alarm", "uncovered"): "a tool ran without a decision",
+}
+
+
+_BY: Final = frozenset(
+    {("config", "api"), ("config", "draft"), ("access", "sign_in"), ("access", "reveal"), ("access", "export"),
+     ("erasure", "erase")}
+)  # fmt: skip
+
+
 def summary(receipt: Mapping[str, Any]) -> str:
-    """One line about a receipt, without any value that a caller chose."""
+    """One line about a receipt, without any value that an agent chose."""
     kind = receipt["kind"]
     if kind in ("decision", "result"):
         parts = [effects(receipt.get("effects", ())) or ("a result" if kind == "result" else "no known effect")]
@@ -81,8 +105,11 @@ def summary(receipt: Mapping[str, Any]) -> str:
         if found:
             parts.append(", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else ""))
         return " · ".join(parts)
-    action = str(receipt.get("action", "")).replace("_", " ")
-    return f"{kind}: {action}" if action else str(kind)
+    action = str(receipt.get("action", ""))
+    said = _SAID.get((kind, action))
+    if said is not None:
+        return f"{said}, by {receipt['principal']}" if (kind, action) in _BY else said
+    return f"{kind}: {action.replace('_', ' ')}" if action else str(kind)
 
 
 def time(micros: int) -> str:
