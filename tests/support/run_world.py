@@ -91,6 +91,9 @@ class Provider:
     script: list[dict[str, Any]] = field(default_factory=list)
     seen: list[dict[str, Any]] = field(default_factory=list)
     status: int = 200
+    piece: int = 4  # characters of one event of a stream
+    breaks: bool = False  # a stream breaks off after its second piece
+    go_on: threading.Event = field(default_factory=threading.Event)  # a stream waits for it after its first piece
 
     @property
     def url(self) -> str:
@@ -122,12 +125,37 @@ def provider() -> Iterator[Provider]:
 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if request.get("stream"):
+                self.stream(world.answer(request))
+                return
             body = json.dumps(world.answer(request)).encode()
             self.send_response(world.status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def stream(self, answer: dict[str, Any]) -> None:
+            """The answer in pieces; after the first of its text it waits until the test lets it go on."""
+            self.send_response(world.status)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("connection", "close")
+            self.end_headers()
+            message = answer["choices"][0]["message"]
+            text, size = message.get("content") or "", world.piece
+            for at in range(0, len(text), size):
+                self.chunk({"content": text[at : at + size]})
+                assert world.go_on.wait(60)
+                if at and world.breaks:
+                    return
+            for index, one in enumerate(message.get("tool_calls", ())):
+                self.chunk({"tool_calls": [{"index": index, **one}]})
+            self.chunk({}, answer["choices"][0]["finish_reason"], usage=answer["usage"])
+            self.wfile.write(b"data: [DONE]\n\n")
+
+        def chunk(self, delta: dict[str, Any], reason: str | None = None, **more: Any) -> None:
+            choice = {"index": 0, "delta": delta, "finish_reason": reason}
+            self.wfile.write(b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n")
 
         def log_message(self, *_: object) -> None:
             """Nothing is written beside the tests' own output."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from aegis.core.canonical import canonical
 from aegis.core.strict_json import parse
 from aegis.errors import ForeignAnswer, InvalidCall
+from aegis.models.streams import Assembly, MessageAssembly
 from aegis.models.values import Answer, Asked, Endpoint, Message, count, texts
 
 VERSION: Final = "2023-06-01"
@@ -47,6 +48,9 @@ class Anthropic:
                 for tool in tools
             ]
         return body
+
+    def streamed(self, body: dict[str, Any]) -> tuple[dict[str, Any], Assembly]:
+        return {**body, "stream": True}, MessageAssembly()
 
     def answer(self, document: Any) -> Answer:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aegis.errors import ForeignAnswer
+from aegis.models.streams import Assembly, ChatAssembly
 from aegis.models.values import Answer, Asked, Endpoint, Message, count
 
 
@@ -29,6 +30,9 @@ class OpenAI:
         if tools:
             body["tools"] = list(tools)
         return body
+
+    def streamed(self, body: dict[str, Any]) -> tuple[dict[str, Any], Assembly]:
+        return {**body, "stream": True, "stream_options": {"include_usage": True}}, ChatAssembly()
 
     def answer(self, document: Any) -> Answer:
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aegis.core.judging import Api
+from aegis.models.streams import Assembly
 
 Message = dict[str, Any]
 
@@ -68,6 +69,10 @@ class Wire(Protocol):
 
     def body(self, endpoint: Endpoint, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The request's JSON; `tools` have the shape of chat completions."""
+        ...
+
+    def streamed(self, body: dict[str, Any]) -> tuple[dict[str, Any], Assembly]:
+        """The same request with its answer asked for as a stream, and what puts that together."""
         ...
 
     def answer(self, document: Any) -> Answer:

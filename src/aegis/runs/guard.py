@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Clock, Store
@@ -78,6 +78,25 @@ class RunGuard(Protocol):
     def stages(self) -> frozenset[Stage]: ...
 
     def check(self, view: RunView, context: GuardContext) -> RunReport | Awaitable[RunReport]: ...
+
+
+class Pieces(Protocol):
+    """What a guard makes of a text that comes in pieces."""
+
+    def feed(self, piece: str) -> str:
+        """What may go on of all that came so far."""
+        ...
+
+    def end(self) -> str:
+        """What was still held back."""
+        ...
+
+
+@runtime_checkable
+class PiecewiseGuard(RunGuard, Protocol):
+    """A guard of answers that need not see the whole text: in pieces it comes to the same, and it never blocks."""
+
+    def pieces(self, vault: Mapping[str, str]) -> Pieces: ...
 
 
 Factory = Any

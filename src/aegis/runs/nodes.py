@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -30,6 +31,7 @@ from aegis.runs.claims import Claims
 from aegis.runs.execute import Executor
 from aegis.runs.guard import GuardContext, Message, RunGuard, RunReport, RunView, Stage
 from aegis.runs.guards.mask import concealed
+from aegis.runs.hearing import Hearing
 from aegis.runs.plan import Plan
 from aegis.runs.record import RunRecord
 from aegis.runs.routing import Health, compliant
@@ -53,6 +55,7 @@ class Tools:
     egress: Egress
     servers: ToolServers
     health: Health
+    hearing: Mapping[str, Hearing] = field(default_factory=dict)  # by the id of the run that is listened to
 
 
 class Nodes:
@@ -92,6 +95,8 @@ class Nodes:
         if not models:
             return _refused(Reason.POLICY_DENIED, "no model is allowed for this content", [], "model")
         messages = [self._shown(message, state.get("vault", {})) for message in state["messages"]]
+        hearing = self._tools.hearing.get(state["run_id"])
+        heard = None if hearing is None or not hearing.open else hearing.turn(state.get("vault", {}))
         rows: list[dict[str, Any]] = []
         for model in models:
             try:
@@ -102,11 +107,16 @@ class Nodes:
                     offer.wire(),
                     seconds=self._plan.settings.timeout,
                     max_bytes=MAX_ANSWER_BYTES,
+                    hear=None if heard is None else heard.feed,
                 )
             except ModelFailed:
                 self._tools.health.failed(model)
                 rows.append({"guard": model.name, "outcome": "block", "rules": [], "reason": "unavailable"})
+                if heard is not None and heard.begun:  # what was heard cannot be taken back for another's answer
+                    break
                 continue
+            if heard is not None:
+                heard.end()
             self._tools.health.answered(model)
             rows.append({"guard": model.name, "outcome": "allow", "rules": [], "reason": "none"})
             price = model.settings.price

@@ -24,6 +24,7 @@ from aegis.gate.ids import new_id
 from aegis.pipeline.config import Config
 from aegis.runs.checkpoints import open_checkpoints
 from aegis.runs.claims import Claims
+from aegis.runs.hearing import Hear, Hearing
 from aegis.runs.nodes import Nodes, Tools
 from aegis.runs.plan import Plan, compile_plans
 from aegis.runs.record import RunRecord
@@ -61,10 +62,13 @@ class Runs:
         self._work = asyncio.Semaphore(MOST_AT_WORK)
         self._compiled: tuple[Config, Mapping[str, Plan], Tools] | None = None
         self._retired: list[Tools] = []
+        self._hearing: dict[str, Hearing] = {}
+        self._begun: set[asyncio.Task[RunAnswer]] = set()
 
-    async def start(self, principal: Principal, request: RunRequest) -> RunAnswer:
+    async def start(self, principal: Principal, request: RunRequest, hear: Hear | None = None) -> RunAnswer:
         """Begin a run and take it as far as it goes. The same id with the same request answers with its state.
 
+        `hear` gets the pieces of the answer as they come, where no guard of the route has to see all of it first.
         Raises `InvalidCall` for a route that does not exist, or an id that another request took.
         """
         plan, _ = self._plan(request.route)
@@ -98,7 +102,20 @@ class Runs:
             "messages": list(request.messages),
             "documents": [{"role": "document", "content": text} for text in request.documents],
         }
-        return await self._go(row, state)
+        if hear is None:
+            return await self._go(row, state)
+        self._hearing[run_id] = Hearing(plan, hear)
+        try:
+            return await self._go(row, state)
+        finally:
+            del self._hearing[run_id]
+
+    def begin(self, principal: Principal, request: RunRequest, hear: Hear) -> asyncio.Task[RunAnswer]:
+        """`start` as a task of its own, which goes on when nobody listens any more."""
+        task = asyncio.create_task(self.start(principal, request, hear))
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return task
 
     async def get(self, principal: Principal, run_id: str) -> RunAnswer:
         """Where the run stands. Raises `InvalidCall` (404) for one of another principal."""
@@ -127,7 +144,10 @@ class Runs:
                 _log.error("a run was not taken up", extra={"run": row.run_id, "error": type(end).__name__})
 
     async def aclose(self) -> None:
-        """End the tool servers and connections."""
+        """End the tool servers and connections. Runs that nobody waits for are taken up again by the next process."""
+        for task in self._begun:
+            task.cancel()
+        await asyncio.gather(*self._begun, return_exceptions=True)
         current = [] if self._compiled is None else [self._compiled[2]]
         for tools in (*self._retired, *current):
             await tools.servers.aclose()
@@ -258,6 +278,7 @@ class Runs:
             egress=Egress(EgressPolicy(private=private)),
             servers=ToolServers(config.settings.runs.servers),
             health=self._health,
+            hearing=self._hearing,
         )
 
     def _graph(self, plan: Plan, tools: Tools) -> Any:

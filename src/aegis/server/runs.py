@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from starlette.responses import Response, StreamingResponse
 
 from aegis.core.times import MICROS
+from aegis.gate.ids import new_id
 from aegis.runs.request import RunAnswer, RunRequest
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
+
+if TYPE_CHECKING:
+    from aegis.runs.service import Runs
 
 _ROLES: Final = {"developer": "system"}
 
@@ -46,12 +51,10 @@ async def complete_chat(asked: Asked) -> Response:
     """
     body = asked.body
     runs = await asked.services.desk.runs()
-    request = RunRequest(messages=_messages(body["messages"]), route=body["model"])
-    ended = await runs.start(asked.principal, request)
-    completion = _completion(ended, asked.services.clock() // MICROS)
-    if not body.get("stream"):
-        return answer(completion)
-    return StreamingResponse(iter(_chunks(completion)), media_type="text/event-stream")
+    request = RunRequest(messages=_messages(body["messages"]), route=body["model"], run_id=new_id())
+    if body.get("stream"):
+        return await _streamed(runs, asked, request)
+    return answer(_completion(await runs.start(asked.principal, request), asked.services.clock() // MICROS))
 
 
 def _messages(given: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
@@ -64,19 +67,54 @@ def _text(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-def _chunks(completion: dict[str, Any]) -> Iterator[bytes]:
-    """The answer as a stream. It comes at the end of the run: no guard of an answer judges half of one."""
-    choice = completion["choices"][0]
-    head = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    for delta, reason in (
-        ({"role": "assistant", "content": ""}, None),
-        ({"content": choice["message"]["content"]}, None),
-        ({}, choice["finish_reason"]),
-    ):
-        last = {"usage": completion["usage"], "aegis": completion["aegis"]} if reason else {}
-        event = {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **last}
-        yield b"data: " + orjson.dumps(event) + b"\n\n"
+async def _streamed(runs: Runs, asked: Asked, request: RunRequest) -> Response:
+    """The answer as it comes; a run that is refused before a word of it is an ordinary error."""
+    pieces: asyncio.Queue[str] = asyncio.Queue()
+    run = runs.begin(asked.principal, request, pieces.put_nowait)
+    first = asyncio.ensure_future(pieces.get())
+    try:
+        await asyncio.wait({run, first}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not first.done():
+            first.cancel()
+    if run.done():
+        run.result()  # raises
+    head = {"id": request.run_id, "created": asked.services.clock() // MICROS, "model": request.route}
+    said = [] if first.cancelled() or not first.done() else [first.result()]
+    return StreamingResponse(_chunks(head, run, pieces, said), media_type="text/event-stream")
+
+
+async def _chunks(
+    head: dict[str, Any], run: asyncio.Task[RunAnswer], pieces: asyncio.Queue[str], said: list[str]
+) -> AsyncIterator[bytes]:
+    yield _chunk(head, {"role": "assistant", "content": ""}, None)
+    heard = bool(said)
+    for piece in said:
+        yield _chunk(head, {"content": piece}, None)
+    while not (run.done() and pieces.empty()):
+        waiting = asyncio.ensure_future(pieces.get())
+        try:
+            await asyncio.wait({run, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+        if waiting.done():
+            heard = True
+            yield _chunk(head, {"content": waiting.result()}, None)
+    ended = _completion(run.result(), head["created"])
+    choice = ended["choices"][0]
+    if not heard:
+        yield _chunk(head, {"content": choice["message"]["content"]}, None)
+    elif ended["aegis"]["status"] != "completed":  # why what was heard is not the whole answer
+        yield _chunk(head, {"content": "\n\n" + choice["message"]["content"]}, None)
+    yield _chunk(head, {}, choice["finish_reason"], usage=ended["usage"], aegis=ended["aegis"])
     yield b"data: [DONE]\n\n"
+
+
+def _chunk(head: dict[str, Any], delta: dict[str, Any], reason: str | None, **last: Any) -> bytes:
+    event = {**head, "object": "chat.completion.chunk",
+             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}], **last}  # fmt: skip
+    return b"data: " + orjson.dumps(event) + b"\n\n"
 
 
 def _answer(run: RunAnswer) -> Response:

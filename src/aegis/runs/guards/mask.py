@@ -18,6 +18,7 @@ from aegis.runs.guards.options import read_options
 from aegis.runs.texts import with_texts
 
 MOST_PLACEHOLDERS: Final = 1_000  # a vault is kept with every checkpoint, and every text is searched for each value
+_OPENING: Final = "[["
 _PLACEHOLDER: Final = re2.compile(r"\[\[[a-z0-9-]+:[0-9]+\]\]")
 
 
@@ -77,6 +78,10 @@ class UnmaskGuard:
         output = revealed(view.output, view.vault)
         return RunReport() if output == view.output else RunReport(outcome=Outcome.SANITIZE, output=output)
 
+    def pieces(self, vault: Mapping[str, str]) -> Revealing:
+        """The same for a text that comes in pieces."""
+        return Revealing(vault)
+
 
 class _NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
@@ -117,6 +122,29 @@ class _Masking:
         self._by_value[value] = placeholder
         self.added[placeholder] = value
         return placeholder
+
+
+class Revealing:
+    """Puts values back in a text that comes in pieces: what may be the beginning of a placeholder is held back."""
+
+    def __init__(self, vault: Mapping[str, str]) -> None:
+        self._vault = vault
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """What can go on."""
+        text = self._held + piece
+        at = next((at for at in (text.rfind(_OPENING), len(text) - 1) if self._begins(text[max(at, 0) :])), len(text))
+        self._held = text[at:]
+        return revealed(text[:at], self._vault)
+
+    def end(self) -> str:
+        """What was held back and came to no placeholder."""
+        held, self._held = self._held, ""
+        return held
+
+    def _begins(self, tail: str) -> bool:
+        return tail[:1] == _OPENING[0] and any(len(tail) < len(one) and one.startswith(tail) for one in self._vault)
 
 
 def revealed(text: str, vault: Mapping[str, str]) -> str:
