@@ -34,7 +34,7 @@ from aegis.dialects.sse import SseReader, sse_bytes
 from aegis.errors import UnhookedFramework
 
 DISTRIBUTION: Final = "litellm"
-SUPPORTED: Final = ((1, 106), (2,))
+SUPPORTED: Final = ((1, 106, 2), (2,))
 
 # By the last part of an address: formats whose streams are filtered event by event.
 _FILTERED: Final[dict[str, Dialect]] = {

@@ -22,6 +22,8 @@ from aegis.adapters.seams import Seams
 DISTRIBUTION: Final = "openai-agents"
 SUPPORTED: Final = ((0, 24), (0, 25))
 
+_TEXT: Final = {"type", "text"}
+
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
@@ -63,7 +65,7 @@ def _invoking(gate: ToolGate, original: Method) -> Method:
         async def body(given: dict[str, Any]) -> Any:
             return await original(function_tool=function_tool, context=context, arguments=json.dumps(given))
 
-        ran = await gate.acall(execution, body, lambda result: shown(result.output))
+        ran = await gate.acall(execution, body, lambda result: _view(result.output))
         if ran.replaced:
             from agents.tool import _FunctionToolInvocationResult
 
@@ -71,6 +73,12 @@ def _invoking(gate: ToolGate, original: Method) -> Method:
         return ran.result
 
     return invoke
+
+
+def _view(output: Any) -> Any:
+    """What of an output the model is told: the text itself, where it is one part that is text."""
+    value = shown(output)
+    return value["text"] if isinstance(value, dict) and value.keys() == _TEXT and value["type"] == "text" else value
 
 
 def _final(tool: Any, arguments: str) -> dict[str, Any]:

@@ -75,26 +75,38 @@ async def fast_client(world: World) -> AsyncIterator[Tools]:
 
 
 @asynccontextmanager
-async def over_http(app: Any) -> AsyncIterator[Tools]:
-    """A server of this process, asked by a client that is none of this package."""
+async def serving(app: Any) -> AsyncIterator[str]:
+    """The address of a server of this process."""
     http = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
     listening = socket.create_server(("127.0.0.1", 0))
     task = asyncio.create_task(http.serve(sockets=[listening]))
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-
-    async def call(name: str, arguments: dict[str, Any]) -> str:
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
-        headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
-        async with httpx.AsyncClient(timeout=120) as asking:
-            answered = (await asking.post(url, json=message, headers=headers)).json()
-        content = answered["result"]["content"] if "result" in answered else [{"text": answered["error"]["message"]}]
-        return str(content[0]["text"])
-
     try:
-        yield call
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     finally:
         http.should_exit = http.force_exit = True
         await task
+
+
+@asynccontextmanager
+async def over_http(app: Any) -> AsyncIterator[Tools]:
+    """A server of this process, asked by a client that is none of this package."""
+
+    async with serving(app) as url:
+
+        async def call(name: str, arguments: dict[str, Any]) -> str:
+            asked = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": name, "arguments": arguments},
+            }
+            headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+            async with httpx.AsyncClient(timeout=120) as asking:
+                answered = (await asking.post(url, json=asked, headers=headers)).json()
+            found = answered["result"]["content"] if "result" in answered else [{"text": answered["error"]["message"]}]
+            return str(found[0]["text"])
+
+        yield call
 
 
 def server(world: World) -> AbstractAsyncContextManager[Tools]:

@@ -16,9 +16,12 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from agents.mcp import MCPServerStreamableHttp
+from mcp.server import MCPServer
 
 from aegis.cli.demo.wire import Call, Turn
-from frameworks.model import Framework, Way
+from frameworks.drivers.mcp import offering, serving
+from frameworks.model import EVERYTHING, Framework, Way
 from support.worlds import World
 
 set_tracing_disabled(True)
@@ -90,6 +93,18 @@ def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [Turn(calls=(first,)), *turns, Turn(text="done")]
 
 
+def over_mcp(world: World) -> str:
+    """An agent whose tools are those of an MCP server elsewhere."""
+
+    async def go() -> str:
+        app = offering(MCPServer("office"), world).streamable_http_app(stateless_http=True, json_response=True)
+        async with serving(app) as url, MCPServerStreamableHttp(params={"url": url}) as server:
+            agent = agent_of(world, chat(world), tools=[], mcp_servers=[server])
+            return str((await Runner.run(agent, "go")).final_output)
+
+    return asyncio.run(go())
+
+
 def handoff(world: World) -> str:
     helper = Agent(name="helper", model=chat(world), tools=tools(world))
     return str(asyncio.run(Runner.run(agent_of(world, chat(world), tools=[], handoffs=[helper]), "go")).final_output)
@@ -107,6 +122,8 @@ FRAMEWORK = Framework(
         Way(name="run streamed", drive=streamed(chat)),
         Way(name="run streamed over responses", drive=streamed(responses)),
         Way(name="agent as tool", drive=as_tool, wrap=delegated),
+        # What its server makes of arguments is its own affair.
+        Way(name="tools of an MCP server", drive=over_mcp, can=EVERYTHING - {"coerces", "defaults"}),
         Way(name="handoff", drive=handoff, wrap=handed),
     ],
 )
