@@ -197,6 +197,7 @@ class TestFailingClosed:
             (MINE, message({"code": 0, "out": "", "err": ""})[:-1]),
             (MINE, (20).to_bytes(LENGTH, "big") + b"[0, 1, 2, 3, 4, 5,6]"),
             (MINE, (3).to_bytes(LENGTH, "big") + b"\xff{}"),
+            (MINE, (200_000).to_bytes(LENGTH, "big") + b"[" * 200_000),
         ],
     )
     def test_an_answer_that_is_not_whole_and_right_refuses(self, tmp_path: Path, answers: tuple[bytes, ...]) -> None:

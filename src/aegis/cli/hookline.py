@@ -38,9 +38,9 @@ def answered(argv: Sequence[str]) -> int | None:
     if given is None or "AEGIS_URL" in os.environ:
         return None
     deadline = time.monotonic() + float(given.get("--timeout", DEFAULT_TIMEOUT_S))
-    home = Path(given.get("--home", "~/.aegis")).expanduser().absolute()
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        home = Path(given.get("--home", "~/.aegis")).expanduser().absolute()
         try:
             door.settimeout(_left(deadline))
             door.connect(str(home / SOCKET))
@@ -50,10 +50,10 @@ def answered(argv: Sequence[str]) -> int | None:
             return _exchange(door, home, given, deadline)
         except TimeoutError:
             reason = "it was not answered in time"
-        except (OSError, ValueError, TypeError, KeyError, _Failed) as error:
+        except Exception as error:
             reason = str(error) or type(error).__name__
         return _refused(f"the gateway did not check the call, so it was not made: {reason}")
-    except (OSError, ValueError) as error:
+    except Exception as error:  # any other exit code than this one would let the call pass
         return _refused(f"the gateway cannot be asked, so the call was not made: {error}")
     finally:
         door.close()
