@@ -118,7 +118,7 @@ def seed(here: Stage, workspace: Path, drafting: str) -> dict[str, str]:
         "approval": f"/approvals/{approval}",
         "call": f"/calls/{blocked['receipt_id']}",
         "sessions": "/sessions",
-        "session": "/sessions/ticket-4411?principal=agent:support-bot",
+        "session": "/sessions/ticket-4411?agent=support-bot",
         "violations": "/violations",
         "policies": "/policies",
         "draft": "/policies/draft",
@@ -150,6 +150,8 @@ def take(browser: Browser, here: Stage, pages: dict[str, str], size: str, option
             page.get_by_label("What is to be refused").fill(WISH)
             page.get_by_role("button", name="Draft", exact=True).click()
             page.get_by_text("Difference from what is in force").wait_for()
+        if name == "violations":
+            page.locator("#unusual").get_by_text("as of").wait_for()
         if name == "playground":
             page.get_by_role("button", name="Decide").click()
         page.wait_for_timeout(900)

@@ -246,3 +246,19 @@ def test_the_log_is_verified_from_its_page(gateway: Served, dana: Person) -> Non
             break
         time.sleep(0.25)
     assert "the log verifies" in page
+
+
+def test_a_session_shows_its_calls_with_what_people_answered(gateway: Served, dana: Person) -> None:
+    mail = {"to": "ada@example.com"}
+    for key in ("bot", "other"):
+        held = gateway.decide("send_email", arguments=mail, call_id="in-one", session="s-whole", key=key)
+        form = {"decision": "deny", "reason": "no", **digests(gateway, held.json["approval"]["id"])}
+        assert dana.post(f"/approvals/{held.json['approval']['id']}", form).status == 303
+    listed = dana.get("/sessions").body.decode()
+    assert listed.count('href="/sessions/s-whole?agent=bot"') == 1
+    assert listed.count('href="/sessions/s-whole?agent=other"') == 1
+    page = dana.get("/sessions/s-whole?agent=bot").body.decode()
+    assert "approval: denied" in page
+    exported = dana.get("/session-export/s-whole?agent=bot").body.splitlines()
+    assert {orjson.loads(line)["agent"] for line in exported} == {"bot"}
+    assert {orjson.loads(line)["kind"] for line in exported} >= {"decision", "approval"}

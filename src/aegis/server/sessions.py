@@ -51,6 +51,7 @@ async def trace_session(asked: Asked) -> Response:
     search = Search(
         session=asked.path["id"],
         principal=query.get("principal", ""),
+        agent=query.get("agent", ""),
         before=index_of(query.get("cursor")),
         limit=limit,
     )

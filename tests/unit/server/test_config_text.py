@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aegis.pipeline.document import dump, plain, read
@@ -25,6 +25,7 @@ def parsed(text: str) -> Any:
 
 
 @pytest.mark.parametrize("flow", [False, True])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(value=st.dictionaries(KEYS, VALUES, min_size=1))
 def test_what_is_written_is_read_as_it_was(value: dict[str, Any], flow: bool) -> None:
     assert parsed(dump(value, flow=flow)) == value

@@ -21,15 +21,29 @@ from aegis.server.cockpit.render import html
 LISTED: Final = "60"
 TRACED: Final = "200"
 EXPORTED: Final = "1000"
+WHOSE: Final = ("agent", "principal")  # sessions of several agents may have one name
 
 
 async def sessions(visit: Visit) -> Response:
-    """Sessions by their last entry."""
+    """Sessions by their last entry; what people and the gateway added to one stands with its agent's calls."""
     query = {"limit": LISTED}
     if visit.query.get("cursor"):
         query["cursor"] = visit.query["cursor"]
     found = await ask(visit, "listSessions", query=query)
-    return html(visit, "sessions.html", rows=found["items"], next=found["next"], later="cursor" in visit.query)
+    return html(
+        visit, "sessions.html", rows=_by_agent(found["items"]), next=found["next"], later="cursor" in visit.query
+    )
+
+
+def _by_agent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for a session of an agent, with everybody whose receipts are in it."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for item in items:
+        row = rows.setdefault((item["session"], item["agent"] or item["principal"]), {**item, "who": [], "count": 0})
+        row["who"].append(item["principal"])
+        row["count"] += item["count"]
+        row["first"], row["last"] = min(row["first"], item["first"]), max(row["last"], item["last"])
+    return list(rows.values())
 
 
 async def trace(visit: Visit) -> Response:
@@ -41,7 +55,7 @@ async def trace(visit: Visit) -> Response:
         visit,
         "trace.html",
         session=visit.names["id"],
-        principal=visit.query.get("principal", ""),
+        whose={name: visit.query[name] for name in WHOSE if visit.query.get(name)},
         rows=_nested(receipts),
         lineages=lineages,
         graph=await _graph(visit, lineages),
@@ -72,7 +86,7 @@ async def _lines(visit: Visit) -> AsyncIterator[bytes]:
 
 def _query(visit: Visit, limit: str) -> dict[str, str]:
     query = {"limit": limit}
-    for name in ("principal", "cursor"):
+    for name in (*WHOSE, "cursor"):
         if visit.query.get(name):
             query[name] = visit.query[name]
     return query

@@ -88,7 +88,7 @@ ENDPOINTS: Final = (
         permission=AUDIT,
         handler=trace_session,
         path_params=named("name of the session"),
-        query=(*exact("principal"), LIMIT, CURSOR),
+        query=(*exact("principal", "agent"), LIMIT, CURSOR),
         replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
     ),
     Endpoint(
