@@ -82,6 +82,30 @@ def test_nothing_is_heard_before_a_guard_that_needs_the_whole_answer(
         assert said(choices) == "the key is [masked]"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_fails_is_followed_by_the_next_of_the_route(
+    stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUN_TEST_KEY", "sk-test-of-runs")
+    with provider() as broken, provider() as healthy:
+        broken.status = 500
+        healthy.go_on.set()
+        broken.go_on.set()
+        broken.script = healthy.script = [say("here I am")]
+        more = f'    there: {{dialect: openai, url: "{broken.url}", key: "${{env:RUN_TEST_KEY}}", private: true}}'
+        text = config(healthy.url, ["true"], routes="{default: {models: [first, main], egress: [unmask]}}", more=more)
+        text = text.replace("  models:\n", "  models:\n    first: {provider: there, model: m-0, region: eu}\n")
+        with served(tmp_path / "home", text) as gateway:
+            if stream:
+                assert said(list(streamed(gateway))) == "here I am"
+            else:
+                run = gateway.ask("POST", "/v1/runs", {"messages": [{"role": "user", "content": "x"}]}).json
+                assert (run["output"], run["model"]) == ("here I am", "main")
+                turns = [(one["guard"], one["outcome"]) for one in run["events"] if one["stage"] == "model"]
+                assert turns == [("first", "block"), ("main", "allow")]
+            assert [one["model"] for one in broken.seen] == ["m-0"]
+
+
 def test_an_answer_that_breaks_off_ends_as_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with world(tmp_path, monkeypatch) as (gateway, running):
         running.go_on.set()
