@@ -250,26 +250,38 @@ class TestHostileLines:
         (answer,) = self.spoken(home, call, server="import sys; sys.stdin.read()")
         assert answer["error"]["code"] == -32700
 
-    def test_a_batch_is_judged_message_by_message(self, home: Path) -> None:
+    @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+    def test_a_batch_is_judged_message_by_message_where_the_version_has_batches(self, home: Path, version: str) -> None:
+        call = {"name": "run_command", "arguments": {"command": "rm -rf /"}}
         batch = [
             {"jsonrpc": "2.0", "id": 1, "method": "ping"},
-            {
-                "jsonrpc": "2.0",
-                "id": 2,
-                "method": "tools/call",
-                "params": {"name": "run_command", "arguments": {"command": "rm -rf /"}},
-            },
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
         ]
         server = (
             "import json, sys\n"
             "for line in sys.stdin:\n"
             "    message = json.loads(line)\n"
-            "    answer = {'jsonrpc': '2.0', 'id': message['id'], 'result': {'seen': message['method']}}\n"
-            "    print(json.dumps(answer), flush=True)\n"
+            f"    result = {{'seen': message['method'], 'protocolVersion': '{version}'}}\n"
+            "    print(json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': result}), flush=True)\n"
         )
-        answers = {one["id"]: one for one in self.spoken(home, json.dumps(batch).encode() + b"\n", server=server)}
-        assert answers[1]["result"] == {"seen": "ping"}
-        assert answers[2]["result"]["isError"] is True
+        words = [str(AEGIS), "mcp", "wrap", "--name", "test", "--home", str(home), "--config", str(home / "aegis.yaml")]
+        with subprocess.Popen(
+            [*words, "--", sys.executable, "-c", server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as wrapped:
+            assert wrapped.stdin is not None
+            assert wrapped.stdout is not None
+            greeting = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
+            print(json.dumps(greeting), file=wrapped.stdin, flush=True)
+            assert json.loads(wrapped.stdout.readline())["result"]["protocolVersion"] == version
+            print(json.dumps(batch), file=wrapped.stdin, flush=True)
+            wrapped.stdin.close()
+            answers = {one["id"]: one for one in map(json.loads, wrapped.stdout)}
+        if version == "2025-06-18":
+            assert answers[None]["error"]["code"] == -32600
+            assert answers.keys() == {None}
+        else:
+            assert answers[1]["result"]["seen"] == "ping"
+            assert answers[2]["result"]["isError"] is True
 
     def test_a_server_that_is_not_there_is_said_in_one_line(self, home: Path) -> None:
         words = [str(AEGIS), "mcp", "wrap", "--home", str(home), "--", "/nowhere/server"]
@@ -287,7 +299,7 @@ class TestInstalling:
             "mcpServers": {
                 "files": {"command": "npx", "args": ["-y", "server-filesystem", "/x"], "env": {"A": "b"}},
                 "bare": {"command": "server"},
-                "remote": {"url": "https://example.com/mcp"},
+                "remote": {"type": "sse", "url": "https://example.com/sse"},
             },
             "other": [1],
         }

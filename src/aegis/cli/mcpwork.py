@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
     from aegis.core.decider import Decider
     from aegis.core.outcome import Reason
+    from aegis.proxies.mcp.ends import ServerEnd
     from aegis.proxies.mcp.judge import Refused
     from aegis.rules.scanner import Scanner
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wrapping:
-    """How a server is wrapped. `resolve` answers approvals with an approver's key, where the host was given one."""
+    """How a server is wrapped: a command, or where `upstream` is given the server at that URL, with `headers`.
+
+    `resolve` answers approvals with an approver's key, where the host was given one.
+    """
 
     name: str
     command: Sequence[str]
@@ -30,6 +35,8 @@ class Wrapping:
     session: str
     wait_seconds: float
     resolve: Callable[[str, str], Awaitable[None]] | None = None
+    upstream: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def run_wrapped(wrapping: Wrapping) -> int:
@@ -42,21 +49,16 @@ async def _run(wrapping: Wrapping) -> int:
     from aegis.adapters._enforce import Enforcer
     from aegis.adapters.context import Session
     from aegis.guards.descriptions import DescriptionScanner
+    from aegis.proxies.mcp.ends import standard_streams
     from aegis.proxies.mcp.judge import Judge
     from aegis.proxies.mcp.people import AskingDecider
     from aegis.proxies.mcp.pins import PinFile
-    from aegis.proxies.mcp.stdio import Pipes, Wrapped, standard_streams, start_server, stop_server
+    from aegis.proxies.mcp.stdio import Wrapped
     from aegis.proxies.mcp.tools import ToolBook
 
+    server_end = await _server(wrapping)
     try:
-        process = await start_server(wrapping.command)
-    except OSError as error:
-        raise InvalidCall(f"`{wrapping.command[0]}` cannot be started: {error.strerror}", code="command") from error
-    if process.stdin is None or process.stdout is None:
-        raise InvalidCall("the server has no standard streams", code="command")
-    try:
-        reader, writer = await standard_streams()
-        connection = Wrapped(Pipes(reader, writer, process.stdout, process.stdin))
+        connection = Wrapped(await standard_streams(), server_end)
         decider = wrapping.decider
         if wrapping.resolve is not None:
             decider = AskingDecider(decider, connection.elicit, wrapping.resolve)
@@ -78,8 +80,32 @@ async def _run(wrapping: Wrapping) -> int:
         )
         await connection.run()
     finally:
-        code = await stop_server(process)
+        code = await server_end.stop()
     return code
+
+
+async def _server(wrapping: Wrapping) -> ServerEnd:
+    """The server's end of the connection, started or about to be asked."""
+    from aegis.egress import Egress, EgressPolicy
+    from aegis.proxies.mcp.ends import ProcessEnd
+    from aegis.proxies.mcp.remote import HttpEnd
+    from aegis.proxies.mcp.upstreams import IDLE_S, MAX_ANSWER_BYTES, TOTAL_S
+
+    if not wrapping.upstream:
+        return await ProcessEnd.start(wrapping.command)
+    try:
+        parts = urlsplit(wrapping.upstream)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise InvalidCall("the server's address is not a URL", code="upstream") from error
+    # Whoever names the address here means it, be it on this machine or inside of a network.
+    policy = EgressPolicy(
+        private=frozenset({f"{parts.hostname}:{port}"}),
+        total_seconds=TOTAL_S,
+        idle_seconds=IDLE_S,
+        max_bytes=MAX_ANSWER_BYTES,
+    )
+    return HttpEnd(wrapping.upstream, wrapping.headers, Egress(policy))
 
 
 def _recorder(wrapping: Wrapping) -> Refused | None:

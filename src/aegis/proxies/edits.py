@@ -1,4 +1,4 @@
-"""Changing JSON files that belong to other programs: a backup first, the rest kept, the new file whole or not."""
+"""Changing files that belong to other programs: a backup first, the rest kept, the new file whole or not."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ BACKUP: Final = ".aegis-backup"
 MAX_BYTES: Final = 16_777_216
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in `path`, or `None` where there is no file; raises `InvalidCall` for anything else."""
+def read_bytes(path: Path) -> bytes | None:
+    """What stands in `path`, or `None` where there is no file; raises `InvalidCall` where it is too much."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
     if len(data) > MAX_BYTES:
         raise InvalidCall(f"`{path}` is too large to be changed")
+    return data
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in `path`, or `None` where there is no file; raises `InvalidCall` for anything else."""
+    data = read_bytes(path)
+    if data is None:
+        return None
     if not data.strip():
         return {}
     try:
@@ -36,7 +44,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> Path | None:
-    """Put `value` into `path`; the file that stood there is kept under the name that is given back."""
+    """Put `value` into `path` as JSON; the file that stood there is kept under the name that is given back."""
+    return write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> Path | None:
+    """Put `text` into `path`; the file that stood there is kept under the name that is given back."""
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
@@ -45,8 +58,7 @@ def write_json(path: Path, value: dict[str, Any]) -> Path | None:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2, ensure_ascii=False)
-            file.write("\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -35,14 +36,29 @@ Approver = Annotated[
     Path | None,
     typer.Option("--approver-key-file", metavar="FILE", help="ask the person at the client, who holds this key"),
 ]
-Client = Annotated[str, typer.Argument(metavar="CLIENT", help="claude-code, claude-desktop, cursor, vscode, ...")]
+Upstream = Annotated[
+    str | None, typer.Option("--upstream", metavar="URL", help="the server is there, over streamable HTTP")
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VARIABLE", help="send this header, with the value of the variable"),
+]
+Bearer = Annotated[
+    str | None, typer.Option("--bearer", metavar="VARIABLE", help="send the token in this variable as the credential")
+]
+Was = Annotated[str | None, typer.Option("--was", hidden=True, help="what `uninstall` puts back")]
+Client = Annotated[
+    str, typer.Argument(metavar="CLIENT", help="claude-code, claude-desktop, codex, cursor, vscode, ...")
+]
 Project = Annotated[Path | None, typer.Option("--project", metavar="DIR", help="the configuration of this project")]
 Only = Annotated[str | None, typer.Option("--server", metavar="NAME", help="this server alone")]
 
 
 @app.command()
 def wrap(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="the server's command")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="the server's command, without --upstream")
+    ] = None,
     name: Name = "server",
     config: ConfigFile = None,
     home: Home = None,
@@ -54,16 +70,28 @@ def wrap(
     session: Session = "",
     wait: Annotated[float, typer.Option("--wait", min=0, help="seconds that a held call waits")] = DEFAULT_WAIT_S,
     approver_key_file: Approver = None,
+    upstream: Upstream = None,
+    header: Headers = None,
+    bearer: Bearer = None,
+    was: Was = None,
 ) -> int:
-    """Run COMMAND, an MCP server over standard input and output, and decide every call before it sees it."""
+    """Run COMMAND, an MCP server over standard input and output, and decide every call before it sees it.
+
+    With --upstream the server is at that URL instead, over streamable HTTP.
+    """
     from aegis.cli.mcpwork import Wrapping, run_wrapped
+
+    if (upstream is None) == (not command):
+        raise InvalidCall("give the server's command after `--`, or its URL with --upstream", code="usage")
 
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="aegis: %(message)s")
     with _parts(config, home, agent, url, key_file, approver_key_file) as (decider, scanner, resolve):
         return run_wrapped(
             Wrapping(
                 name=name,
-                command=command,
+                command=command or (),
+                upstream=upstream or "",
+                headers=_headers(header or (), bearer),
                 decider=decider,
                 scanner=scanner,
                 pins=pins or home_of(home) / "tool-pins.json",
@@ -128,10 +156,29 @@ def _said(edit: Edit, done: str, as_json: bool, *, complete: bool = False) -> in
         for name in edit.changed:
             print_line(f"  {name}")
         for name in edit.left:
-            print_line(f"  not covered: {name} has no command; put its URL behind a gateway")
+            print_line(f"  not covered: {name} is neither a command nor a URL that can be wrapped")
         if edit.backup is not None:
             print_line(f"  the file before: {edit.backup}")
     return exits.REFUSED if edit.left and not complete else exits.DONE
+
+
+def _headers(given: Sequence[str], bearer: str | None) -> dict[str, str]:
+    """The headers for a server: their values come from the environment, where no list of processes shows them."""
+    found = {}
+    for one in given:
+        name, _, variable = one.partition("=")
+        value = os.environ.get(variable)
+        if not name or not variable or value is None:
+            raise InvalidCall(
+                f"`--header {one}` names no variable of the environment", code="header", hint="--header NAME=VARIABLE"
+            )
+        found[name.lower()] = value
+    if bearer is not None:
+        token = os.environ.get(bearer)
+        if not token:
+            raise InvalidCall(f"the variable `{bearer}` holds no token", code="header")
+        found["authorization"] = f"Bearer {token}"
+    return found
 
 
 _Resolve = Callable[[str, str], Awaitable[None]]

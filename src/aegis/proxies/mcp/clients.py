@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json, write_json
+from aegis.proxies.mcp.entries import Entry, unwrapped, wrapped
+from aegis.proxies.tables import read_toml, write_tables
 
-_WORDS: Final = ("mcp", "wrap")
 _MAC: Final = "Library/Application Support"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class McpClient:
-    """One client: where its file is, relative to the user's home or to a project, and what the servers are called."""
+    """One client: where its file is, relative to the user's home or to a project, and what the servers are called.
+
+    `bare_url_is_older` says that a `url` without a `type` means the transport before streamable HTTP.
+    """
 
     name: str
     title: str
     user: str
     project: str = ""
     member: str = "mcpServers"
+    toml: bool = False
+    bare_url_is_older: bool = False
 
 
 def _place(linux: str, mac: str) -> str:
@@ -49,7 +55,21 @@ CLIENTS: Final[dict[str, McpClient]] = {
             member="servers",
         ),
         McpClient(name="windsurf", title="Windsurf", user=".codeium/windsurf/mcp_config.json"),
-        McpClient(name="gemini", title="Gemini CLI", user=".gemini/settings.json", project=".gemini/settings.json"),
+        McpClient(
+            name="gemini",
+            title="Gemini CLI",
+            user=".gemini/settings.json",
+            project=".gemini/settings.json",
+            bare_url_is_older=True,
+        ),
+        McpClient(
+            name="codex",
+            title="Codex",
+            user=".codex/config.toml",
+            project=".codex/config.toml",
+            member="mcp_servers",
+            toml=True,
+        ),
     )
 }
 
@@ -75,16 +95,22 @@ def file_of(client: McpClient, project: Path | None) -> Path:
 
 def wrap_all(path: Path, client: McpClient, wrapper: Sequence[str], *, only: str | None = None) -> Edit:
     """Put the servers of a file behind the proxy: `wrapper` is our command up to the server's name."""
-    return _edited(path, client, only, lambda name, entry: _wrapped(name, entry, wrapper))
+
+    def edit(name: str, entry: Entry) -> Entry | None:
+        return wrapped(name, entry, wrapper, bare_url_is_older=client.bare_url_is_older)
+
+    return _edited(path, client, only, edit, wraps=True)
 
 
 def unwrap_all(path: Path, client: McpClient, *, only: str | None = None) -> Edit:
     """Take the servers of a file out of the proxy again."""
-    return _edited(path, client, only, lambda _, entry: _unwrapped(entry))
+    return _edited(path, client, only, lambda _, entry: unwrapped(entry), wraps=False)
 
 
-def _edited(path: Path, client: McpClient, only: str | None, edit: Any) -> Edit:
-    before = read_json(path)
+def _edited(
+    path: Path, client: McpClient, only: str | None, edit: Callable[[str, Entry], Entry | None], *, wraps: bool
+) -> Edit:
+    before = read_toml(path) if client.toml else read_json(path)
     if before is None:
         raise InvalidCall(f"{client.title} has no configuration at `{path}`", code="not_found", status=404)
     value = copy.deepcopy(before)
@@ -94,15 +120,20 @@ def _edited(path: Path, client: McpClient, only: str | None, edit: Any) -> Edit:
         for name, entry in servers.items():
             if only is not None and name != only:
                 continue
-            if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+            try:
+                new = edit(name, entry if isinstance(entry, dict) else {})
+            except InvalidCall:
                 left.append(name)
                 continue
-            new = edit(name, entry)
             if new is not None:
                 servers[name] = new
                 changed.append(name)
-    backup = write_json(path, value) if changed else None
-    return Edit(path=path, changed=tuple(changed), left=tuple(left), backup=backup)
+    backup = None
+    if changed and client.toml:
+        backup = write_tables(path, client.member, {name: value[client.member][name] for name in changed})
+    elif changed:
+        backup = write_json(path, value)
+    return Edit(path=path, changed=tuple(changed), left=tuple(left) if wraps else (), backup=backup)
 
 
 def _sections(value: dict[str, Any], member: str) -> list[dict[str, Any]]:
@@ -111,27 +142,3 @@ def _sections(value: dict[str, Any], member: str) -> list[dict[str, Any]]:
     holders = [value, *(projects.values() if isinstance(projects, dict) else ())]
     found = [holder.get(member) for holder in holders if isinstance(holder, dict)]
     return [servers for servers in found if isinstance(servers, dict)]
-
-
-def _is_wrapped(entry: dict[str, Any]) -> bool:
-    args = entry.get("args")
-    return (
-        Path(entry["command"]).name == "aegis" and isinstance(args, list) and tuple(args[:2]) == _WORDS and "--" in args
-    )
-
-
-def _wrapped(name: str, entry: dict[str, Any], wrapper: Sequence[str]) -> dict[str, Any] | None:
-    if _is_wrapped(entry):
-        return None
-    args = entry.get("args")
-    own = [entry["command"], *(args if isinstance(args, list) else [])]
-    program, *words = wrapper
-    return {**entry, "command": program, "args": [*words, "--name", name, "--", *own]}
-
-
-def _unwrapped(entry: dict[str, Any]) -> dict[str, Any] | None:
-    if not _is_wrapped(entry):
-        return None
-    args = entry["args"]
-    program, *words = args[args.index("--") + 1 :]
-    return {**entry, "command": program, "args": words}

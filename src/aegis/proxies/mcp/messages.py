@@ -12,6 +12,9 @@ Message = dict[str, Any]
 Id = str | int
 
 PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+BATCHING: Final = "2025-03-26"  # the one version of the protocol that has batches
+NO_BATCHES: Final = f"batches are part of protocol {BATCHING} alone"
 REFUSED: Final = -32003  # in the range that JSON-RPC leaves to implementations
 _MODERN: Final = "io.modelcontextprotocol/protocolVersion"
 
@@ -26,6 +29,11 @@ def read_messages(line: bytes) -> list[Message]:
     if not messages or not all(isinstance(message, dict) for message in messages):
         raise InvalidCall("a message is not a JSON object")
     return messages
+
+
+def is_batch(line: bytes) -> bool:
+    """Whether a line holds a list of messages."""
+    return line.lstrip()[:1] == b"["
 
 
 def written(message: Message) -> bytes:
@@ -72,6 +80,13 @@ def is_modern(request: Message) -> bool:
     """Whether a request carries the envelope of the stateless protocol (2026-07-28 and later)."""
     meta = params_of(request).get("_meta")
     return isinstance(meta, dict) and _MODERN in meta
+
+
+def version_of(request: Message) -> str:
+    """The version of the protocol that a request of the stateless one names; empty in others."""
+    meta = params_of(request).get("_meta")
+    named = meta.get(_MODERN) if isinstance(meta, dict) else None
+    return named if isinstance(named, str) and named.isascii() and named.isprintable() else ""
 
 
 def envelope(request: Message) -> Message:

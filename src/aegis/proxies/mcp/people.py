@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 
@@ -18,7 +18,8 @@ from aegis.core.decision import ApprovalRef, Decision, ResultDecision
 from aegis.proxies.mcp.messages import Message
 
 Elicit = Callable[[Message], Awaitable[Message | None]]
-Resolve = Callable[[str, str], Awaitable[None]]
+Choice = Literal["approve", "deny"]
+Resolve = Callable[[str, Choice], Awaitable[None]]
 
 _SCHEMA: Final[Message] = {
     "type": "object",
@@ -81,7 +82,7 @@ class AskingDecider:
             return
         content = answer.get("content")
         decision = content.get("decision") if isinstance(content, dict) else None
-        if answer.get("action") == "accept" and decision in ("approve", "deny"):
-            await self._resolve(approval.id, str(decision))
+        if answer.get("action") == "accept" and (decision == "approve" or decision == "deny"):
+            await self._resolve(approval.id, decision)
         elif answer.get("action") == "decline":
             await self._resolve(approval.id, "deny")
