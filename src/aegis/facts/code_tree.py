@@ -14,14 +14,16 @@ import re2
 import tree_sitter_javascript
 import tree_sitter_php
 import tree_sitter_python
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
-from aegis.facts.grammar import parser_bytes
+from aegis.facts.fold import unpiled
+from aegis.facts.grammar import captured, trees
 
 CodeLanguage = Literal["python", "javascript", "php"]
 MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
+_LONGER: Final = 2  # times as long as itself that a text may become; one character can stand for eighteen
 _UNITS: Final = 1  # of effort that a character of a call costs
 _QUERIES: Final[dict[CodeLanguage, str]] = {
     "python": "(call) @call (assignment) @assign (import_statement) @import (import_from_statement) @import",
@@ -111,18 +113,25 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         text = f"<?php {text}"
     grammar, query = _grammar(language)
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)  # as Python reads names (PEP 3131)
-    tree = Parser(grammar).parse(parser_bytes(text))
-    found = QueryCursor(query).captures(tree.root_node)
+        text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
+        if len(text) > MAX_CODE * _LONGER:
+            return Code((), (), cut=True)
+    calls: list[Call] = []
+    assignments: list[Assignment] = []
     aliases: dict[str, str] = {}
-    for node in found.get("import", ())[:200]:
-        _aliases(node, aliases)
-    called = _affordable(found.get("call", ()), effort)
-    assigned = _affordable(found.get("assign", ()), effort)
-    calls = [_call(node, aliases) for node in called]
-    assignments = [one for node in assigned if (one := _assignment(node)) is not None]
-    cut = len(called) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
-    return Code(tuple(sorted(calls, key=_order)), tuple(sorted(assignments, key=_order)), cut)
+    cut = False
+    for tree in trees(grammar, text, effort):
+        if tree is None:
+            return Code(tuple(calls), tuple(assignments), cut=True)
+        found = captured(query, tree.root_node, effort)
+        for node in found.get("import", ())[:200]:
+            _aliases(node, aliases)
+        called = _affordable(found.get("call", ()), effort)
+        assigned = _affordable(found.get("assign", ()), effort)
+        calls += sorted((_call(node, aliases) for node in called), key=_order)
+        assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
+        cut = cut or len(called) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
+    return Code(tuple(calls), tuple(assignments), cut)
 
 
 def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:

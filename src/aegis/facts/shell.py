@@ -27,7 +27,6 @@ from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, REA
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
-_PIPED: Final = 8  # units of effort that the parser needs for every pipe
 _MOST_SCRIPTS: Final = 8
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
@@ -78,7 +77,7 @@ class ShellFacts:
 def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> ShellFacts:
     """The facts of one shell text; never raises, and reads at most `MAX_SHELL` characters, as far as `effort` goes."""
     facts = ShellFacts(effort=effort or Effort())
-    if len(text) > MAX_SHELL or not facts.may_read(len(text) + text.count("|") * _PIPED):
+    if len(text) > MAX_SHELL or not facts.may_read(len(text)):
         facts.too_long = True
         return facts
     shell = parse_shell(text, facts.effort)

@@ -23,10 +23,13 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The pipelines and substitutions of one text; asked about its commands in the order of their beginnings."""
+    """The pipelines and substitutions of one tree; asked about its commands in the order of their beginnings.
 
-    def __init__(self, pipelines: Sequence[Node], substitutions: Sequence[Node]):
-        around = [(node.start_byte, -node.end_byte, number, node) for number, node in enumerate(pipelines, 1)]
+    Pipelines are numbered from `before` on, the last number of the tree before.
+    """
+
+    def __init__(self, pipelines: Sequence[Node], substitutions: Sequence[Node], before: int = 0):
+        around = [(node.start_byte, -node.end_byte, number, node) for number, node in enumerate(pipelines, before + 1)]
         around += [(node.start_byte, -node.end_byte, 0, node) for node in substitutions]
         self._waiting = sorted(around, key=_outermost_first, reverse=True)
         self._open: list[tuple[int, int, Node]] = []  # end, number of the pipeline or 0 for a substitution

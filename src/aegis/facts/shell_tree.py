@@ -10,14 +10,13 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import tree_sitter_bash
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
-from aegis.facts.grammar import parser_bytes
+from aegis.facts.grammar import captured, trees
 from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
-_REPAIRED: Final = 2  # units of effort more for a character of a text that the parser had to repair
 MAX_COMMANDS: Final = 500  # commands of one text that are looked at
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
 _QUERY: Final = Query(
@@ -65,31 +64,38 @@ def parse_shell(text: str, effort: Effort) -> Shell:
     Commands stand inside commands: what each of them costs is its own length, so that the text of a deep nest is
     not read once a level.
     """
-    tree = Parser(_LANGUAGE).parse(parser_bytes(text))
-    found: dict[str, list[Node]] = QueryCursor(_QUERY).captures(tree.root_node)
-    if tree.root_node.has_error and not effort.take(len(text) * _REPAIRED):
-        return Shell((), (), True, True)
-    commands = []
-    plain = not ("|" in text or "(" in text or "`" in text)
-    places = None if plain else Places(found.get("pipeline", ()), found.get("substitution", ()))
-    cut = False
-    for node in _ordered(found.get("command")):
-        if not effort.take((node.end_byte - node.start_byte) * 2):
+    commands: list[Command] = []
+    writes: list[tuple[str, str]] = []
+    error = cut = False
+    for tree in trees(_LANGUAGE, text, effort):
+        if tree is None:
             cut = True
             break
+        error = error or tree.root_node.has_error
+        cut = _add(tree.root_node, text, commands, writes, effort) or cut
+    return Shell(tuple(commands), tuple(writes), error, cut)
+
+
+def _add(root: Node, text: str, commands: list[Command], writes: list[tuple[str, str]], effort: Effort) -> bool:
+    """Add what stands in one tree of `text`; whether something was left out because effort ran out."""
+    found = captured(_QUERY, root, effort)
+    plain = not ("|" in text or "(" in text or "`" in text)
+    first = max((command.pipe for command in commands), default=0)
+    places = None if plain else Places(found.get("pipeline", ()), found.get("substitution", ()), first)
+    for node in _ordered(found.get("command")):
+        if not effort.take((node.end_byte - node.start_byte) * 2):
+            return True
         command = _command(node, _OUTSIDE if places is None else places.of(node))
         if command is not None:
             commands.append(command)
-    writes = []
     for node in _ordered(found.get("redirect")):
         statement = node.parent or node
         if not effort.take(statement.end_byte - statement.start_byte):
-            cut = True
-            break
+            return True
         target = _target(node)
         if target is not None:
             writes.append((target, _text(statement)))
-    return Shell(tuple(commands), tuple(writes), tree.root_node.has_error, cut)
+    return False
 
 
 def _ordered(nodes: list[Node] | None) -> list[Node]:
