@@ -5,18 +5,25 @@ Frameworks cannot live in one environment, so these tests are no part of the mai
 
 from __future__ import annotations
 
+import json
 import os
-from importlib import import_module
+from collections.abc import Generator
+from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aegis import __version__
 from frameworks.model import Framework, Way
 
 NAME = os.environ.get("AEGIS_TEST_FRAMEWORK", "")
+RECORD = os.environ.get("AEGIS_TEST_RECORD", "")  # the file that the results are written to, if they are kept
 # Tests that are about one framework.
 # CrewAI lives with the first major version of `mcp`.
 ALONE = {
+    # Its kit brings a host of its own; it lives where this framework does.
+    "test_agent_hooks.py": "agent_framework",
     "test_agents_pause.py": "openai_agents",
     "test_claude_agent.py": "claude_agent",
     "test_crewai_cache.py": "crewai",
@@ -56,3 +63,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if idle:
         config.hook.pytest_deselected(items=idle)
         items[:] = [item for item in items if item not in idle]
+
+
+_results: dict[str, dict[str, int]] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count the cases of every way."""
+    report = yield
+    if call.when == "call" or report.failed:
+        parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        way = parameters.get("way")
+        counted = _results.setdefault("" if way is None else way.name, {"cases": 0, "passed": 0})
+        counted["cases"] += 1
+        counted["passed"] += report.passed
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what the ways came to, for the page of frameworks; nothing of a run that was not whole."""
+    if not RECORD or not NAME or session.config.option.keyword or session.shouldstop:
+        return
+    distribution = import_module(f"aegis.adapters.{NAME}").DISTRIBUTION
+    others = _results.pop("", {"cases": 0, "passed": 0})
+    record = {
+        "aegis": __version__,
+        "framework": distribution,
+        "version": metadata.version(distribution),
+        "ways": _results,
+        "others": others,
+        "again": framework().again if isinstance(framework().again, str) else "",
+    }
+    Path(RECORD).write_text(json.dumps(record, indent=1) + "\n")

@@ -47,8 +47,9 @@ class Framework:
     adapters: tuple[str, ...]
     ways: Sequence[Way]
     provide: Provide = ScriptedProvider
-    # Rewinds to a call that has run and lets the framework run it again; gives the text of the second run.
-    again: Drive | None = None
+    # Rewinds to a call that has run and lets the framework run it again, giving the text of the second run; or says
+    # why there is no such thing.
+    again: Drive | str = "not exercised"
 
 
 @dataclass
