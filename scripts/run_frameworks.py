@@ -1,10 +1,11 @@
 """Run the contract of adapters over every framework, each with its real package in an environment of its own kind.
 
-    python scripts/run_frameworks.py [--only-oldest] [NAME ...]
+    python scripts/run_frameworks.py [--only-oldest] [--record] [NAME ...]
 
 An environment is `requirements/frameworks/<environment>.in` with its hashed lock. Its first line names the
 frameworks that live in it: `# frameworks: langchain openai_agents`. It is built under `.cache/frameworks` once for
-every lock. One line is printed for each framework, and the whole output for one that fails.
+every lock. One line is printed for each framework, and the whole output for one that fails. With `--record` the
+results are kept in `tests/frameworks/results`, from which the reference page of frameworks is made.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements" / "frameworks"
 CACHE = ROOT / ".cache" / "frameworks"
+RESULTS = ROOT / "tests" / "frameworks" / "results"
 OLDEST = "-oldest"
 _HEADER = re.compile(r"# frameworks: ([a-z0-9_ ]+)\n")
 _OURS = re.compile("^AEGIS_")  # the tests decide what Aegis finds in its environment
@@ -76,11 +78,19 @@ def build(environment: Environment) -> None:
     (folder / "stamp").write_text(stamp)
 
 
-def test(environment: Environment, framework: str, lock: threading.Lock) -> bool:
+def result_of(framework: str, *, oldest: bool) -> Path:
+    """Where the results of one framework are kept."""
+    return RESULTS / f"{framework}{OLDEST if oldest else ''}.json"
+
+
+def test(environment: Environment, framework: str, lock: threading.Lock, *, record: bool) -> bool:
     """Run the suite over one framework; says in one line how it went."""
     began = time.monotonic()
     own = {name: value for name, value in os.environ.items() if not _OURS.match(name)}
     own |= {"AEGIS_TEST_FRAMEWORK": framework, "PYTHONPATH": str(ROOT / "src")}
+    if record:
+        RESULTS.mkdir(exist_ok=True)
+        own["AEGIS_TEST_RECORD"] = str(result_of(framework, oldest=environment.name.endswith(OLDEST)))
     command = [environment.python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", "tests/frameworks"]
     done = subprocess.run(
         [str(part) for part in command], cwd=ROOT, env=own, text=True, check=False,
@@ -100,6 +110,7 @@ def test(environment: Environment, framework: str, lock: threading.Lock) -> bool
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only-oldest", action="store_true", help="the oldest supported version of each instead")
+    parser.add_argument("--record", action="store_true", help="keep the results for the reference page")
     parser.add_argument("names", nargs="*", help="the frameworks to test; all without a name")
     given = parser.parse_args()
     wanted = [
@@ -115,7 +126,7 @@ def main() -> int:
         build(environment)
     lock = threading.Lock()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        passed = list(pool.map(lambda one: test(one[0], one[1], lock), wanted))
+        passed = list(pool.map(lambda one: test(one[0], one[1], lock, record=given.record), wanted))
     return 0 if all(passed) else 1
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from run_frameworks import ROOT, Environment, environments
+from run_frameworks import ROOT, Environment, environments, result_of
 
+from aegis import __version__
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Patches
@@ -26,11 +28,22 @@ def render() -> str:
     tested.sort(key=lambda pair: pair[0])
     return page(
         "Frameworks",
-        "What `aegis.auto()` hooks beside the OpenAI and Anthropic packages. `make test` runs the contract of adapters "
-        "over every way in this table, with the real package in the version of its lock and a model provider on "
-        "loopback, and fails where one of them fails.",
+        "What `aegis.auto()` hooks beside the OpenAI and Anthropic packages. The contract of adapters runs over every "
+        "way in this table, with the real package and a model provider on loopback: `make test` in the version of its "
+        "lock, `make test-all` in the oldest one too. What the table says of ways and versions is what the last "
+        "recorded run came to (`make frameworks ARGS=--record`): cases that passed, of all where some did not.",
         table(
-            ["framework", "supported", "tested", "ways", "seams", "refused while hooked", "not covered"],
+            [
+                "framework",
+                "supported",
+                "tested",
+                "oldest tested",
+                "ways and their cases",
+                "a call run again",
+                "seams",
+                "refused while hooked",
+                "not covered",
+            ],
             [_row(framework, environment) for framework, environment in tested],
         ),
     )
@@ -40,15 +53,40 @@ def _row(framework: str, environment: Environment) -> tuple[str, ...]:
     adapter = import_module(f"aegis.adapters.{framework}")
     low, high = (".".join(map(str, one)) for one in adapter.SUPPORTED)
     seams = _seams(adapter)
+    recorded = _recorded(framework, oldest=False)
     return (
         f"`{adapter.DISTRIBUTION}`",
         f">={low}, <{high}",
-        _locked(environment.lock, adapter.DISTRIBUTION),
-        ", ".join(_ways(framework)),
+        _tested(recorded, _locked(environment.lock, adapter.DISTRIBUTION)),
+        _tested(_recorded(framework, oldest=True), ""),
+        f"not recorded: {'; '.join(_driven(framework))}" if recorded is None else "; ".join(_ways(recorded)),
+        "not recorded" if recorded is None else recorded["again"] or "decided and executed once",
         ", ".join(f"`{seam}`" for seam in seams.seams),
         ", ".join(seams.barred) or "-",
         ", ".join(seams.uncovered) or "-",
     )
+
+
+def _recorded(framework: str, *, oldest: bool) -> Any:
+    """What the last recorded run came to, if there was one."""
+    path = result_of(framework, oldest=oldest)
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def _tested(recorded: Any, locked: str) -> str:
+    """The version of a recorded run, and whether anything is newer than it."""
+    if recorded is None:
+        return f"{locked} (not recorded)" if locked else "not recorded"
+    newer = [f"Aegis {__version__}"] if recorded["aegis"] != __version__ else []
+    newer += [f"the lock, {locked}"] if locked and recorded["version"] != locked else []
+    return f"{recorded['version']} (older than {' and '.join(newer)})" if newer else str(recorded["version"])
+
+
+def _ways(recorded: Any) -> Iterator[str]:
+    """The ways of a framework, with their cases."""
+    for name, counted in recorded["ways"].items():
+        passed, cases = counted["passed"], counted["cases"]
+        yield f"{name} ({passed if passed == cases else f'{passed} of {cases}'})"
 
 
 def _locked(lock: Path, distribution: str) -> str:
@@ -60,7 +98,7 @@ def _locked(lock: Path, distribution: str) -> str:
     raise SystemExit(f"frameworks: `{lock.name}` holds no `{distribution}`")
 
 
-def _ways(framework: str) -> Iterator[str]:
+def _driven(framework: str) -> Iterator[str]:
     """The names of the ways that a driver drives."""
     for node in ast.walk(ast.parse((DRIVERS / f"{framework}.py").read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Way":

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic_ai import Agent
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import FunctionToolset
@@ -75,6 +76,18 @@ def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [Turn(calls=(first,)), *turns, Turn(text="done")]
 
 
+class Twice(AbstractCapability[Any]):
+    """Runs every call twice."""
+
+    async def wrap_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any) -> Any:
+        await handler(args)
+        return await handler(args)
+
+
+def again(world: World) -> str:
+    return str(Agent(model(world), tools=functions(world), capabilities=[Twice()]).run_sync("go").output)
+
+
 FRAMEWORK = Framework(
     adapters=("openai", "pydantic_ai"),
     ways=[
@@ -83,4 +96,5 @@ FRAMEWORK = Framework(
         Way(name="iterated and streamed", drive=stream),
         Way(name="sub-agent", drive=sub_agent, wrap=delegated),
     ],
+    again=again,
 )
