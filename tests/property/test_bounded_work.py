@@ -126,6 +126,8 @@ def test_more_parsing_than_a_call_may_ask_for_refuses_it(tool: str, argument: st
     report = report_on(tool, arguments, facts_of(tool, arguments))
     assert report.outcome is Outcome.BLOCK
     assert ("limit-effort", Outcome.BLOCK) in limits_of(report.findings)
+    broken = {argument: [f"{text} ([{{<([{{<([{{<([{{< {number}" for number in range(2_000)]}
+    assert limits_of(report_on(tool, broken, facts_of(tool, broken)).findings)
     few = {argument: [f"{text}{number}" for number in range(40)]}
     assert not limits_of(report_on(tool, few, facts_of(tool, few)).findings)
 

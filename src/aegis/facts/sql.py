@@ -19,7 +19,8 @@ from aegis.facts.effort import Effort
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # parentheses: the parser recurses
 _MAX_NODES: Final = 20_000
-_UNITS: Final = 4  # of effort that a character costs
+_UNITS: Final = 4  # of effort that a character costs, and once more where the parser gives up
+_FAILED: Final = 512  # of them that giving up costs
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its notes on dialects would carry statements into logs
 
@@ -71,6 +72,8 @@ def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
         statements = [statement for statement in sqlglot.parse(text) if statement is not None]
     except (SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError, IndexError):
         # A tree that cannot be built is a fact, not a failure: the words are read instead.
+        if effort is not None:
+            effort.left -= _FAILED + len(text) * _UNITS
         _by_words(text, facts)
         return facts
     if not statements:
