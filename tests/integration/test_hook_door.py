@@ -170,11 +170,12 @@ def squatted(home: Path, speak: Callable[[socket.socket], None]) -> Iterator[Non
         listener.listen()
 
         def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, contextlib.suppress(OSError):  # the hook may be gone by then
-                speak(connection)
-                connection.shutdown(socket.SHUT_WR)
-                connection.recv(65_536)
+            with contextlib.suppress(OSError):  # the hook may be gone by then, or never come
+                connection, _ = listener.accept()
+                with connection:
+                    speak(connection)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(65_536)
 
         threading.Thread(target=serve, daemon=True).start()
         yield
