@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,14 +74,68 @@ def test_no_tool_runs_twice_whatever_is_killed(tmp_path: Path, monkeypatch: pyte
         assert sorted(journal.read_text().splitlines()) == ["read_note a", "send_email a@example.com hi", "slow"]
 
     # (4) The log tells it all, and verifies.
-    out, keys = tmp_path / "export", tmp_path / "keys.json"
-    assert aegis("log", "export", "--out", out, "--home", home).returncode == 0
-    keys.write_bytes((out / "keys.json").read_bytes())
-    assert aegis("log", "verify", out, "--key", keys).returncode == 0
+    _verify(tmp_path, home)
     told_run = aegis("explain", "works", "--home", home)
     assert told_run.returncode == 0
     assert "read_note" in told_run.stdout
     assert aegis("explain", "nothing-like-it", "--home", home).returncode == 2
+
+
+RUNS = 48
+AT_ONCE = 16
+
+
+@pytest.mark.slow
+def test_many_runs_end_after_a_kill_and_no_tool_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUN_TEST_KEY", "sk-test-of-runs")
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    command, journal = write_tools(tmp_path)
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        """A note of the run's own is read, then the run is over."""
+        named = next(message["content"] for message in request["messages"] if message["role"] == "user")
+        over = any(message["role"] == "tool" for message in request["messages"])
+        message = say("known") if over else call("read_note", {"name": named})
+        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+    with provider() as model:
+        monkeypatch.setattr(model, "answer", answer)
+        file = home / "aegis.yaml"
+        file.write_text(config(model.url, command, routes="{default: {models: [main], servers: [office]}}"))
+        file.chmod(0o600)
+        bot = aegis("keys", "create", "--role", "agent", "--agent", "bot", "--home", home).stdout.strip()
+
+        def end_of(number: int) -> Any:
+            return until(lambda: _ended(ask(running, "GET", f"/v1/runs/run-{number}", bot)))
+
+        def start(number: int) -> Any:
+            body = {"id": f"run-{number}", "messages": [{"role": "user", "content": f"n{number}"}]}
+            return ask(running, "POST", "/v1/runs", bot, body)
+
+        # (1) Killed while many runs are in the middle of something.
+        with gateway(home) as running, ThreadPoolExecutor(AT_ONCE) as clients:
+            asked = [clients.submit(start, number) for number in range(RUNS)]
+            until(lambda: len(journal.read_text().splitlines()) >= RUNS // 4)
+            running.process.kill()
+            running.process.wait()
+            assert any(one.exception() for one in asked)
+
+        # (2) Clients ask again under the same ids; every run ends.
+        with gateway(home) as running:
+            for number in range(RUNS):
+                start(number)
+            assert {end_of(number)["status"] for number in range(RUNS)} == {"completed"}
+        done = journal.read_text().splitlines()
+        assert len(set(done)) == len(done)
+    _verify(tmp_path, home)
+
+
+def _verify(folder: Path, home: Path) -> None:
+    out, keys = folder / "export", folder / "keys.json"
+    assert aegis("log", "export", "--out", out, "--home", home).returncode == 0
+    keys.write_bytes((out / "keys.json").read_bytes())
+    assert aegis("log", "verify", out, "--key", keys).returncode == 0
 
 
 def _ended(run: Any) -> Any:
