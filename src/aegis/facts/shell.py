@@ -24,6 +24,7 @@ from aegis.facts.shell_starts import STARTS_GIVEN, helpers, in_odd_place, interp
 from aegis.facts.shell_tamper import tampering, tampering_write
 from aegis.facts.shell_tree import MAX_SHELL, Command, parse_shell
 from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, READERS, SENDERS, SHELLS, WRITERS
+from aegis.facts.unquote import expanded_words
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
@@ -80,6 +81,7 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
     if len(text) > MAX_SHELL or not facts.may_read(len(text)):
         facts.too_long = True
         return facts
+    text = expanded_words(text)
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
     commands = [unwrapped(command) for command in shell.commands]

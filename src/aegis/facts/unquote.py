@@ -19,6 +19,7 @@ _CARET: Final = re2.compile(r"[A-Za-z]\^[A-Za-z]")
 _IFS: Final = re2.compile(r"\$\{IFS[^}]{0,20}\}|\$IFS(?:\$[0-9])?|\$\{IFS\}")
 _EMPTY: Final = re2.compile(r"\$[@*!]|\$\{[@*!]\}|\$\(\)|``|\\\n")
 _BRACES: Final = re2.compile(r"\{([A-Za-z/.-]+(?:,[^}{ ,]+)+)\}")
+_LEADING_BRACES: Final = re2.compile(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
 _JOINERS: Final = str.maketrans("", "", "'\"\\^")
 
 
@@ -31,9 +32,22 @@ def unquote_shell(text: str) -> str | None:
     return joined if joined != text else None
 
 
+def expanded_words(text: str) -> str:
+    """The text with what a shell splits into words written as words, quotes kept: `cat${IFS}x`, `{cat,x}`."""
+    if "IFS" in text:
+        text = _IFS.sub(" ", text)
+    if "{" in text and "," in text:
+        text = _LEADING_BRACES.sub(_lead, text)
+    return text
+
+
 def uncaret(text: str) -> str | None:
     """The text as the command interpreter of Windows reads it: a caret quotes what follows and is gone."""
     return text.replace("^", "") if "^" in text and _CARET.search(text) is not None else None
+
+
+def _lead(match: Any) -> str:
+    return f"{match.group(1)}{match.group(2).replace(',', ' ')}"
 
 
 def _spread(match: Any) -> str:

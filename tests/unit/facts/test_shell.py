@@ -145,3 +145,24 @@ def test_statements_on_the_command_line_are_handed_on() -> None:
     assert analyse_shell("sqlite3 a.db 'DROP TABLE t'").statements == ["DROP TABLE t"]
     assert analyse_shell("sh -c \"psql -c 'DROP TABLE t'\"").statements == ["DROP TABLE t"]
     assert analyse_shell("psql -f schema.sql").statements == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat${IFS}/etc/shadow",
+        "cat$IFS/etc/shadow",
+        "cat$IFS$9/etc/shadow",
+        "{cat,/etc/shadow}",
+        "id; {cat,/etc/shadow}",
+    ],
+)
+def test_words_that_the_shell_splits_itself_are_read_as_words(text: str) -> None:
+    assert signals(text) == {"shell.reads-secret"}
+
+
+@pytest.mark.parametrize(
+    "text", ["while IFS= read -r line; do echo $line; done", "cp a.{txt,bak} b", 'echo "$IFS"', "mkdir -p {src,docs}"]
+)
+def test_blanks_and_braces_of_daily_work_say_nothing(text: str) -> None:
+    assert signals(text) == set()
