@@ -20,8 +20,8 @@ class ExceptionSettings(Section):
 
     rule: Name
     """The id of a rule, or several with `*`."""
-    tool: Name = "*"
-    """The tool, as a selector."""
+    tool: Name
+    """The tool, as a selector; `*` is every tool."""
     path: str = ""
     """The place in the arguments, as a JSON pointer; empty is everywhere."""
     reason: Description = Field(min_length=1)

@@ -91,7 +91,7 @@ def test_other_rules_are_another_policy(tmp_path: Path) -> None:
             "did you mean `maxLength`?",
         ),
         (
-            "guards:\n  content:\n    exceptions:\n    - {rule: sql-tautologi, reason: x}",
+            "guards:\n  content:\n    exceptions:\n    - {rule: sql-tautologi, tool: a, reason: x}",
             4,
             "/guards/content/exceptions/0/rule",
             "there is no rule `sql-tautologi`",

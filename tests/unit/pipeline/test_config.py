@@ -136,13 +136,19 @@ def test_unknown_keys_are_refused_everywhere_with_the_probable_meaning(text: str
         ("policies: [{name: a, select: {}, schema: {}}]", "/policies/0/select", "selects nothing"),
         ("policies: [{name: a, select: {category: x}, schema: {}}]", "/policies/0/select/category", "no tool is of"),
         ("policies: [{schema: {}}]", "/policies/0/name", "is missing"),
+        ("guards: {content: {exceptions: [{rule: x, reason: y}]}}", "/guards/content/exceptions/0/tool", "is missing"),
         (
-            "guards: {content: {exceptions: [{rule: x, reason: ''}]}}",
+            "guards: {content: {exceptions: [{rule: x, tool: a}]}}",
+            "/guards/content/exceptions/0/reason",
+            "is missing",
+        ),
+        (
+            "guards: {content: {exceptions: [{rule: x, tool: a, reason: ''}]}}",
             "/guards/content/exceptions/0/reason",
             "must not be empty",
         ),
         (
-            "guards: {content: {exceptions: [{rule: x, reason: y, expires: soon}]}}",
+            "guards: {content: {exceptions: [{rule: x, tool: a, reason: y, expires: soon}]}}",
             "/guards/content/exceptions/0/expires",
             "a date is written",
         ),
