@@ -100,6 +100,15 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
     proxied = results.get("proxies")
     if proxied:
         yield from proxy_rows(proxied)
+    hooked = results.get("adapters")
+    if hooked:
+        for name, cost in hooked.items():
+            yield (
+                f"adapter of `{name}`, one call beyond the decision, processor time, median",
+                f"{cost['beyond_us']:.0f} us",
+                "at most 30 us",
+                f"the same call without hooks {cost['unhooked_us']:.0f} us",
+            )
 
 
 def proxy_rows(proxies: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

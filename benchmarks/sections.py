@@ -22,6 +22,7 @@ from typing import Any
 import uvloop
 
 from aegis.core.call import ToolCall
+from benchmarks.adapters import adapters
 from benchmarks.cockpit import cockpit
 from benchmarks.deployments import embedded, free_port, gateway, resident_mib
 from benchmarks.load import Load, request, run
@@ -260,4 +261,5 @@ SECTIONS: dict[str, Callable[[Path, bool], Section]] = {
     "start_up": start_up,
     "cockpit": cockpit,
     "proxies": proxies,
+    "adapters": adapters,
 }
