@@ -11,7 +11,7 @@ from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
 from aegis.facts.effort import Effort
 from aegis.facts.extract import exceeded
-from aegis.facts.hosts import is_local, is_metadata, is_wildcard_name, read_target
+from aegis.facts.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, read_target
 from aegis.facts.model import Signal, Text
 from aegis.facts.paths import climbs, is_secret_file
 
@@ -242,3 +242,5 @@ def _url(text: Text, found: Gathering) -> None:
         found.signal("host.local", text, value)
     elif target.odd_spelling and target.scheme:
         found.signal("host.disguised", text, value)
+    elif ("xn--" in target.host or not target.host.isascii()) and is_look_alike(target):
+        found.signal("host.look-alike", text, value)

@@ -26,6 +26,7 @@ _TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins 
 _LEAST_TAGS: Final = 6
 # Putting a run of marks into their order takes as long as its square; no script piles up more than these (UAX 15).
 _PILED: Final = re2.compile(r"(\p{M}{30})\p{M}+")
+_REORDERING: Final = re2.compile(r"[\x{202A}-\x{202E}\x{2066}-\x{2069}]")
 _RUN: Final = re2.compile(r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}")
 
 
@@ -47,6 +48,11 @@ def skeleton(text: str) -> str:
 def tag_text(text: str) -> str:
     """The ASCII text that invisible tag characters spell; empty where there is none."""
     return "".join(chr(_TAGS[ord(char)]) for char in text if "\U000e0020" <= char <= "\U000e007e")
+
+
+def has_reordering(text: str) -> bool:
+    """Whether controls make the text be shown in another order than the one in which it is read (CVE-2021-42574)."""
+    return not text.isascii() and _REORDERING.search(text) is not None
 
 
 def hidden_text(text: str) -> str:

@@ -11,7 +11,7 @@ from aegis.facts.batch import batches
 from aegis.facts.effects import named_effects
 from aegis.facts.effort import Effort
 from aegis.facts.extract import walk
-from aegis.facts.fold import hidden_text
+from aegis.facts.fold import has_reordering, hidden_text
 from aegis.facts.model import Facts, Subject, Text, Texts, View
 from aegis.facts.roles import argument_of, role_of, writes_file
 from aegis.facts.split import joined_view
@@ -63,6 +63,8 @@ def gather(subject: Subject) -> Facts:
                 hidden = hidden_text(value)
                 if hidden:
                     found.signal("text.hidden", text, hidden)
+                if has_reordering(value):
+                    found.signal("text.reordered", text, value)
         analyse(text, found, tool)
     joined = joined_view(texts, values)
     if joined is not None:

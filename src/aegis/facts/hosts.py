@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import unicodedata
 from typing import Final, NamedTuple
+
+from aegis.facts.fold import skeleton
 
 METADATA: Final = frozenset({
     "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "metadata.google.internal",
@@ -16,6 +19,8 @@ ODD: Final = frozenset(
 
 
 _QUAD: Final = 4
+_MOST_LABELS: Final = 32
+_LONGEST_LABEL: Final = 63
 _OCTETS: Final = frozenset(map(str, range(256)))
 
 
@@ -70,6 +75,30 @@ def is_local(target: Target) -> bool:
     mapped = getattr(address, "ipv4_mapped", None)
     address = mapped or address
     return address.is_loopback or address.is_unspecified or address.is_link_local
+
+
+def is_look_alike(target: Target) -> bool:
+    """Whether a label of a name only looks like ASCII letters: they are of another script, alone or mixed (UTS 39)."""
+    return any(
+        not label.isascii() and not _is_latin(label) and skeleton(label).isascii()
+        for label in map(_unicode_label, target.host.split(".")[:_MOST_LABELS])
+    )
+
+
+def _is_latin(label: str) -> bool:
+    """Whether every letter is Latin or ASCII: accents make a word, not a disguise."""
+    composed = unicodedata.normalize("NFKC", label)
+    return all(char.isascii() or unicodedata.name(char, "").startswith("LATIN") for char in composed)
+
+
+def _unicode_label(label: str) -> str:
+    """A label as it is shown: its Punycode undone (RFC 3492); one that is none as it stands."""
+    if not label.startswith("xn--") or len(label) > _LONGEST_LABEL:
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode")
+    except UnicodeError:
+        return label
 
 
 def is_wildcard_name(target: Target) -> bool:

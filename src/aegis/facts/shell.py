@@ -12,7 +12,7 @@ import re2
 from aegis.facts.effort import LEAST, Effort
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
-from aegis.facts.shell_destroy import destroys, finds, loops_over_root, sets_permissions, writes_device
+from aegis.facts.shell_destroy import destroys, feeds_deleter, finds, loops_over_root, sets_permissions, writes_device
 from aegis.facts.shell_flow import asks_with_output, dropped, pipeline, substitutions
 from aegis.facts.shell_grants import grants
 from aegis.facts.shell_loads import loads
@@ -92,6 +92,8 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         _command(command, facts, depth)
     for stages in pipes.values():
         facts.signals.extend(pipeline(stages))
+        if feeds_deleter(stages):
+            facts.add("shell.destroy", stages[-1].pipeline)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     for target, source in shell.writes:

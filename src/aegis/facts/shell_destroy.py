@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -19,6 +20,8 @@ _NARROWING: Final = frozenset({
     "-name", "-iname", "-path", "-user", "-mtime", "-mmin", "-size", "-empty", "-newer", "-regex", "-inum", "-atime",
     "-ctime", "-perm", "-ipath", "-group", "-nouser", "-links",
 })  # fmt: skip
+_FED: Final = frozenset({"xargs", "parallel"})
+_LISTERS: Final = frozenset({"ls", "find", "fd", "echo", "printf", "du", "tree"})
 _ROOT_LOOP: Final = re2.compile(r"\bfor\s+\w+\s+in\s+(?:/\*|/ |~/\*|\$HOME/\*|\"\$HOME\"/\*|/home/\*)")
 
 
@@ -70,6 +73,24 @@ def finds(command: Command) -> list[str]:
     if removes and _is_root(where) and not _NARROWING & set(args):
         return ["shell.destroy"]
     return []
+
+
+def feeds_deleter(stages: Sequence[Command]) -> bool:
+    """Whether what lies below the root or a home is listed into a command that deletes what it reads."""
+    for before, command in pairwise(stages):
+        words = next(
+            (command.args[at:] for at, arg in enumerate(command.args) if arg.rsplit("/", 1)[-1] in DELETERS), ()
+        )
+        if command.name not in _FED or not words:
+            continue
+        whole = before.name == "find" or any(map(_recurses, words))
+        if whole and before.name in _LISTERS and any(map(_is_root, before.args)) and not _NARROWING & set(before.args):
+            return True
+    return False
+
+
+def _recurses(word: str) -> bool:
+    return word == "--recursive" or (word.startswith("-") and not word.startswith("--") and "r" in word.lower())
 
 
 def sets_permissions(command: Command) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aegis.facts.hosts import is_local, is_metadata, read_target
+from aegis.facts.hosts import is_local, is_look_alike, is_metadata, read_target
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,24 @@ def test_other_hosts_are_neither(url: str) -> None:
     assert target is not None
     assert not is_local(target)
     assert not is_metadata(target)
+
+
+@pytest.mark.parametrize(
+    ("url", "alike"),
+    [
+        ("https://p\u0430ypal.com/x", True),  # one Cyrillic letter
+        ("https://xn--pypal-4ve.com/", True),  # the same in Punycode
+        ("https://www.\u0430\u0440\u0440\u04cf\u0435.com", True),  # all of it Cyrillic
+        ("https://m\u00fcnchen.de", False),
+        ("https://xn--mnchen-3ya.de/", False),
+        ("https://\u043f\u043e\u0447\u0442\u0430.\u0440\u0444", False),  # a word of its own script
+        ("https://\u4f8b\u3048.jp", False),
+        ("https://xn--zzz-\u00e9.com", False),  # no Punycode
+        ("https://xn--99999999999.com", False),
+        ("https://example.com/\u0430", False),
+    ],
+)
+def test_a_host_of_other_letters_that_look_like_ascii_is_told_from_a_word(url: str, alike: bool) -> None:
+    target = read_target(url)
+    assert target is not None
+    assert is_look_alike(target) is alike
