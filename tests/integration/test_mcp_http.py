@@ -43,32 +43,40 @@ class Behind:
 
 
 @contextmanager
-def behind(tmp_path: Path) -> Iterator[Behind]:
+def serving(file: Path) -> Iterator[str]:
+    """The URL of a server, which writes to `file` what it was asked."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     code = f"import sys; sys.argv=['x']; import mcp_server; mcp_server.build().run('streamable-http', port={port})"
-    env = {**os.environ, "PYTHONPATH": str(SERVER.parent), "MCP_CALLS": str(tmp_path / "calls")}
-    direct = f"http://127.0.0.1:{port}/mcp"
-    os.environ["TEST_MCP_KEY"] = KEY
-    config = f"""
+    env = {**os.environ, "PYTHONPATH": str(SERVER.parent), "MCP_CALLS": str(file)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL) as server:
+        try:
+            _await_port(port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def behind(tmp_path: Path) -> Iterator[Behind]:
+    with serving(tmp_path / "calls") as direct, serving(tmp_path / "calls-other") as other:
+        os.environ["TEST_MCP_KEY"] = KEY
+        config = f"""
 version: 1
 limits: {{rate: unlimited}}
 proxies:
   wait: 1s
   mcp:
     test: {{url: "{direct}", key: "${{env:TEST_MCP_KEY}}", private: true}}
+    other: {{url: "{other}", private: true}}
     gone: {{url: "http://127.0.0.1:9/mcp", private: true}}
 tools:
   "mcp:test/deploy": {{risk: high, irreversible: true}}
+  "mcp:other/look_up": {{risk: critical}}
 """
-    with subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL) as server:
-        try:
-            _await_port(port)
-            with served(tmp_path / "home", config) as gateway:
-                yield Behind(gateway=gateway, direct=direct, file=tmp_path / "calls")
-        finally:
-            server.terminate()
+        with served(tmp_path / "home", config) as gateway:
+            yield Behind(gateway=gateway, direct=direct, file=tmp_path / "calls")
 
 
 def _await_port(port: int) -> None:
@@ -82,8 +90,10 @@ def _await_port(port: int) -> None:
 
 
 @asynccontextmanager
-async def connected(place: Behind, mode: str = "legacy", *, key: str = "bot", **more: Any) -> AsyncIterator[Client]:
-    url = f"http://127.0.0.1:{place.gateway.port}/mcp/test"
+async def connected(
+    place: Behind, mode: str = "legacy", *, key: str = "bot", server: str = "test", **more: Any
+) -> AsyncIterator[Client]:
+    url = f"http://127.0.0.1:{place.gateway.port}/mcp/{server}"
     headers = {"authorization": f"Bearer {place.gateway.credentials.text(key)}"}
     with anyio.fail_after(60):
         async with (
@@ -140,6 +150,25 @@ async def test_a_rug_pull_is_refused(tmp_path: Path) -> None:
         (alarm,) = place.gateway.ask("GET", "/v1/receipts?kind=alarm", key="auditor").json["items"]
         told = {name: alarm[name] for name in ("tool", "server", "reason", "agent")}
         assert told == {"tool": "add", "server": "mcp:test", "reason": "tool_changed", "agent": "bot"}
+
+
+async def test_tools_of_one_name_are_two_tools_where_two_servers_have_them(tmp_path: Path) -> None:
+    with behind(tmp_path) as place:
+        async with connected(place) as test, connected(place, server="other") as other:
+            assert [tool.name for tool in (await test.list_tools()).tools] == [
+                tool.name for tool in (await other.list_tools()).tools
+            ]
+            # What one server's tool may do says nothing of the other's,
+            assert text(await test.call_tool("look_up", {"word": "tree"})) == "tree: a word"
+            refused = await other.call_tool("look_up", {"word": "tree"})
+            assert refused.is_error
+            # and what one server changes counts against its own tool alone.
+            await other.call_tool("change", {})
+            await other.list_tools()
+            assert "tool_changed" in text(await other.call_tool("add", {"a": 1, "b": 1}))
+            assert text(await test.call_tool("add", {"a": 1, "b": 1})) == "2"
+        assert place.calls == ["look_up tree", "add 1 1"]
+        assert not (tmp_path / "calls-other").exists()  # `change` notes nothing, and nothing else ran there
 
 
 async def test_without_a_key_nothing_is_asked_and_a_server_that_is_gone_is_said(tmp_path: Path) -> None:
