@@ -34,4 +34,5 @@ def joined_view(texts: list[Text], values: list[int]) -> View | None:
     together = "".join(parts)
     if len(parts) < 2 or not _LEAST_CHARS <= len(together) <= _MOST_CHARS:
         return None
-    return View(last, f"{together}\n{SEAM}\n{' '.join(parts)}", (JOINED,))
+    # What is put together without blanks comes second: a line that begins with it seldom begins with a command.
+    return View(last, f"{' '.join(parts)}\n{SEAM}\n{together}", (JOINED,))

@@ -137,8 +137,13 @@ def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
     """Whether what was found in the joined values lies in more than one of them.
 
     Numbers that stand side by side make valid checksums by chance, and any word makes a token longer, so
-    personal data and secrets never count.
+    personal data and secrets never count. A verb in one value and its object in another is what calls are made of,
+    and no command in the place of a value.
     """
     if rule.category in {"pii", "secret"} or SEAM in piece:
         return False
-    return not any(piece.strip() in text.value for text in strings)
+    found = piece.strip()
+    if rule.category == "shell_injection":
+        verb = found.partition(" ")[0]
+        return not any(found in text.value or text.value == verb for text in strings)
+    return not any(found in text.value for text in strings)
