@@ -71,15 +71,15 @@ class RawServer:
 
     def quiet(self) -> None:
         """Return once every connection that was begun has ended; the runner's own time-out is the only clock."""
-        while self.connections == 0:
+        while len(self._threads) == 1:  # the one that accepts
             time.sleep(0.01)
         for thread in self._threads[1:]:
             thread.join()
 
     def _start(self, target: Callable[..., None], *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)  # whoever finds it here may join it
 
     def _accept(self) -> None:
         while True:
