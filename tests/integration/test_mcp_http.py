@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from support.mcp_suite import await_port
 from support.served import Served, served
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
@@ -52,7 +52,7 @@ def serving(file: Path) -> Iterator[str]:
     env = {**os.environ, "PYTHONPATH": str(SERVER.parent), "MCP_CALLS": str(file)}
     with subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL) as server:
         try:
-            _await_port(port)
+            await_port(port)
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
             server.terminate()
@@ -77,16 +77,6 @@ tools:
 """
         with served(tmp_path / "home", config) as gateway:
             yield Behind(gateway=gateway, direct=direct, file=tmp_path / "calls")
-
-
-def _await_port(port: int) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    pytest.fail("the server did not come up")
 
 
 @asynccontextmanager
