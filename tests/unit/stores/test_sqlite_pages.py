@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,41 @@ def test_a_reader_that_stays_does_not_stop_commits(store: SqliteStore, path: Pat
         store._checkpointer.stop()
         assert reader.head().size == 1
     assert size_of(store) == 2_401
+
+
+def test_a_checkpoint_that_is_only_starting_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starting, go, stopped = threading.Event(), threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def slow_start(thread: threading.Thread) -> None:
+        if thread.name == "aegis-checkpoint":
+            starting.set()
+            assert go.wait(60)
+        start(thread)
+
+    store = SqliteStore(path, durability="os")
+    grow(store, 1)
+
+    def commit_and_start() -> None:
+        with store.transaction() as transaction:
+            append(transaction, entry(1), payloads=(payload(1),))
+        with store.transaction() as transaction:
+            transaction.erase_payload(1)
+
+    def stop() -> None:
+        store._checkpointer.stop()
+        stopped.set()
+
+    monkeypatch.setattr(threading.Thread, "start", slow_start)
+    with ThreadPoolExecutor(2) as pool:
+        committing = pool.submit(commit_and_start)
+        assert starting.wait(60)
+        stopping = pool.submit(stop)
+        assert not stopped.wait(0.05)
+        go.set()
+        committing.result(60)
+        stopping.result(60)
+    store.close()
 
 
 def test_a_file_of_the_first_version_keeps_everything(path: Path) -> None:

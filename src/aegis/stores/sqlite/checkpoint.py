@@ -38,6 +38,7 @@ class Checkpointer:
         self._pages = 0
         self._erasures = 0
         self._cut = 0  # how many erasures the log ahead holds nothing of any more
+        self._starting = threading.Lock()  # a thread that does not run yet cannot be waited for
         self._thread: threading.Thread | None = None
 
     def committed(self, writer: sqlite3.Connection, rows: int, *, erased: bool) -> None:
@@ -50,16 +51,19 @@ class Checkpointer:
             return
         if self._thread is not None and self._thread.is_alive():
             return
-        self._thread = threading.Thread(target=self._run, name="aegis-checkpoint", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # the interpreter is ending: closing the file does what is left
-            self._thread = None
+        with self._starting:
+            self._thread = threading.Thread(target=self._run, name="aegis-checkpoint", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter is ending: closing the file does what is left
+                self._thread = None
 
     def stop(self) -> None:
         """Wait for a running checkpoint."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        with self._starting:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
 
     def _run(self) -> None:
         self._pages = 0

@@ -104,10 +104,10 @@ class SqliteStore:
         with suppress(StoreError):  # what cannot be committed now stays in the redo file, for the next who opens this
             self._settle()
         self._closed = True
-        self._checkpointer.stop()
         if not self._lock.acquire(timeout=self._busy_s):
             raise StoreUnavailable("a transaction of this store is still open")
         try:
+            self._checkpointer.stop()  # nobody else can start one while the lock is held
             self._drop_readers()
             self._drop_writer()
             self._ahead.close()
