@@ -166,6 +166,8 @@ async def test_without_a_key_nothing_is_asked_and_a_server_that_is_gone_is_said(
         body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert place.gateway.ask("POST", "/mcp/test", body, key=None).status == 401
         assert place.gateway.ask("POST", "/mcp/test", body, key="auditor").status == 403
+        page = place.gateway.ask("POST", "/mcp/test", body, headers={"origin": "http://evil.example"})
+        assert (page.status, page.code) == (403, "cross_origin")
         assert place.gateway.ask("POST", "/mcp/nobody", body).status == 404
         assert place.gateway.ask("POST", "/mcp/gone", body).status == 502
         assert place.gateway.ask("POST", "/mcp/test", b'{"id": 1, "id": 2}').status == 422

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from aegis.cli.text import json_text, visible
+from aegis.core.printable import json_text, visible
 from aegis.errors import Problem
 
 

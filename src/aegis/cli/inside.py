@@ -7,7 +7,7 @@ credentials, the same checks, the same receipts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from aegis.cli.remote import Gateway, body_of, value_of
 
 if TYPE_CHECKING:
     from aegis.bootstrap import Deployment
+    from aegis.proxies.mcp.people import Resolve, Said
     from aegis.server.app import App
 
 
@@ -56,15 +57,15 @@ def api(url: str | None, home: Path | None, config: Path | None) -> Iterator[Ask
         deployment.close()
 
 
-def resolver(deployment: Deployment, key: str) -> Callable[[str, str], Awaitable[None]]:
+def resolver(deployment: Deployment, key: str) -> Resolve:
     """Answers approvals of an opened deployment with the key of an approver, by the rules of the API."""
     from aegis.server.app import create_app
 
     app = create_app(deployment)
 
-    async def resolve(approval: str, decision: str) -> None:
-        media, data = body_of({"decision": decision, "reason": "answered at the MCP client"})
-        status, answered = await _exchange(app, "POST", f"/v1/approvals/{approval}", key, media, data or b"")
+    async def resolve(said: Said) -> None:
+        media, data = body_of(said.to_wire())
+        status, answered = await _exchange(app, "POST", f"/v1/approvals/{said.approval}", key, media, data or b"")
         value_of(status, answered)
 
     return resolve

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aegis.core.outcome import Reason
     from aegis.proxies.mcp.ends import ServerEnd
     from aegis.proxies.mcp.judge import Refused
+    from aegis.proxies.mcp.people import Resolve
     from aegis.rules.scanner import Scanner
 
 
@@ -34,7 +35,7 @@ class Wrapping:
     only_pinned: bool
     session: str
     wait_seconds: float
-    resolve: Callable[[str, str], Awaitable[None]] | None = None
+    resolve: Resolve | None = None
     upstream: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 

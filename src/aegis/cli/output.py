@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aegis.cli.text import json_text, visible
+from aegis.core.printable import json_text, visible
 
 STYLES: Final = {
     "allow": "green", "sanitize": "cyan", "require_approval": "yellow", "block": "red",

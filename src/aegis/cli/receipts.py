@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aegis.cli.output import Column, print_line, show_members
-from aegis.cli.text import json_text
+from aegis.core.printable import json_text
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:

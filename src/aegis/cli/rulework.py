@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aegis.cli.text import json_text
+from aegis.core.printable import json_text
 from aegis.errors import ConfigError, InvalidCall, Problem
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Final, Literal
+from typing import Final
 
 from starlette.datastructures import Headers
 
@@ -21,9 +21,9 @@ from aegis.errors import AegisError, ForeignAnswer, InvalidCall
 from aegis.proxies.mcp.judge import JUDGED, LIST, Judge, Verdict
 from aegis.proxies.mcp.messages import (
     BATCHING,
-    NO_BATCHES,
     Id,
     Message,
+    asked_of,
     id_of,
     is_answer,
     is_batch,
@@ -32,6 +32,7 @@ from aegis.proxies.mcp.messages import (
     rpc_error,
     written,
 )
+from aegis.proxies.mcp.people import Said
 from aegis.proxies.mcp.upstreams import Upstream, Upstreams
 from aegis.server.mcp_people import APPROVER, People
 
@@ -94,9 +95,9 @@ class Exchange:
         finally:
             answer.cancel()
 
-    async def resolve(self, approval: str, decision: Literal["approve", "deny"]) -> None:
+    async def resolve(self, said: Said) -> None:
         """Answer an approval with the key that came with the call."""
-        await self._people.resolve(self._headers[APPROVER], approval, decision)
+        await self._people.resolve(self._headers[APPROVER], said)
 
     async def _run(self, method: str, body: bytes) -> None:
         patched = False
@@ -111,7 +112,8 @@ class Exchange:
 
     async def _judged(self, body: bytes) -> tuple[bytes, bool]:
         """What goes on to the server, and whether arguments were changed; empty where it was answered here."""
-        messages = read_messages(body)
+        # Without a header the version is the one that has no header yet, which is the one with batches.
+        messages = asked_of(body, self._headers.get("mcp-protocol-version", BATCHING))
         if not is_batch(body):
             (message,) = messages
             if self._people.answered(self._where, message):
@@ -125,9 +127,6 @@ class Exchange:
                 return b"", False
             judged = verdict.forward is not message
             return (written(verdict.forward) if judged and verdict.forward is not None else body), judged
-        # Without a header the version is the one that has no header yet, which is the one with batches.
-        if self._headers.get("mcp-protocol-version", BATCHING) != BATCHING:
-            raise InvalidCall(NO_BATCHES, code="unsupported", status=400)
         if len(messages) > MAX_BATCH or any(message.get("method") == "initialize" for message in messages):
             raise InvalidCall("this cannot be a batch", code="unsupported", status=400)
         verdicts = await asyncio.gather(*map(self._judged_message, messages))
@@ -231,8 +230,8 @@ async def elicit_now(params: Message) -> Message | None:
     return await _EXCHANGE.get().elicit(params)
 
 
-async def resolve_now(approval: str, decision: Literal["approve", "deny"]) -> None:
-    await _EXCHANGE.get().resolve(approval, decision)
+async def resolve_now(said: Said) -> None:
+    await _EXCHANGE.get().resolve(said)
 
 
 async def asked(upstreams: Upstreams, server: Upstream, told: Headers, method: str, params: Message) -> Message:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Final, Literal
+from typing import Final
 
 from aegis.adapters._memory import Bounded
 from aegis.gate.answering import Answer
 from aegis.proxies.mcp.messages import Message, id_of, is_answer, params_of
+from aegis.proxies.mcp.people import REASON, Said
 from aegis.server.credentials import principal_of
 from aegis.server.permissions import RESOLVE, permit
 from aegis.server.services import Services
@@ -56,9 +57,14 @@ class People:
         future.set_result(message)
         return True
 
-    async def resolve(self, key: str, approval: str, decision: Literal["approve", "deny"]) -> None:
+    async def resolve(self, key: str, said: Said) -> None:
         """Answer an approval as the holder of `key`; raises `InvalidCall` where that one may not."""
         principal = principal_of(f"Bearer {key}".encode("latin-1"), self._services.keys)
         permit(principal, RESOLVE)
-        given = Answer(decision=decision, reason="answered at the MCP client")
-        await self._services.gate.aanswer(approval, given, principal=principal)
+        given = Answer(
+            decision=said.decision,
+            reason=REASON,
+            call_digest=said.call_digest,
+            policy_digest=said.policy_digest,
+        )
+        await self._services.gate.aanswer(said.approval, given, principal=principal)

@@ -34,6 +34,7 @@ from aegis.server.body import Disconnected, read_body
 from aegis.server.credentials import principal_of
 from aegis.server.errors import error_response
 from aegis.server.mcp_exchange import Exchange, asked, elicit_now, resolve_now
+from aegis.server.mcp_origin import check_page
 from aegis.server.mcp_people import People
 from aegis.server.model_proxy import session_in
 from aegis.server.permissions import DECIDE, permit
@@ -129,6 +130,7 @@ class McpProxy:
 
         try:
             headers = Headers(scope=scope)
+            check_page(headers, scope["scheme"])
             given = headers.getlist("authorization")
             credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
             principal = principal_of(credential, self._proxies.services.keys)

@@ -207,7 +207,7 @@ def _lines(arguments: Any) -> list[str]:
     """The arguments in full; where letters beyond ASCII could pass for others, once more spelled out."""
     import json
 
-    from aegis.cli.text import json_text
+    from aegis.core.printable import json_text
 
     text = json_text(arguments, pretty=True)
     if text.isascii():

@@ -10,7 +10,7 @@ import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
-from aegis.cli.text import json_text
+from aegis.core.printable import json_text
 
 app = typer.Typer(help="The configuration.")
 

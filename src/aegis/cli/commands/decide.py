@@ -11,7 +11,7 @@ import typer
 from aegis.cli import exits
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import STYLES, print_json, print_line
-from aegis.cli.text import json_text, visible
+from aegis.core.printable import json_text, visible
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,6 +20,7 @@ from aegis.errors import InvalidCall
 if TYPE_CHECKING:
     from aegis.core.decider import Decider
     from aegis.proxies.mcp.clients import Edit, McpClient
+    from aegis.proxies.mcp.people import Resolve, Said
     from aegis.rules.scanner import Scanner
 
 app = typer.Typer(help="Govern MCP servers: wrap one, or all that a client is configured with.")
@@ -181,9 +182,6 @@ def _headers(given: Sequence[str], bearer: str | None) -> dict[str, str]:
     return found
 
 
-_Resolve = Callable[[str, str], Awaitable[None]]
-
-
 @contextmanager
 def _parts(
     config: Path | None,
@@ -192,7 +190,7 @@ def _parts(
     url: str | None,
     key_file: Path | None,
     approver: Path | None,
-) -> Iterator[tuple[Decider, Scanner, _Resolve | None]]:
+) -> Iterator[tuple[Decider, Scanner, Resolve | None]]:
     """Who decides, what scans, and who may approve: a gateway, or a gate of our own over the home."""
     if url is not None:
         from aegis.client import Client as GatewayClient
@@ -221,13 +219,12 @@ def _parts(
         deployment.close()
 
 
-def _over_http(url: str, key: str) -> _Resolve:
+def _over_http(url: str, key: str) -> Resolve:
     import asyncio
 
     from aegis.cli.remote import Gateway
 
-    async def resolve(approval: str, decision: str) -> None:
-        body = {"decision": decision, "reason": "answered at the MCP client"}
-        await asyncio.to_thread(Gateway(url=url).ask, "POST", f"/v1/approvals/{approval}", key, body)
+    async def resolve(said: Said) -> None:
+        await asyncio.to_thread(Gateway(url=url).ask, "POST", f"/v1/approvals/{said.approval}", key, said.to_wire())
 
     return resolve

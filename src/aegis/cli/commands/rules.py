@@ -10,7 +10,7 @@ import typer
 from aegis.cli import exits
 from aegis.cli.options import ConfigFile, Json
 from aegis.cli.output import Column, note, print_json, print_line, show_list
-from aegis.cli.text import visible
+from aegis.core.printable import visible
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:

@@ -171,7 +171,7 @@ def _load(file: Path) -> Pins:
 
 
 def _write(file: Path, pins: Pins) -> None:
-    from aegis.cli.text import json_text
+    from aegis.core.printable import json_text
 
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = file.with_name(file.name + ".new")

@@ -14,7 +14,7 @@ Id = str | int
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 BATCHING: Final = "2025-03-26"  # the one version of the protocol that has batches
-NO_BATCHES: Final = f"batches are part of protocol {BATCHING} alone"
+UNSUPPORTED: Final = "unsupported"
 REFUSED: Final = -32003  # in the range that JSON-RPC leaves to implementations
 _MODERN: Final = "io.modelcontextprotocol/protocolVersion"
 
@@ -28,6 +28,15 @@ def read_messages(line: bytes) -> list[Message]:
     messages = value if isinstance(value, list) else [value]
     if not messages or not all(isinstance(message, dict) for message in messages):
         raise InvalidCall("a message is not a JSON object")
+    return messages
+
+
+def asked_of(line: bytes, version: str) -> list[Message]:
+    """What a client says in one line under a version of the protocol; raises `InvalidCall` as `read_messages` does,
+    and (400) for a batch where the version has none."""
+    messages = read_messages(line)
+    if is_batch(line) and version != BATCHING:
+        raise InvalidCall(f"batches are part of protocol {BATCHING} alone", code=UNSUPPORTED, status=400)
     return messages
 
 

@@ -17,18 +17,16 @@ from aegis.errors import AegisError, InvalidCall
 from aegis.proxies.mcp.ends import GRACE_S, ClientEnd, ServerEnd
 from aegis.proxies.mcp.judge import JUDGED, Judge
 from aegis.proxies.mcp.messages import (
-    BATCHING,
     INVALID_REQUEST,
-    NO_BATCHES,
     PARSE_ERROR,
+    UNSUPPORTED,
     Id,
     Message,
+    asked_of,
     id_of,
     is_answer,
-    is_batch,
     is_request,
     params_of,
-    read_messages,
     rpc_error,
 )
 
@@ -103,12 +101,10 @@ class Wrapped:
     async def _read_client(self) -> None:
         async for line in self._client.lines():
             try:
-                messages = read_messages(line)
+                messages = asked_of(line, self._version)
             except InvalidCall as error:
-                await self._client.send(rpc_error(None, error.message, PARSE_ERROR))
-                continue
-            if is_batch(line) and self._version != BATCHING:
-                await self._client.send(rpc_error(None, NO_BATCHES, INVALID_REQUEST))
+                code = INVALID_REQUEST if error.code == UNSUPPORTED else PARSE_ERROR
+                await self._client.send(rpc_error(None, error.message, code))
                 continue
             for message in messages:
                 await self._from_client(message)
