@@ -31,6 +31,7 @@ ALONE = {
     "test_litellm_proxy.py": "litellm",
     "test_llama_tools.py": "llama_index",
     "test_mcp_first.py": "crewai",
+    "test_mcp_servers.py": "mcp",
     "test_smolagents_code.py": "smolagents",
 }
 

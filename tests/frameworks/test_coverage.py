@@ -29,7 +29,7 @@ SEAMS = {
     "openai_agents": ("_invoke_function_tool_with_metadata",),
     "mistral": ("create_function_result",),
     "claude_agent": ("_handle_sdk_mcp_request",),
-    "mcp": ("send_request", "get_request_handler"),
+    "mcp": ("send_request", "get_request_handler", "call_tool"),
 }
 
 

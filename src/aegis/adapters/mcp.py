@@ -1,8 +1,9 @@
 """MCP: every tool call that a client sends, and every one that a server of this process is about to handle.
 
 Clients of all kinds send over one method of a session; servers of all kinds, those of `fastmcp` included, look up one
-handler. A server's name is its own word, so calls carry no server: what restricts a tool everywhere holds, and what is
-loosened for one server does not.
+handler. Beneath it, a call that the server's middleware has changed is decided as what it became. A server's name is
+its own word, so calls carry no server: what restricts a tool everywhere holds, and what is loosened for one server
+does not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
-from aegis.adapters import _mcp_results
+from aegis.adapters import _mcp_results, _mcp_servers
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
@@ -54,9 +55,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.when(package, bodies)
     patches.when("mcp.client.session", client)
     patches.when("mcp.server.lowlevel.server", server)
+    _mcp_servers.hook(gate, patches)
     return Seams(
-        seams=("ClientSession.send_request", "the handler of a server"),
-        uncovered=("a server's tools that its own process calls past the protocol",),
+        seams=("ClientSession.send_request", "the handler of a server", "MCPServer.call_tool", "FastMCP.call_tool"),
+        uncovered=("a tool object of a server that its own process runs past the server (`tool.run`)",),
     )
 
 

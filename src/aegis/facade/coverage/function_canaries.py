@@ -179,12 +179,14 @@ def mcp() -> Iterator[Canary]:
             trapped, given = _trapped(one.name, one, "fn"), sample(one.parameters)
             yield trapped("Client.call_tool", partial(_asked, partial(client, server), one.name, given))
             yield trapped("the handler of a server", partial(_handled, server._lowlevel_server, one.name, given))
+            yield trapped("MCPServer.call_tool", partial(awaited, server.call_tool, name=one.name, arguments=given))
     for server in objects(getattr(_module("fastmcp"), "FastMCP", ())):
         client = import_module("fastmcp").Client
         for one in awaited(server.list_tools):
             if hasattr(one, "fn"):
                 trapped, given = _trapped(one.name, one, "fn"), sample(one.parameters)
                 yield trapped("fastmcp.Client.call_tool", partial(_asked, partial(client, server), one.name, given))
+                yield trapped("FastMCP.call_tool", partial(awaited, server.call_tool, name=one.name, arguments=given))
     for server in objects(getattr(_module("mcp.server.fastmcp"), "FastMCP", ())):
         connect = import_module("mcp.shared.memory").create_connected_server_and_client_session
         for one in server._tool_manager.list_tools():
