@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import httpx2
@@ -29,6 +30,7 @@ proxies:
     test: {{url: "{url}", private: true}}
 tools:
   "mcp:test/deploy": {{risk: high, irreversible: true}}
+  "mcp:test/settle": {{risk: high, irreversible: true}}
 """
 BATCHING = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
@@ -40,7 +42,9 @@ def behind(tmp_path: Path, *, wait: str = "60s") -> Iterator[tuple[Served, Web]]
 
 
 @asynccontextmanager
-async def connected(gateway: Served, *, approver: str = "", **more: Any) -> AsyncIterator[Client]:
+async def connected(
+    gateway: Served, *, approver: str = "", mode: Literal["legacy", "auto"] = "legacy", **more: Any
+) -> AsyncIterator[Client]:
     headers = {"authorization": f"Bearer {gateway.credentials.text('bot')}"}
     headers |= {"aegis-approver-key": gateway.credentials.text(approver)} if approver else {}
     with anyio.fail_after(120):
@@ -48,7 +52,7 @@ async def connected(gateway: Served, *, approver: str = "", **more: Any) -> Asyn
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
             Client(
                 streamable_http_client(f"http://127.0.0.1:{gateway.port}/mcp/test", http_client=http),
-                mode="legacy",
+                mode=mode,
                 **more,
             ) as client,
         ):
@@ -135,6 +139,29 @@ async def test_a_cancelled_call_ends_at_the_server_too(tmp_path: Path) -> None:
             assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
         assert "slow" in server.calls
         assert "slow done" not in server.calls
+
+
+async def test_a_call_in_rounds_of_the_stateless_protocol_is_approved_once(tmp_path: Path) -> None:
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"colour": "blue"})
+
+    with behind(tmp_path) as (gateway, server):
+
+        def approve() -> None:
+            while not (items := gateway.ask("GET", "/v1/approvals?state=pending", key="ann").json["items"]):
+                time.sleep(0.05)
+            given = gateway.ask("POST", f"/v1/approvals/{items[0]['id']}", {"decision": "approve"}, key="ann")
+            assert given.status == 200
+
+        async with (
+            connected(gateway, mode="auto", elicitation_callback=answer) as client,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(anyio.to_thread.run_sync, approve)
+            assert "blue" in text(await client.call_tool("settle", {"what": "door"}))
+        assert server.calls == ["settle door"]
+        items = gateway.ask("GET", "/v1/receipts?tool=settle", key="auditor").json["items"]
+        assert [one["kind"] for one in items if one["kind"] in ("decision", "result")] == ["decision", "result"]
 
 
 class Session:

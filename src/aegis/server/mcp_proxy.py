@@ -29,6 +29,7 @@ from aegis.pipeline.config import Config
 from aegis.proxies.mcp.judge import Judge
 from aegis.proxies.mcp.messages import Message
 from aegis.proxies.mcp.people import AskingDecider
+from aegis.proxies.mcp.rounds import Rounds
 from aegis.proxies.mcp.upstreams import Upstream, Upstreams
 from aegis.server.body import Disconnected, read_body
 from aegis.server.credentials import principal_of
@@ -56,6 +57,7 @@ class McpProxies:
         self._replaced: list[Upstreams] = []
         self.people = People(services)
         self._judges: Bounded[tuple[str, str, str], Judge] = Bounded(MAX_JUDGES, MAX_JUDGES)
+        self._rounds: Bounded[tuple[str, str], Rounds] = Bounded(MAX_JUDGES, MAX_JUDGES)
 
     def routes(self) -> list[BaseRoute]:
         """The endpoint of every server."""
@@ -101,10 +103,20 @@ class McpProxies:
             ask=ask,
             session=Session(name=name) if name else None,
             refused=refused,
+            rounds=self._rounds_of(principal, server),
         )
         if session:
             self._judges.put(key, made)
         return made
+
+    def _rounds_of(self, principal: Principal, server: Upstream) -> Rounds:
+        """The rounds that are open between the two: a request of the stateless protocol has no other bond."""
+        key = (principal.id, server.name)
+        found = self._rounds.get(key)
+        if found is None:
+            found = Rounds()
+            self._rounds.put(key, found)
+        return found
 
     async def aclose(self) -> None:
         """Close every connection to a server."""

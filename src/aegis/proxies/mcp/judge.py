@@ -25,6 +25,7 @@ from aegis.proxies.mcp.messages import (
     rpc_error,
     tool_error,
 )
+from aegis.proxies.mcp.rounds import Rounds
 from aegis.proxies.mcp.tools import ToolBook
 
 CALL: Final = "tools/call"
@@ -56,14 +57,15 @@ class _Asked:
 
     request: Message
     decision_id: str = ""
+    arguments: Message | None = None  # what runs instead of what the request says
 
 
 @dataclass(kw_only=True)
 class Judge:
     """Judges the traffic with one server; `ask` puts a request of our own to it.
 
-    `session` makes the calls of a connection one session; `refused` hears of calls that are refused undecided. Safe for
-    one event loop.
+    `session` makes the calls of a connection one session; `refused` hears of calls that are refused undecided; `rounds`
+    are those that are open with the server. Safe for one event loop.
     """
 
     server: str
@@ -72,6 +74,7 @@ class Judge:
     ask: Ask
     session: Session | None = None
     refused: Refused | None = None
+    rounds: Rounds = field(default_factory=Rounds)
     _waiting: dict[Id, _Asked] = field(default_factory=dict)
     _tasks: dict[str, str] = field(default_factory=dict)
 
@@ -133,21 +136,31 @@ class Judge:
             if self.refused is not None:
                 await self.refused(name, reason)
             return Verdict(reply=tool_error(message, f"`{name}` was not run: {why} (reason: {reason.value})"))
-        enforced = await self._enforced(name, arguments or {})
-        if not enforced.allowed:
-            return Verdict(reply=tool_error(message, _refusal(enforced)))
-        self._expect(message, enforced)
-        if enforced.changed:
-            message = {**message, "params": {**params, "arguments": enforced.arguments()}}
+        known = self.rounds.taken(message)
+        if known is None:
+            enforced = await self._enforced(name, arguments or {})
+            if not enforced.allowed:
+                return Verdict(reply=tool_error(message, _refusal(enforced)))
+            decision_id = enforced.decision.decision_id
+            instead = enforced.arguments() if enforced.changed else None
+        else:
+            decision_id, instead = known.decision_id, known.arguments
+        self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id, arguments=instead)
+        if instead is not None:
+            message = {**message, "params": {**params, "arguments": instead}}
         return Verdict(forward=message)
 
     async def _read(self, message: Message, tool: str, member: str) -> Verdict:
+        known = self.rounds.taken(message)
+        if known is not None:
+            self._expect(message, known.decision_id)
+            return Verdict(forward=message)
         params = params_of(message)
         arguments = {name: value for name, value in params.items() if name in (member, "arguments")}
         enforced = await self._enforced(tool, arguments)
         if not enforced.allowed or enforced.changed:
             return Verdict(reply=rpc_error(id_of(message), _refusal(enforced)))
-        self._expect(message, enforced)
+        self._expect(message, enforced.decision.decision_id)
         return Verdict(forward=message)
 
     def _task(self, message: Message) -> Verdict:
@@ -156,7 +169,7 @@ class Judge:
         if decision_id is None:
             text = "the result was withheld: nobody decided the call that this task belongs to"
             return Verdict(reply=rpc_error(id_of(message), text))
-        self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id)
+        self._expect(message, decision_id)
         return Verdict(forward=message)
 
     async def _enforced(self, tool: str, arguments: Message) -> Enforced:
@@ -165,8 +178,7 @@ class Judge:
         (enforced,) = await self.enforcer.arun(self.enforcer.enforce([attempt], self.session))
         return enforced
 
-    def _expect(self, message: Message, enforced: Enforced | None = None) -> None:
-        decision_id = "" if enforced is None else enforced.decision.decision_id
+    def _expect(self, message: Message, decision_id: str = "") -> None:
         self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id)
 
     async def _seen(self, asked: _Asked, message: Message) -> Message:
@@ -178,6 +190,10 @@ class Judge:
                 self._tasks.pop(next(iter(self._tasks)))
             self._tasks[task["taskId"]] = asked.decision_id
             return message
+        if asked.request.get("method") != _TASK and self.rounds.asked(
+            asked.request, value, asked.decision_id, asked.arguments
+        ):
+            return message  # a question to the client, as elicitation and sampling are in the older protocol
         given = ToolResult(decision_id=asked.decision_id, result=value)
         (observed,) = await self.enforcer.arun(self.enforcer.observe([given]))
         if observed.withheld:
