@@ -125,7 +125,9 @@ def proxy_rows(proxies: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]
         ("full_speed", "as fast as they go"),
         ("official", "as fast as the official client reads"),
     ):
-        tokens = proxies["tokens"][name]
+        tokens = proxies["tokens"].get(name)
+        if tokens is None:  # results of a run that did not measure it
+            continue
         share = tokens["share_of_direct"]
         yield (
             f"model proxy, streamed tokens, {said}, share of direct",

@@ -13,7 +13,7 @@ from typing import Final
 
 from aegis.core.outcome import Category
 from aegis.rules.cache import default_cache_folder
-from aegis.rules.engine import Engine, Pattern, make_engine
+from aegis.rules.engine import Pattern, make_engines
 from aegis.rules.scanner import Scanner
 from aegis.rules.screen import screen
 
@@ -31,8 +31,8 @@ class Prefilter:
         patterns = [Pattern(text, rule.case_sensitive, lines=True) for rule in rules for text in rule.patterns]
         cache = default_cache_folder()
         self._scanner = scanner
-        self._exact: Engine = make_engine(patterns, cache=cache)
-        self._screens: Engine = make_engine(list(dict.fromkeys(map(screen, patterns))), cache=cache)
+        screens = list(dict.fromkeys(map(screen, patterns)))
+        self._exact, self._screens = make_engines([patterns, screens], cache=cache)
 
     def found(self, data: bytes) -> frozenset[Category]:
         """The categories of which something occurs in `data`."""

@@ -8,13 +8,15 @@ everything else counts as absent.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
 import platform
 import stat
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,8 @@ _MAGIC: Final = b"aegis-patterns-1\n"
 _DIGEST_BYTES: Final = 32
 _MAX_BYTES: Final = 268_435_456  # a larger file is none of ours
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_LONGEST_WAIT: Final = 60.0  # seconds for which another process may compile: one that is stopped stops no other
+_PAUSE: Final = 0.05  # seconds between two looks
 
 
 def default_cache_folder() -> Path:
@@ -68,6 +72,42 @@ def store_cached(folder: Path, identity: Sequence[str], body: bytes) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             Path(name).unlink()
+
+
+@contextlib.contextmanager
+def compiling(folder: Path | None) -> Iterator[None]:
+    """Hold the folder while compiling for it, so that processes that start together do not all compile the same.
+
+    Whoever waited looks into the folder again. It is no condition: after a minute, or without a folder of one's
+    own, everybody compiles for himself.
+    """
+    descriptor = -1 if folder is None else _opened(folder)
+    if descriptor < 0:
+        yield
+        return
+    try:
+        end = time.monotonic() + _LONGEST_WAIT
+        while not _locked(descriptor) and time.monotonic() < end:
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _opened(folder: Path) -> int:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _private(status: os.stat_result) -> bool:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import re2
 
 from aegis.errors import ConfigError, Problem
-from aegis.rules.cache import load_cached, store_cached
+from aegis.rules.cache import compiling, load_cached, store_cached
 
 hyperscan: Any
 try:
@@ -28,11 +29,13 @@ _SET_MEMORY: Final = 67_108_864  # bytes an RE2 set may take
 
 
 _REPEAT: Final = re2.compile(r"\{(\d{1,4}),(\d{1,4})\}")
-_LONG_REPEAT: Final = 40
-_LOOSE_LEAD: Final = re2.compile(r"\\b(\(?)(\[[^\]\\]+\])\{\d+\}")
+_LONG_REPEAT: Final = 24
+_LOOSE_LEAD: Final = re2.compile(r"\\b(\(?)(\[[^\]\\]+\])\{(?:[3-9]|\d\d+)\}")
 _WHOLE_TEXT: Final = {"A": "^", "z": "$"}
-_MOST_OPENED: Final = 8  # databases that one process keeps: several megabytes each
-_OPENED: dict[tuple[str, ...], Any] = {}
+_MOST_OPENED: Final = 16  # databases that one process keeps: some megabytes each
+_MOST_THREADS: Final = 4  # that compile at once
+_Identity = tuple[str, ...]
+_OPENED: dict[_Identity, Any] = {}
 _OPENED_LOCK: Final = threading.Lock()
 
 
@@ -52,11 +55,15 @@ class Engine(Protocol):
 
 def make_engine(patterns: Sequence[Pattern], *, cache: Path | None, prefer: str = "hyperscan") -> Engine:
     """The fastest engine that is installed; raises `ConfigError` for a pattern that it cannot read."""
-    if not patterns:
-        return _Nothing()
-    if hyperscan is not None and prefer == "hyperscan":
-        return _Hyperscan(patterns, cache)
-    return _Sets(patterns)
+    return make_engines([patterns], cache=cache, prefer=prefer)[0]
+
+
+def make_engines(lists: Sequence[Sequence[Pattern]], *, cache: Path | None, prefer: str = "hyperscan") -> list[Engine]:
+    """An engine for each list of patterns, as `make_engine` makes it; what must be compiled is compiled at once."""
+    if hyperscan is None or prefer != "hyperscan":
+        return [_Sets(patterns) if patterns else _Nothing() for patterns in lists]
+    databases = _open([patterns for patterns in lists if patterns], cache)
+    return [_Hyperscan(databases[_identity(patterns)]) if patterns else _Nothing() for patterns in lists]
 
 
 class _Nothing:
@@ -65,8 +72,8 @@ class _Nothing:
 
 
 class _Hyperscan:
-    def __init__(self, patterns: Sequence[Pattern], cache: Path | None):
-        self._database = _open(patterns, cache)
+    def __init__(self, database: Any):
+        self._database = database
         self._proto = hyperscan.Scratch(self._database)
         self._local = threading.local()
 
@@ -119,34 +126,62 @@ def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None
     found.append((pattern, end))
 
 
-def _open(patterns: Sequence[Pattern], cache: Path | None) -> Any:
-    """The database of these patterns: the one this process has, the one on disk, or a new one."""
-    version = str(hyperscan.__version__)
-    flags = [f"{int(pattern.case_sensitive)}{int(pattern.lines)}" for pattern in patterns]
-    identity = (version, *[f"{flag}{_text(pattern)}" for flag, pattern in zip(flags, patterns, strict=True)])
+def _identity(patterns: Sequence[Pattern]) -> _Identity:
+    """What a database of these patterns depends on: the engine, and what it compiles."""
+    flagged = [f"{int(pattern.case_sensitive)}{int(pattern.lines)}{_text(pattern)}" for pattern in patterns]
+    return (str(hyperscan.__version__), *flagged)
+
+
+def _open(lists: Sequence[Sequence[Pattern]], cache: Path | None) -> Mapping[_Identity, Any]:
+    """The databases of these patterns: those this process has, those on disk, and new ones."""
+    wanted = {_identity(patterns): patterns for patterns in lists}
     with _OPENED_LOCK:
-        database = _OPENED.get(identity)
-        if database is None:
-            while len(_OPENED) >= _MOST_OPENED:
+        found = {identity: _OPENED[identity] for identity in wanted if identity in _OPENED}
+        absent = {identity: patterns for identity, patterns in wanted.items() if identity not in found}
+        if absent:
+            opened = _read_or_compile(absent, cache)
+            found.update(opened)
+            _OPENED.update(opened)
+            while len(_OPENED) > _MOST_OPENED:
                 del _OPENED[next(iter(_OPENED))]
-            database = _OPENED[identity] = _read_or_compile(patterns, cache, identity)
-        return database
+        return found
 
 
-def _read_or_compile(patterns: Sequence[Pattern], cache: Path | None, identity: tuple[str, ...]) -> Any:
-    blob = load_cached(cache, identity) if cache else None
-    if blob is not None:
-        try:
-            return hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
-        except hyperscan.error:
-            pass  # written by another build of the engine: compiled anew below
+def _read_or_compile(absent: Mapping[_Identity, Sequence[Pattern]], cache: Path | None) -> dict[_Identity, Any]:
+    """The databases from disk; what is not there is compiled by one process, for which the others wait."""
+    found = _read(absent, cache)
+    if len(found) == len(absent):
+        return found
+    with compiling(cache):
+        found |= _read([identity for identity in absent if identity not in found], cache)
+        missing = [identity for identity in absent if identity not in found]
+        with ThreadPoolExecutor(max_workers=_MOST_THREADS) as threads:  # the engine compiles without the GIL
+            compiled = list(threads.map(_compiled, [absent[identity] for identity in missing]))
+        for identity, database in zip(missing, compiled, strict=True):
+            found[identity] = database
+            if cache:
+                store_cached(cache, identity, hyperscan.dumpb(database))
+    return found
+
+
+def _read(identities: Iterable[_Identity], cache: Path | None) -> dict[_Identity, Any]:
+    found: dict[_Identity, Any] = {}
+    for identity in identities:
+        blob = load_cached(cache, identity) if cache else None
+        if blob is not None:
+            try:
+                found[identity] = hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
+            except hyperscan.error:
+                continue  # written by another build of the engine: compiled anew
+    return found
+
+
+def _compiled(patterns: Sequence[Pattern]) -> Any:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     try:
         _compile(database, patterns)
     except hyperscan.error as error:
         raise ConfigError(_culprits(patterns, error)) from error
-    if cache:
-        store_cached(cache, identity, hyperscan.dumpb(database))
     return database
 
 

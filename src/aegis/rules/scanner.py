@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.rules.checks import CHECKS, WHOLE_CHECKS, entropy
-from aegis.rules.engine import Engine, Pattern, make_engine
+from aegis.rules.engine import Engine, Pattern, make_engines
 from aegis.rules.model import Rule, RuleSet
 from aegis.rules.patterns import compile_pattern
 
@@ -40,9 +40,9 @@ _WORD_SYNTAX: Final = (
     "-",
     "_",
 )
-# Surfaces that share an engine: the roles of a call's values, texts that can be long, descriptions of tools.
-_GROUPS: Final[tuple[frozenset[Surface], ...]] = (
-    frozenset(TEXT_ROLES), frozenset({"content", "document", "result"}), frozenset({"description"}),
+# Surfaces that share engines: the roles of a call's values, and texts that can be long.
+_SHARING: Final[tuple[frozenset[Surface], ...]] = (
+    frozenset(TEXT_ROLES), frozenset({"content", "document", "result"}),
 )  # fmt: skip
 _NO_RULES: Final[tuple[Rule, ...]] = ()
 
@@ -78,29 +78,35 @@ class Scanner:
                 confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive, groups=judged))
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
-        self._cased = self._of_other_scripts(patterns, cache, engine)
         # Whether a bare short word can be a finding: then no text may be passed over for being one.
         self.reads_words = any(_is_word(pattern.text) for pattern in patterns)
         self._owners = tuple(owners)
         self._confirm = tuple(confirm)
-        self._engines = self._by_surface(patterns, cache, engine)
+        self._engines, self._cased = self._compile(patterns, cache, engine)
         self._facts: Mapping[str, tuple[Rule, ...]] = {name: tuple(found) for name, found in facts.items()}
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
 
-    def _by_surface(self, patterns: list[Pattern], cache: Path | None, prefer: str) -> Mapping[Surface, Engine]:
-        """The engine of each surface: what a text is not looked at for costs nothing there."""
-        engines: dict[Surface, Engine] = {}
-        for group in _GROUPS:
-            places = [place for place, rule in enumerate(self._owners) if not group.isdisjoint(rule.surfaces)]
-            engine = make_engine([patterns[place] for place in places], cache=cache, prefer=prefer)
-            part = engine if len(places) == len(patterns) else _Part(places, engine)
-            engines.update(dict.fromkeys(group, part))
-        return engines
+    def _compile(
+        self, patterns: Sequence[Pattern], cache: Path | None, prefer: str
+    ) -> tuple[Mapping[Surface, Engine], Engine]:
+        """The engine of each surface, and that of the patterns with letters whose case no engine folds.
 
-    def _of_other_scripts(self, patterns: list[Pattern], cache: Path | None, prefer: str) -> Engine:
-        """The engine of the patterns that name letters outside of ASCII, whose case no engine folds."""
-        places = [place for place, pattern in enumerate(patterns) if not pattern.text.isascii()]
-        return _Part(places, make_engine([patterns[place] for place in places], cache=cache, prefer=prefer))
+        What a text is not looked at for costs nothing there, and what several groups of surfaces look for is
+        compiled once for all of them.
+        """
+        shared: dict[tuple[bool, ...], list[int]] = {}
+        for place, rule in enumerate(self._owners):
+            shared.setdefault(tuple(not group.isdisjoint(rule.surfaces) for group in _SHARING), []).append(place)
+        told = [place for place, rule in enumerate(self._owners) if "description" in rule.surfaces]
+        cased = [place for place, pattern in enumerate(patterns) if not pattern.text.isascii()]
+        lists = [told, cased, *(places for held, places in shared.items() if any(held))]
+        engines = make_engines([[patterns[place] for place in places] for places in lists], cache=cache, prefer=prefer)
+        parts = list(zip(lists, engines, strict=True))
+        by_surface: dict[Surface, Engine] = {"description": _Parts(parts[:1])}
+        for number, group in enumerate(_SHARING):
+            chosen = zip((held for held in shared if any(held)), parts[2:], strict=True)
+            by_surface.update(dict.fromkeys(group, _Parts([part for held, part in chosen if held[number]])))
+        return by_surface, _Parts(parts[1:2])
 
     def scan(self, text: str, surface: Surface) -> list[Hit]:
         """Every rule of `surface` whose patterns occur in `text`; one hit a rule.
@@ -220,16 +226,17 @@ class Scanner:
         return match.span() if match is not None else None
 
 
-class _Part:
-    """One engine over a part of all patterns, speaking of them by their place in the whole."""
+class _Parts:
+    """Engines over parts of all patterns as one, speaking of them by their place in the whole."""
 
-    def __init__(self, places: list[int], engine: Engine):
-        self._places = places
-        self._engine = engine
+    def __init__(self, parts: Sequence[tuple[list[int], Engine]]):
+        self._parts = tuple(parts)
 
     def hits(self, data: bytes) -> list[tuple[int, int]]:
-        found = self._engine.hits(data)
-        return [(self._places[index], end) for index, end in found] if found else found
+        found: list[tuple[int, int]] = []
+        for places, engine in self._parts:
+            found += [(places[index], end) for index, end in engine.hits(data)]
+        return found
 
 
 def _is_word(pattern: str) -> bool:
