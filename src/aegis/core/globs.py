@@ -57,7 +57,7 @@ def _match(pattern: Sequence[str], name: Sequence[str]) -> bool:
     for part in pattern:
         if part == DEEP:
             break
-        if start == length or name[start] == DEEP or not glob_match(part, name[start]):
+        if start == length or name[start] == DEEP or not (part == name[start] or glob_match(part, name[start])):
             return False
         start += 1
     # (2) `ends` are the numbers of segments of `name` that the pattern read so far can have consumed.

@@ -6,6 +6,7 @@ bounded; what members mean together is checked where a mission is read (`aegis.m
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -210,6 +211,7 @@ class Declaration(_Closed, frozen=True, kw_only=True):
 _STRICTNESS: Final[tuple[EvidencePolicy, ...]] = ("fail-open-with-attestation", "require-approval", "fail-closed")
 
 
+@lru_cache
 def stricter(*policies: EvidencePolicy) -> EvidencePolicy:
     """The evidence policy, of one or more, that lets least through."""
     return max(policies, key=_STRICTNESS.index)

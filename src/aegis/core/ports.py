@@ -77,8 +77,7 @@ class Node(Struct, frozen=True, kw_only=True):
     hash: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """One small mutable record. `version` counts its writes from 1; `state` is a word to list by."""
 
     collection: str

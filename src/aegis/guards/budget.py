@@ -44,6 +44,8 @@ class BudgetGuard:
             return _QUIET
         report: Report | None = None
         for compiled in view.lineage:
+            if not compiled.is_timed:
+                continue
             mission = compiled.declaration
             starts = (
                 (mission.budgets.seconds, mission.iat * MICROS),

@@ -19,8 +19,7 @@ from typing import Final
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
-from aegis.core.times import MICROS
-from aegis.guards.base import Case, effects_of
+from aegis.guards.base import Case
 from aegis.guards.mission_view import CompiledMission, MissionView, attested, refusal
 from aegis.guards.scope.match import Resolve, outside
 
@@ -68,8 +67,7 @@ class MissionGuard:
                 missing=("mission.status",),
             )
         for compiled in view.lineage:
-            declaration = compiled.declaration
-            if not declaration.iat * MICROS <= case.now < declaration.exp * MICROS:
+            if not compiled.begins <= case.now < compiled.ends:
                 return _no("mission-time", Reason.MISSION_INVALID, "the mission is over or has not begun")
         if view.acting.sub != case.agent and not view.for_judge:
             return _no("mission-subject", Reason.MISSION_INVALID, "the mission is another agent's")
@@ -100,12 +98,10 @@ class MissionGuard:
         """(3)"""
         if view.proof == "invalid":
             return _no("call-proof", Reason.PROOF_INVALID, "the proof of the call does not hold")
-        wanted = {name for compiled in view.lineage for name in compiled.declaration.evidence}
-        if not wanted:
-            return None
-        if "call_proof" in wanted and view.proof != "valid":
+        wanted = [name for compiled in view.lineage for name in compiled.declaration.evidence]
+        if view.proof != "valid" and "call_proof" in wanted:
             return _lacking(self.name, "call-proof", "the call comes without its proof", "call_proof")
-        if "session_proof" in wanted and not view.session_proof:
+        if not view.session_proof and "session_proof" in wanted:
             return _lacking(self.name, "session-proof", "the session began without its proof", "session_proof")
         return None
 
@@ -115,7 +111,7 @@ class MissionGuard:
             report = self._tool(case, compiled, for_judge=view.for_judge)
             if report is not None:
                 return report
-        findings = tuple(self._outside(case, view))[:MAX_FINDINGS]
+        findings = self._outside(case, view)
         if findings:
             return Report(
                 guard=self.name,
@@ -123,7 +119,7 @@ class MissionGuard:
                 verdict=Verdict.VIOLATION,
                 reason=Reason.SCOPE_VIOLATION,
                 risk=Risk.HIGH,
-                findings=findings,
+                findings=tuple(findings[:MAX_FINDINGS]),
             )
         return None
 
@@ -134,7 +130,7 @@ class MissionGuard:
             return _no("tool-forbidden", Reason.MISSION_INVALID, "the mission forbids the tool")
         if covered == "unknown" and not for_judge:
             return _no("tool-not-allowed", Reason.MISSION_INVALID, "the mission does not allow the tool")
-        if not effects_of(case.entry, case.facts) <= compiled.effects:
+        if not case.effects <= compiled.effects:
             return _no("effect-not-allowed", Reason.MISSION_INVALID, "the mission does not allow the effect")
         return None
 
@@ -163,8 +159,7 @@ class MissionGuard:
         missing = [] if case.touched is None else list(case.touched.unreadable)
         if view.for_judge:
             return Report(guard=self.name, missing=tuple(missing)) if missing else None
-        declared = case.entry is not None and case.entry.effects is not None
-        if not effects_of(case.entry, case.facts) and not declared:
+        if not case.effects and (case.entry is None or case.entry.effects is None):
             missing.append("effects")
         for compiled in view.lineage:
             mission = compiled.declaration

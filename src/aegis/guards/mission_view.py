@@ -12,6 +12,7 @@ from aegis.core.finding import Finding, Report
 from aegis.core.mission import Declaration, Recourse
 from aegis.core.names import Selector
 from aegis.core.outcome import Category, Effect, EvidencePolicy, Outcome, Reason, Risk, Verdict
+from aegis.core.times import MICROS
 from aegis.guards.scope.match import CompiledScope, compile_scope
 
 Status = Literal["active", "suspended", "revoked", "unknown"]
@@ -22,9 +23,12 @@ _REMEMBERED: Final = 4_096  # names looked up once: bounds memory against made-u
 
 
 class CompiledMission(Struct, frozen=True, kw_only=True, dict=True):
-    """One mission of a lineage, ready to be asked."""
+    """One mission of a lineage, ready to be asked. It begins and ends at microseconds since the epoch."""
 
     declaration: Declaration
+    begins: int
+    ends: int
+    is_timed: bool  # whether a budget counts seconds
     allow: tuple[Selector, ...]
     forbid: tuple[Selector, ...]
     effects: frozenset[Effect]
@@ -113,6 +117,9 @@ def compile_mission(declaration: Declaration) -> CompiledMission:
     """The mission, ready to be asked; raises `ValueError` for an entry that cannot be read."""
     return CompiledMission(
         declaration=declaration,
+        begins=declaration.iat * MICROS,
+        ends=declaration.exp * MICROS,
+        is_timed=(declaration.budgets.seconds, declaration.session_budgets.seconds) != (None, None),
         allow=tuple(Selector(one) for one in declaration.tools.allow),
         forbid=tuple(Selector(one) for one in declaration.tools.forbid),
         effects=frozenset(declaration.effects),

@@ -56,7 +56,9 @@ class Account(Struct, kw_only=True):
         return self.spent.get(name, 0) + self.reserved.get(name, 0) + self.quarantined.get(name, 0)
 
     def used(self) -> dict[str, int]:
-        """Everything that counts against a ceiling."""
+        """Everything that counts against a ceiling; it may be the account's own: read it, and change nothing."""
+        if not self.reserved and not self.quarantined:
+            return self.spent
         total = dict(self.spent)
         for part in (self.reserved, self.quarantined):
             for name, value in part.items():
@@ -69,8 +71,8 @@ def ledgers_of(ceilings: Sequence[Ceilings], *, agent: str, principal: str, sess
     found: list[Ledger] = []
     for one in ceilings:
         own = one.mission_id
-        if one.over_all:
-            found.append(Ledger(name=own, ceilings=one.over_all))
+        if one.whole is not None:
+            found.append(one.whole)
         if one.of_agent:
             found.append(Ledger(name=f"{own}\n{agent}", ceilings=one.of_agent))
         if one.of_session:
@@ -83,9 +85,14 @@ class Ceilings:
     """The ceilings of one mission, worked out once: over all, for each agent, for each session."""
 
     mission_id: str
-    over_all: Mapping[str, int]
+    whole: Ledger | None
     of_agent: Mapping[str, int]
     of_session: Mapping[str, int]
+
+    @property
+    def over_all(self) -> Mapping[str, int]:
+        """The ceilings of the mission as a whole."""
+        return {} if self.whole is None else self.whole.ceilings
 
 
 def ceilings_of(lineage: Sequence[Declaration]) -> tuple[Ceilings, ...]:
@@ -93,7 +100,7 @@ def ceilings_of(lineage: Sequence[Declaration]) -> tuple[Ceilings, ...]:
     return tuple(
         Ceilings(
             mission_id=one.mission_id,
-            over_all=one.budgets.ceilings(),
+            whole=Ledger(name=one.mission_id, ceilings=over_all) if (over_all := one.budgets.ceilings()) else None,
             of_agent=one.agent_budgets.ceilings(),
             of_session=one.session_budgets.ceilings(),
         )

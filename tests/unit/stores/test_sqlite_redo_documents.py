@@ -214,3 +214,37 @@ def test_a_forked_child_sees_what_its_parent_acknowledged(store: SqliteStore) ->
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert count(store) == 3
     check(store, 3)
+
+
+def test_whoever_lists_while_documents_wait_sees_them(store: SqliteStore) -> None:
+    count(store)
+    with store.transaction(appends=True) as transaction:
+        put(transaction, 2)
+        put(transaction, 1, key="l")
+        assert [(one.key, one.version) for one in transaction.documents("c")] == [("k", 2), ("l", 1)]
+        put(transaction, 3)
+        append(transaction, entry(1))
+    assert version_in(store, settled=False) == 3
+    check(store, 2)
+
+
+def test_a_document_is_put_twice_in_one_group_and_no_version_twice(store: SqliteStore) -> None:
+    with store.transaction(appends=True) as transaction:
+        put(transaction, 1)
+        put(transaction, 2)
+        with pytest.raises(StoreConflict):
+            put(transaction, 2)
+        append(transaction, entry(0))
+    assert count(store) == 3
+    check(store, 1 + 1)
+
+
+def test_a_document_changed_by_many_groups_is_written_to_sqlite_once(store: SqliteStore) -> None:
+    for _ in range(5):
+        count(store)
+    written: list[str] = []
+    assert store._writer is not None
+    store._writer.set_trace_callback(written.append)
+    assert version_in(store, settled=True) == 5
+    store._writer.set_trace_callback(None)
+    assert sum("document" in statement for statement in written) == 1

@@ -21,7 +21,7 @@ from aegis.core.ports import Head
 from aegis.errors import StoreUnavailable
 from aegis.stores.sqlite.redo import Frame, RedoFile
 from aegis.stores.sqlite.schema import SCHEMA_VERSION
-from aegis.stores.sqlite.writer import SqliteTransaction
+from aegis.stores.sqlite.writer import Held, SqliteTransaction
 
 MOST: Final = 64  # groups in one commit of SQLite: bounds what has to be put back after a crash
 LAG_S: Final = 0.01  # how long a group may stand in the redo file alone
@@ -33,15 +33,16 @@ class Ahead:
     """What stands between the redo file and SQLite for one store; the store's lock is held around it.
 
     `head` is the end of the log while a transaction stays open with acknowledged groups in it. `owes` says
-    that such a transaction was lost: the redo file has what SQLite lacks. `has_documents` says that documents
-    wait too. `settle` commits what waits, and says whether there will be more.
+    that such a transaction was lost: the redo file has what SQLite lacks. `held` are the documents among what
+    was acknowledged, the newest of each: they are written when it is committed. `settle` commits what waits,
+    and says whether there will be more.
     """
 
     def __init__(self, path: Path, *, flushes: bool, settle: Callable[[], bool]):
         self.redo = RedoFile(path, flushes=flushes)
         self.head: Head | None = None
         self.owes = False
-        self.has_documents = False
+        self.held: Held = {}
         self.written = 0
         self._groups = 0
         self._settle = weakref.WeakMethod(settle)
@@ -65,7 +66,7 @@ class Ahead:
             last=after.leaf,
             leaves=transaction.leaves,
             nodes=transaction.nodes,
-            documents=transaction.puts,
+            documents=list(transaction.puts.values()),
         )
         try:
             if not self.redo.write(frame):
@@ -75,7 +76,7 @@ class Ahead:
             return False
         self._groups += 1
         self.written += transaction.written
-        self.has_documents = self.has_documents or bool(transaction.puts)
+        self.held.update(transaction.puts)
         if self.head is None:
             self._due.set()
         self.head = after
@@ -84,13 +85,13 @@ class Ahead:
     def committed(self) -> None:
         """SQLite holds everything."""
         self.head, self.owes, self.written, self._groups = None, False, 0, 0
-        self.has_documents = False
+        self.held = {}
         self.redo.restart()
 
     def lost(self) -> None:
         """The open transaction is gone, and with it what only the redo file has now."""
         self.owes = self.owes or self.head is not None
-        self.head, self.written, self._groups = None, 0, 0
+        self.head, self.written, self._groups, self.held = None, 0, 0, {}
         if not self.owes:
             self.redo.restart()
 

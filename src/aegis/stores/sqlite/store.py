@@ -178,17 +178,18 @@ class SqliteStore:
         if writer is not None:
             writer.close()
 
-    def _commit(self, writer: sqlite3.Connection, written: int, *, erased: bool = False) -> None:
-        """Commit the open transaction; raises `sqlite3.Error`, and then it is lost."""
-        ahead = self._ahead
+    def _commit(self, writer: sqlite3.Connection, transaction: SqliteTransaction) -> None:
+        """Commit the open transaction; raises `sqlite3.Error` and the store's errors, and then it is lost."""
+        ahead, erased = self._ahead, transaction.erased
         try:
+            transaction.settle()
             if erased:
                 ahead.redo.scrub()
             writer.execute("COMMIT")
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, OSError, StoreError):
             self._drop_writer()  # closing rolls back whatever is left
             raise
-        written += ahead.written
+        written = transaction.written + ahead.written
         ahead.committed()
         self._checkpointer.committed(writer, written, erased=erased)
 
@@ -197,7 +198,11 @@ class SqliteStore:
         if self._ahead.head is not None:
             writer = self._current_writer()  # dropped, and what is open with it, where the file was replaced
             if self._ahead.head is not None:
-                self._commit(writer, 0)
+                self._commit(writer, self._continued(writer))
+
+    def _continued(self, writer: sqlite3.Connection) -> SqliteTransaction:
+        """The transaction that the redo file left open."""
+        return SqliteTransaction(writer, self._ahead.head, held=self._ahead.held)
 
     def _settle(self) -> None:
         """Commit what only the redo file has; raises the store's errors."""
@@ -245,15 +250,16 @@ class _WriteContext:
             self._writer = self._connected(until)
             ahead = store._ahead
             if ahead.head is not None:
+                self._transaction = store._continued(self._writer)
                 if self._appends:
-                    self._transaction = SqliteTransaction(self._writer, ahead.head)
                     return self._transaction
-                store._commit(self._writer, 0)
+                store._commit(self._writer, self._transaction)
             self._begin(until)
-            self._transaction = SqliteTransaction(self._writer)
+            if ahead.owes:
+                self._appends = False  # SQLite commits what was put back
+            self._transaction = SqliteTransaction(self._writer, held={} if self._appends else None)
             if ahead.owes:
                 ahead.put_back(self._transaction)
-                self._appends = False  # SQLite commits what was put back
             store._check_progress(self._transaction.head().size)
         except BaseException as error:
             store._drop_writer()
@@ -290,7 +296,7 @@ class _WriteContext:
         try:
             if error is None:
                 if not (self._appends and ahead.take(transaction)):
-                    store._commit(self._writer, transaction.written, erased=transaction.erased)
+                    store._commit(self._writer, transaction)
                 store._seen = transaction.head().size
             elif ahead.head is None or transaction.written:
                 self._writer.execute("ROLLBACK")
@@ -322,7 +328,7 @@ class _ReadContext:
 
     def __enter__(self) -> SqliteReader:
         ahead = self._store._ahead
-        if ahead.owes or (ahead.waits and (self._settled or ahead.has_documents)):
+        if ahead.owes or (ahead.waits and (self._settled or ahead.held)):
             self._store._settle()
         self._pool = self._store._current_pool()
         self._connection = self._store._take(self._pool)

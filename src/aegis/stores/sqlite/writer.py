@@ -13,6 +13,9 @@ from aegis.stores.continuing import check_continues, check_payloads
 from aegis.stores.sqlite.errors import too_large, wrapped
 from aegis.stores.sqlite.reader import SqliteReader
 
+Put = tuple[int, str, bytes, str, str]  # version, state, body, collection, key
+Held = dict[tuple[str, str], Put]  # the newest of each document that was put, by collection and key
+
 _INSERT_LEAF: Final = (
     "INSERT INTO leaf (idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision,"
     " reason, parent, call_key, frontier, body, salt, key, payload)"
@@ -25,6 +28,7 @@ _INSERT_DOCUMENT: Final = (
 _UPDATE_DOCUMENT: Final = (
     "UPDATE document SET version = ?, state = ?, body = ? WHERE collection = ? AND key = ? AND version = ?"
 )
+_READ_VERSION: Final = "SELECT version FROM document WHERE collection = ? AND key = ?"
 _REDO_DOCUMENT: Final = (
     "INSERT INTO document (version, state, body, collection, key) VALUES (?,?,?,?,?) ON CONFLICT (collection, key)"
     " DO UPDATE SET version = excluded.version, state = excluded.state, body = excluded.body"
@@ -36,18 +40,23 @@ _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 
 
 class SqliteTransaction(SqliteReader):
-    """`core.ports.Transaction` over the writer's connection."""
+    """`core.ports.Transaction` over the writer's connection.
 
-    def __init__(self, connection: sqlite3.Connection, head: Head | None = None):
-        """`head` is the end of the log where it is known."""
+    With `held`, documents that are put stay in `puts` until `settle`: a ledger that every call changes is
+    written once for many of them.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, head: Head | None = None, *, held: Held | None = None):
+        """`head` is the end of the log where it is known; `held` are documents put before this and not settled."""
         super().__init__(connection)
         self._head = head
+        self._held = held
         self.written = 0
         self.erased = False
         self.before: Head | None = None  # the end of the log before the first append
         self.leaves: list[tuple[Any, ...]] = []  # rows of what was appended, and of its tree nodes
         self.nodes: list[tuple[Any, ...]] = []
-        self.puts: list[tuple[Any, ...]] = []  # rows of what was put
+        self.puts: Held = {}  # what was put here and is not settled
 
     def head(self) -> Head:
         """The end of the log; read once, since nobody else can move it."""
@@ -92,21 +101,43 @@ class SqliteTransaction(SqliteReader):
 
     @property
     def only_appended(self) -> bool:
-        """Whether leaves were written, documents with them perhaps, and nothing else was."""
-        return bool(self.leaves) and self.written == len(self.leaves) + len(self.nodes) + len(self.puts)
+        """Whether leaves were written, and nothing else was but documents that wait in `puts`."""
+        return bool(self.leaves) and self.written == len(self.leaves) + len(self.nodes)
+
+    def document(self, collection: str, key: str) -> Document | None:
+        put = self._put(collection, key)
+        if put is None:
+            return super().document(collection, key)
+        return Document(collection=collection, key=key, version=put[0], body=put[2], state=put[1])
+
+    def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
+        self.settle()
+        return super().documents(collection, state=state, after=after, limit=limit)
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
         values = (document.version, document.state, document.body, document.collection, document.key)
-        if document.version == 1:
+        if self._held is not None:
+            changed = int(self._version(document.collection, document.key) == document.version - 1)
+        elif document.version == 1:
             changed = self._change(_INSERT_DOCUMENT, values)
         else:
             changed = self._change(_UPDATE_DOCUMENT, (*values, document.version - 1))
         if not changed:
             raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
-        self.puts.append(values)
+        if self._held is not None:
+            self.puts[document.collection, document.key] = values
+
+    def settle(self) -> None:
+        """Write every document that was held, and those of this transaction; afterwards each is written at once."""
+        if self._held is None:
+            return
+        for values in {**self._held, **self.puts}.values():
+            self._change(_REDO_DOCUMENT, values)
+        self._held, self.puts = None, {}
 
     def delete_document(self, collection: str, key: str) -> None:
+        self.settle()
         self._change(_DELETE_DOCUMENT, (collection, key))
 
     def erase_payload(self, index: int) -> bool:
@@ -122,6 +153,20 @@ class SqliteTransaction(SqliteReader):
         self.written += 1
         self._head = Head(size=before.size, leaf=before.leaf, frontier=before.frontier, time=before.time, epoch=epoch)
         return epoch
+
+    def _put(self, collection: str, key: str) -> Put | None:
+        """What was put under that key and is not settled."""
+        if self._held is None:
+            return None
+        return self.puts.get((collection, key)) or self._held.get((collection, key))
+
+    def _version(self, collection: str, key: str) -> int:
+        """The version of a document; 0 where there is none."""
+        put = self._put(collection, key)
+        if put is not None:
+            return put[0]
+        row = self.row(_READ_VERSION, (collection, key))
+        return 0 if row is None else row[0]
 
     def _write(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         if len(rows) == 1:
