@@ -27,11 +27,14 @@ ALONE = {
     "test_agents_pause.py": "openai_agents",
     "test_claude_agent.py": "claude_agent",
     "test_crewai_cache.py": "crewai",
+    "test_google_adk.py": "google_adk",
     "test_litellm_formats.py": "litellm",
     "test_litellm_proxy.py": "litellm",
     "test_llama_tools.py": "llama_index",
     "test_mcp_first.py": "crewai",
     "test_mcp_servers.py": "mcp",
+    "test_mistral.py": "mistral",
+    "test_pydantic_ai.py": "pydantic_ai",
     "test_smolagents_code.py": "smolagents",
 }
 

@@ -52,6 +52,8 @@ class MistralProvider(ScriptedProvider):
                 {"type": "function.call", "tool_call_id": call.id, "name": call.tool, "arguments": spelled,
                  "id": f"fc_{self._count}"}
             )  # fmt: skip
+        if body.get("stream"):
+            return _conversation(outputs)
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         return {"object": "conversation.response", "conversation_id": "conv", "outputs": outputs, "usage": usage}
 
@@ -66,3 +68,16 @@ def _events(whole: Any) -> Iterator[Any]:
     reason = whole["choices"][0]["finish_reason"]
     yield "", json.dumps({**head, "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": reason}]})
     yield "", "[DONE]"
+
+
+def _conversation(outputs: list[Any]) -> Iterator[Any]:
+    """The events of a conversation's answer."""
+    yield _named({"type": "conversation.response.started", "conversation_id": "conv"})
+    for index, entry in enumerate(outputs):
+        yield _named({**entry, "type": f"{entry['type'].removesuffix('.delta')}.delta", "output_index": index})
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    yield _named({"type": "conversation.response.done", "usage": usage})
+
+
+def _named(data: dict[str, Any]) -> Any:
+    return data["type"], json.dumps(data)

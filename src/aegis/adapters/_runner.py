@@ -100,6 +100,11 @@ class RunnerGate:
         self._learn(name, execution.call_id, judged.seen)
         return judged
 
+    def waiting(self, execution: Execution, told: str) -> None:
+        """Know `told` again: the model is given it for a call that has no result yet, and it is no result."""
+        session = current_session()
+        self._learn("" if session is None else session.name, execution.call_id, told)
+
     def _refused(self, session: str, execution: Execution, refusal: str) -> str:
         self._memory.learn_decision(session, execution.call_id, Decided(decision_id="", allowed=False, told=refusal))
         self._learn(session, execution.call_id, refusal)

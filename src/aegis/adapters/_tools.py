@@ -90,6 +90,10 @@ class ToolGate:
         ran: Ran = await self._once.arun(_key(execution, enforced), execute)
         return ran
 
+    def waiting(self, execution: Execution, told: str) -> None:
+        """Know `told` again: the model is given it for a call that has no result yet, and it is no result."""
+        self._gate.waiting(execution, told)
+
 
 def _inner(execution: Execution) -> dict[str, Any] | None:
     """The arguments, where a body hands the very call that was decided on to the tool of another framework."""

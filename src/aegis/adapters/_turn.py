@@ -150,7 +150,7 @@ class StreamedTurn(Turn):
     def chunks(self, source: Iterator[bytes]) -> Iterator[bytes]:
         """The bytes of a streamed answer as the agent may see them."""
         reader, gate = SseReader(), self._stream(structured=self.structured)
-        for events in _events(reader, source):
+        for events in read_events(reader, source):
             for event in events:
                 step = gate.feed(event)
                 if step.events:
@@ -161,7 +161,7 @@ class StreamedTurn(Turn):
     async def achunks(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The async twin of `chunks`."""
         reader, gate = SseReader(), self._stream(structured=self.structured)
-        async for events in _aevents(reader, source):
+        async for events in aread_events(reader, source):
             for event in events:
                 step = gate.feed(event)
                 if step.events:
@@ -176,13 +176,13 @@ class StreamedTurn(Turn):
         return _bytes(events)
 
 
-def _events(reader: SseReader, source: Iterator[bytes]) -> Iterator[list[Event]]:
+def read_events(reader: SseReader, source: Iterator[bytes]) -> Iterator[list[Event]]:
     for chunk in source:
         yield reader.feed(chunk)
     yield reader.end()
 
 
-async def _aevents(reader: SseReader, source: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+async def aread_events(reader: SseReader, source: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
     async for chunk in source:
         yield reader.feed(chunk)
     yield reader.end()

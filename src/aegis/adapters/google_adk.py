@@ -20,6 +20,10 @@ DISTRIBUTION: Final = "google-adk"
 SUPPORTED: Final = ((2, 13), (3,))
 
 
+class _Paused(Exception):
+    """The body asked a person, and is run again once there is an answer: it has no result yet."""
+
+
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     gate = ToolGate(enforcer, memory)
@@ -59,14 +63,29 @@ def _running(gate: ToolGate, original: Method) -> Method:
 
         async def body(given: dict[str, Any]) -> Any:
             run = fitted(values or args, given, lambda changed: changed)
-            return await original(tool, args=run, tool_context=tool_context)
+            result = await original(tool, args=run, tool_context=tool_context)
+            if _asks(tool_context):
+                raise _Paused
+            return result
 
-        ran = await gate.acall(execution, body, shown)
+        try:
+            ran = await gate.acall(execution, body, shown)
+        except _Paused:
+            told = f"`{tool.name}` waits for the answer of a person"
+            gate.waiting(execution, told)
+            return {"result": told}
         if not ran.replaced:
             return ran.result
         return ran.seen if isinstance(ran.seen, dict) else {"result": ran.seen}
 
     return run_async
+
+
+def _asks(tool_context: Any) -> bool:
+    """Whether the body asked for a confirmation or for credentials of its call."""
+    actions, call_id = getattr(tool_context, "actions", None), getattr(tool_context, "function_call_id", None)
+    asked = ("requested_tool_confirmations", "requested_auth_configs")
+    return any(call_id in (getattr(actions, name, None) or ()) for name in asked)
 
 
 def _final(tool: Any, args: dict[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,13 @@ from aegis.adapters._http import with_async_stream, with_body, with_stream
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import current_scope, deferring, scoped
+from aegis.adapters._scope import aitems_in, current_scope, deferring, scoped
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._turn import StreamedTurn
+from aegis.adapters._turn import StreamedTurn, aread_events, read_events
 from aegis.adapters.seams import Seams
+from aegis.dialects.model import Event
 from aegis.dialects.openai_chat import OpenAIChat
+from aegis.dialects.sse import SseReader, sse_bytes
 from aegis.errors import UnhookedFramework
 
 DISTRIBUTION: Final = "mistralai"
@@ -29,6 +31,7 @@ SUPPORTED: Final = ((3, 7), (4,))
 _CHAT: Final = OpenAIChat()
 _COMPLETIONS: Final = ("/chat/completions", "/agents/completions")
 _CLIENTS: Final = ("mistralai.client", "mistralai.azure.client", "mistralai.gcp.client")
+_CALLS: Final = ("function.call", "function.call.delta")
 _HANDED_OUT: Final = "function calls of a conversation that no run context executes"
 
 
@@ -46,7 +49,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def conversations(module: Any) -> None:
         patches.replace(module.Conversations, "run_async", _running)
-        patches.replace(module.Conversations, "run_stream_async", _running)
+        patches.replace(module.Conversations, "run_stream_async", _streaming)
 
     for package in _CLIENTS:
         patches.when(f"{package}.basesdk", sdk)
@@ -66,6 +69,18 @@ def _running(original: Method) -> Method:
         context = kwargs["run_ctx"]
         with scoped(deferring(context._callable_tools)):
             return await original(*args, **kwargs)
+
+    return run
+
+
+def _streaming(original: Method) -> Method:
+    """A run as a generator, which asks the model while it is read."""
+
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        scope = deferring(kwargs["run_ctx"]._callable_tools)
+        with scoped(scope):
+            events = await original(*args, **kwargs)
+        return aitems_in(scope, events)
 
     return run
 
@@ -126,11 +141,9 @@ class _Transport:
         if not stream:
             _check_body(response.content, names)
             return response
-        if names:
-            return response  # the run context executes what it has, and hands the rest out by name
         if hasattr(response, "is_stream_consumed") and _is_async(response):
-            return with_async_stream(response, _acheck(response.aiter_bytes()))
-        return with_stream(response, _check(response.iter_bytes()))
+            return with_async_stream(response, _acheck(response.aiter_bytes(), names))
+        return with_stream(response, _check(response.iter_bytes(), names))
 
 
 def _is_async(response: Any) -> bool:
@@ -143,30 +156,32 @@ def _check_body(content: bytes, names: frozenset[str]) -> None:
     except (ValueError, AttributeError):
         return  # the package reads no call from it either
     for entry in outputs:
-        if isinstance(entry, dict) and entry.get("type") == "function.call" and entry.get("name") not in names:
-            raise _uncovered()
+        _check_entry(entry, names)
 
 
-def _check(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    tail = b""
-    for chunk in chunks:
-        tail = _seen(tail, chunk)
-        yield chunk
+def _check(chunks: Iterator[bytes], names: frozenset[str]) -> Iterator[bytes]:
+    for events in read_events(SseReader(), chunks):
+        yield b"".join([_checked_event(event, names) for event in events])
 
 
-async def _acheck(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    tail = b""
-    async for chunk in chunks:
-        tail = _seen(tail, chunk)
-        yield chunk
+async def _acheck(chunks: AsyncIterator[bytes], names: frozenset[str]) -> AsyncIterator[bytes]:
+    async for events in aread_events(SseReader(), chunks):
+        yield b"".join([_checked_event(event, names) for event in events])
 
 
-def _seen(tail: bytes, chunk: bytes) -> bytes:
-    """The end of what was seen, in which a word may begin; raises where an event holds a call."""
-    seen = tail + chunk
-    if b"function.call" in seen:
+def _checked_event(event: Event, names: frozenset[str]) -> bytes:
+    try:
+        entry = json.loads(event.data)
+    except ValueError:
+        entry = None  # the package reads no call from it either
+    _check_entry(entry, names)
+    return sse_bytes(event)
+
+
+def _check_entry(entry: Any, names: frozenset[str]) -> None:
+    """Raise for a call that the run around it, whose functions are `names`, hands out."""
+    if isinstance(entry, dict) and entry.get("type") in _CALLS and entry.get("name") not in names:
         raise _uncovered()
-    return seen[-len(b"function.call") :]
 
 
 def _uncovered() -> UnhookedFramework:

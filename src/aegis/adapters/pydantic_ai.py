@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any, Final
 
 from aegis.adapters._arguments import fitted, named_arguments, shown
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
+from aegis.adapters._runner import Execution, RunnerGate
 from aegis.adapters._scope import Scope, current_scope, deferring, enter, looping, scoped
 from aegis.adapters._tools import ToolGate
 from aegis.adapters._witness import witnessed
@@ -29,10 +30,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module.ModelRequestNode, "run", _node)
         patches.replace(module.ModelRequestNode, "stream", _node_stream)
 
-    patches.when(
-        "pydantic_ai.tool_manager",
-        lambda module: patches.replace(module.ToolManager, "_raw_execute", lambda original: _executing(gate, original)),
-    )
+    runner = RunnerGate(enforcer, memory)
+
+    def tools(module: Any) -> None:
+        patches.replace(module.ToolManager, "_raw_execute", lambda original: _executing(gate, original))
+        patches.replace(module.ToolManager, "validate_tool_call", lambda original: _handing_out(runner, original))
+
+    patches.when("pydantic_ai.tool_manager", tools)
     witness = witnessed(enforcer, lambda _toolset, name, *_: str(name))
     patches.when(
         "pydantic_ai.toolsets.function",
@@ -72,6 +76,39 @@ def _executing(gate: ToolGate, original: Method) -> Method:
     return execute
 
 
+def _handing_out(gate: RunnerGate, original: Method) -> Method:
+    """Calls that the run hands to the host's own code, whose results come back with the next run."""
+
+    async def validate(manager: Any, call: Any, **options: Any) -> Any:
+        validated = await original(manager, call, **options)
+        if not validated.args_valid or not _handed_out(validated):
+            return validated
+        execution = Execution(
+            tool=call.tool_name,
+            call_id=call.tool_call_id,
+            answer_id=None,
+            arguments=lambda: validated.validated_args or {},
+        )
+        outcome = await gate.enforcer.arun(gate.before(execution))
+        if isinstance(outcome, str):
+            from pydantic_ai.exceptions import ToolFailed
+
+            error = manager._wrap_error_as_failed(call.tool_name, call, ToolFailed(outcome))
+            return replace(validated, args_valid=False, validated_args=None, validation_error=error, deferral=None)
+        if outcome.changed:
+            call.args = outcome.arguments()
+        return validated
+
+    return validate
+
+
+def _handed_out(validated: Any) -> bool:
+    from pydantic_ai.exceptions import CallDeferred
+
+    external = validated.tool is not None and validated.tool.tool_def.kind == "external"
+    return external or isinstance(validated.deferral, CallDeferred)
+
+
 def _named(validated: Any) -> dict[str, Any]:
     """The validated arguments, with the defaults of the tool's function."""
     values: dict[str, Any] = validated.validated_args
@@ -92,8 +129,6 @@ def _validated(validated: Any, changed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with(validated: Any, values: dict[str, Any]) -> Any:
-    from dataclasses import replace
-
     return replace(validated, validated_args=values)
 
 
@@ -134,12 +169,12 @@ def _streaming(original: Method) -> Method:
 
 
 def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
-    """The tools that an agent's own request offers: its graph executes them."""
+    """The tools that an agent's own request offers: its graph executes them, and the form of an answer is none."""
     scope = current_scope()
     offered = [one for one in (*args, *kwargs.values()) if hasattr(one, "function_tools")]
     if scope.loop != _LOOP or not offered:
         return scope
-    return deferring(tool.name for tool in offered[0].function_tools)
+    return deferring(tool.name for tool in (*offered[0].function_tools, *offered[0].output_tools))
 
 
 class _Entered:

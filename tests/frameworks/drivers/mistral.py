@@ -96,6 +96,20 @@ def run(world: World) -> str:
     return asyncio.run(converse())
 
 
+def run_stream(world: World) -> str:
+    """The same, as events."""
+
+    async def converse() -> str:
+        async with RunContext(model="m") as context:
+            for function in functions(world):
+                context.register_func(function)
+            events = await client(world).beta.conversations.run_stream_async(run_ctx=context, inputs="go")
+            last: Any = [event async for event in events][-1]
+            return str(last.output_as_text).rpartition("\n")[2]
+
+    return asyncio.run(converse())
+
+
 BY_HAND = EVERYTHING - {"coerces", "defaults", "validates"}
 FRAMEWORK = Framework(
     adapters=("mistral",),
@@ -105,5 +119,6 @@ FRAMEWORK = Framework(
         Way(name="complete async", drive=loop(complete_async), can=BY_HAND),
         Way(name="stream", drive=loop(stream), can=BY_HAND),
         Way(name="run context", drive=run, can=EVERYTHING - {"coerces"}),
+        Way(name="run context streamed", drive=run_stream, can=EVERYTHING - {"coerces"}),
     ],
 )
