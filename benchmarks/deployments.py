@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aegis.bootstrap import Deployment, open_deployment
 
+AEGIS = str(Path(sys.executable).with_name("aegis"))
 CONFIG = """version: 1
 profile: standard
 durability: {durability}
@@ -64,22 +65,30 @@ def gateway(home: Path, durability: str = "fsync") -> Iterator[tuple[str, int, s
 def running(home: Path, text: str) -> Iterator[tuple[str, int, str, int]]:
     """A gateway with the configuration `text`: host, port, an agent's key, process id."""
     config = write(home, text)
-    aegis = str(Path(sys.executable).with_name("aegis"))
-    key = subprocess.run(
-        [aegis, "keys", "create", "--role", "agent", "--agent", "bench", "--home", str(home), "--config", str(config)],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+    key = made_key(home, "agent")
+    with serving(config, home) as (port, process):
+        yield "127.0.0.1", port, key, process.pid
+
+
+def made_key(home: Path, role: str) -> str:
+    """A new key of the home, of the agent `bench`; its configuration stands there already."""
+    words = ["keys", "create", "--role", role, "--home", str(home), "--config", str(home / "aegis.yaml")]
+    named = ["--agent", "bench"] if role == "agent" else []
+    return subprocess.run([AEGIS, *words, *named], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def serving(config: Path, home: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A gateway over a home that is there: its port and its process, which may be killed meanwhile."""
     port = free_port()
     process = subprocess.Popen(
-        [aegis, "serve", "--config", str(config), "--home", str(home), "--port", str(port)],
+        [AEGIS, "serve", "--config", str(config), "--home", str(home), "--port", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_ready(port, process)
-        yield "127.0.0.1", port, key, process.pid
+        wait_ready(port, process, 120)
+        yield port, process
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

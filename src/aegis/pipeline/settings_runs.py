@@ -27,11 +27,13 @@ class ModelSettings(Section):
     """One model that runs may use. Its key is the name by which routes list it."""
 
     provider: Name
-    """A provider of `proxies.providers`."""
+    """A provider of `proxies.providers`, or of an installed package."""
     model: Name
     """The model, as the provider calls it."""
     region: Name = "unknown"
     """Where it computes; the guard `residency` decides by it."""
+    labels: dict[Name, Annotated[list[Name], Field(min_length=1)]] = Field(default_factory=dict)
+    """Which runs it may see: for each label that stands here, the values that a run must have one of."""
     price: PriceSettings = PriceSettings(input=0, output=0)
 
 
@@ -50,13 +52,19 @@ class RouteSettings(Section):
     models: Annotated[list[Name], Field(min_length=1)]
     """Models in the order of preference; the first that is allowed and healthy answers."""
     servers: list[Name] = Field(default_factory=list)
-    """Tool servers whose tools the model sees."""
+    """Tool servers whose tools the model sees: of `runs.servers`, or of an installed package."""
+    router: Name = "listed"
+    """What puts the models that may answer in order."""
+    graph: Name = "standard"
+    """What joins the stages."""
     ingress: list[Name] = Field(default_factory=lambda: ["classify", "documents", "mask"])
     """Guards of the request."""
     result: list[Name] = Field(default_factory=lambda: ["classify", "mask"])
     """Guards of tool results, after the gate judged them."""
     egress: list[Name] = Field(default_factory=lambda: ["output", "unmask"])
     """Guards of the answer."""
+    finalize: list[Name] = Field(default_factory=list)
+    """Guards of every run that ends, refused ones too, right before its end is recorded."""
     turns: Annotated[int, Field(ge=1, le=MAX_TURNS)] = 10
     """Answers of a model at most."""
     calls: Annotated[int, Field(ge=0, le=MAX_CALLS)] = 50
@@ -73,4 +81,4 @@ class RunSettings(Section):
     routes: dict[Name, RouteSettings]
     """Routes by name; a request that names none takes `default`."""
     options: dict[Name, dict[str, Any]]
-    """Options of guards, by the guard's name."""
+    """Options of guards, routers, and installed providers and tool servers, by their names."""

@@ -11,8 +11,8 @@ from aegis.core.ports import Clock, Store
 from aegis.core.principal import Principal
 from aegis.pipeline.run import Policy
 
-Stage = Literal["ingress", "result", "egress"]
-STAGES: Final[tuple[Stage, ...]] = ("ingress", "result", "egress")
+Stage = Literal["ingress", "result", "egress", "finalize"]
+STAGES: Final[tuple[Stage, ...]] = ("ingress", "result", "egress", "finalize")
 
 Message = dict[str, Any]
 
@@ -22,8 +22,9 @@ class RunView:
     """What a guard may read of a run: private copies.
 
     `messages` are what the model has seen and will see (chat completions' shape); at `result`, the last one is the
-    tool's result. `documents` are texts that the caller retrieved. `output` is the answer, at `egress`. `labels` is
-    how guards speak to each other. `vault` maps placeholders to what they stand for, and never reaches a model.
+    tool's result. `documents` are texts that the caller retrieved. `output` is the answer, from `egress` on. `labels`
+    is how guards speak to each other. `vault` maps placeholders to what they stand for, and never reaches a model. At
+    `finalize`, `status` and `reason` say how the run ends: every run that ends comes by there, refused ones too.
     """
 
     run_id: str
@@ -37,6 +38,8 @@ class RunView:
     labels: Mapping[str, str] = field(default_factory=dict)
     vault: Mapping[str, str] = field(default_factory=dict, repr=False)
     cost: int = 0
+    status: str = "running"
+    reason: str = "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +100,3 @@ class PiecewiseGuard(RunGuard, Protocol):
     """A guard of answers that need not see the whole text: in pieces it comes to the same, and it never blocks."""
 
     def pieces(self, vault: Mapping[str, str]) -> Pieces: ...
-
-
-Factory = Any
-"""`Callable[[Mapping[str, Any]], RunGuard]`: takes options, raises `ValueError` on bad ones."""

@@ -20,7 +20,7 @@ class Hearing:
     """
 
     def __init__(self, plan: Plan, hear: Hear) -> None:
-        guards = plan.guards["egress"]
+        guards = (*plan.guards["egress"], *plan.guards["finalize"])
         self._guards = [guard for guard in guards if isinstance(guard, PiecewiseGuard)]
         self._hear = hear
         self.open = len(self._guards) == len(guards)

@@ -23,9 +23,8 @@ from aegis.core.names import Selector, split_selector
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.egress import Egress
-from aegis.errors import ModelFailed, StoreError
+from aegis.errors import StoreError
 from aegis.gate import Gate
-from aegis.models.client import ask
 from aegis.pipeline.compile_tools import CONTINUE_RUN
 from aegis.runs.claims import Claims
 from aegis.runs.execute import Executor
@@ -33,8 +32,9 @@ from aegis.runs.guard import GuardContext, Message, RunGuard, RunReport, RunView
 from aegis.runs.guards.mask import concealed
 from aegis.runs.hearing import Hearing
 from aegis.runs.plan import Plan
+from aegis.runs.providers import Question, answer_of
 from aegis.runs.record import RunRecord
-from aegis.runs.routing import Health, compliant
+from aegis.runs.routing import Health, Model, choose
 from aegis.runs.spending import spend
 from aegis.runs.stage import StageResult, run_stage
 from aegis.runs.state import RunState, Status
@@ -73,10 +73,10 @@ class Nodes:
 
     async def route(self, state: RunState) -> RunState:
         """Chooses the models that may answer; none that the labels allow refuses the run. Adds the documents."""
-        allowed = [model.name for model in compliant(self._plan, state.get("labels", {}))]
+        allowed = [model.name for model in self._models(state)]
         outcome = Outcome.ALLOW if allowed else Outcome.BLOCK
         reason = Reason.NONE if allowed else Reason.POLICY_DENIED
-        rows = [{"guard": "routing", "outcome": outcome.word, "rules": [], "reason": reason.value}]
+        rows = [{"guard": self._plan.router.name, "outcome": outcome.word, "rules": [], "reason": reason.value}]
         await self._write(state, "route", outcome, reason, rows, {"models": allowed})
         if not allowed:
             return _refused(reason, "no model is allowed for this content", rows, "route")
@@ -91,7 +91,7 @@ class Nodes:
         if offer is None:
             return _refused(Reason.UNAVAILABLE, "a tool server of this route is gone", [], "model")
         # Labels may have risen since the route was chosen: what is allowed now counts.
-        models = self._tools.health.in_order(compliant(self._plan, state.get("labels", {})))
+        models = self._models(state)
         if not models:
             return _refused(Reason.POLICY_DENIED, "no model is allowed for this content", [], "model")
         messages = [self._shown(message, state.get("vault", {})) for message in state["messages"]]
@@ -99,25 +99,25 @@ class Nodes:
         heard = None if hearing is None or not hearing.open else hearing.turn(state.get("vault", {}))
         rows: list[dict[str, Any]] = []
         for model in models:
-            try:
-                answer = await ask(
-                    self._tools.egress,
-                    model.endpoint,
-                    messages,
-                    offer.wire(),
-                    seconds=self._plan.settings.timeout,
-                    max_bytes=MAX_ANSWER_BYTES,
-                    hear=None if heard is None else heard.feed,
-                )
-            except ModelFailed:
-                self._tools.health.failed(model)
+            question = Question(
+                model=model.settings.model,
+                messages=messages,
+                tools=offer.wire(),
+                seconds=self._plan.settings.timeout,
+                max_bytes=MAX_ANSWER_BYTES,
+                egress=self._tools.egress,
+                hear=None if heard is None else heard.feed,
+            )
+            answer = await answer_of(model.name, model.provider, question)
+            if answer is None:
+                self._tools.health.failed(model.name)
                 rows.append({"guard": model.name, "outcome": "block", "rules": [], "reason": "unavailable"})
                 if heard is not None and heard.begun:  # what was heard cannot be taken back for another's answer
                     break
                 continue
             if heard is not None:
                 heard.end()
-            self._tools.health.answered(model)
+            self._tools.health.answered(model.name)
             rows.append({"guard": model.name, "outcome": "allow", "rules": [], "reason": "none"})
             price = model.settings.price
             cost = answer.read * price.input + answer.wrote * price.output
@@ -188,12 +188,23 @@ class Nodes:
         return self._after(state, result, {"output": result.view.output}, "egress")
 
     async def finalize(self, state: RunState) -> RunState:
-        """Puts the end of the run on the record."""
+        """Guards of the end, which may still withhold the answer; then puts the end of the run on the record."""
         status: Status = "refused" if state.get("status") == "refused" else "completed"
-        outcome = Outcome.BLOCK if status == "refused" else Outcome.ALLOW
+        ended: RunState = {"status": status, "reason": state.get("reason", "none")}
+        if self._plan.guards["finalize"]:
+            output = state.get("output", "")
+            result = await self._stage("finalize", {**state, **ended}, state["messages"], [], output=output)
+            if result.outcome is not Outcome.BLOCK:
+                ended = {**ended, **self._after(state, result, {"output": result.view.output}, "finalize")}
+            elif status == "completed":
+                ended = _refused(result.reason, result.message, result.rows, "finalize")
+        outcome = Outcome.BLOCK if ended["status"] == "refused" else Outcome.ALLOW
         details = {"turns": state.get("turns", 0), "calls": state.get("calls", 0), "cost": state.get("cost", 0)}
-        await self._write(state, "end", outcome, Reason(state.get("reason", "none")), (), {"status": status, **details})
-        return {"status": status}
+        await self._write(state, "end", outcome, Reason(ended["reason"]), (), {"status": ended["status"], **details})
+        return ended
+
+    def _models(self, state: RunState) -> list[Model]:
+        return choose(self._plan.models, self._plan.router, state.get("labels", {}), self._tools.health)
 
     async def _offer(self) -> Offer | None:
         try:
@@ -218,6 +229,8 @@ class Nodes:
             labels=dict(state.get("labels", {})),
             vault=dict(state.get("vault", {})),
             cost=state.get("cost", 0),
+            status=state.get("status", "running"),
+            reason=state.get("reason", "none"),
         )
         context = GuardContext(policy=parts.policy.current, store=parts.store, clock=parts.clock)
         result = await run_stage(self._plan.guards[stage], view, context, self._ask)

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from aegis.errors import ConfigError, Problem
-from aegis.models.values import Endpoint
 from aegis.pipeline.config import Config
-from aegis.pipeline.settings_proxies import ProviderSettings
-from aegis.pipeline.settings_runs import ModelSettings, RouteSettings, ToolServerSettings
-from aegis.runs.guard import Factory, RunGuard, Stage
-from aegis.runs.guards import known_guards, make_guard
+from aegis.pipeline.settings_runs import RouteSettings
+from aegis.runs import guards, providers, routing, tools
+from aegis.runs.guard import STAGES, RunGuard, Stage
+from aegis.runs.guards.options import NoOptions, read_options
+from aegis.runs.parts import NO_OPTIONS, Make, Parts
+from aegis.runs.providers import Provider, WiredProvider
+from aegis.runs.routing import Model, Router
+from aegis.runs.tools import StdioServer, ToolServer
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+    from aegis.runs.nodes import Nodes
+
+BuildGraph = Callable[["Nodes"], "StateGraph[Any, Any, Any, Any]"]
+"""Makes the graph of a route; gets the built-in nodes, which it may use, leave out or put others between."""
+
+GRAPHS: Final = "aegis.run_graphs"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
-    """One model that a route may use, with its provider."""
+def _standard(_: Mapping[str, Any]) -> BuildGraph:
+    from aegis.runs.spine import standard_graph
 
-    name: str
-    settings: ModelSettings
-    provider: ProviderSettings
+    return standard_graph
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where it is asked."""
-        provider = self.provider
-        return Endpoint(api=provider.dialect, url=provider.url, name=self.settings.model, key=provider.key)
+
+def _given(make: Callable[[], Any]) -> Make:
+    """A part whose options stand in a section of its own."""
+
+    def made(options: Mapping[str, Any]) -> Any:
+        read_options(options, NoOptions)
+        return make()
+
+    return made
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,84 +52,113 @@ class Plan:
     name: str
     settings: RouteSettings
     models: tuple[Model, ...]
-    servers: Mapping[str, ToolServerSettings]
+    router: Router
+    servers: Mapping[str, ToolServer]
     guards: Mapping[Stage, tuple[RunGuard, ...]]
+    graph: BuildGraph
 
 
 def compile_plans(config: Config) -> Mapping[str, Plan]:
     """The plans of every route. Raises `ConfigError` with every problem found: names without a thing behind them,
-    guards at a stage that they do not serve, options that a guard does not take."""
-    problems: list[Problem] = []
-    runs, providers = config.settings.runs, config.settings.proxies.providers
-    for name, model in runs.models.items():
-        if model.provider not in providers:
-            problems.append(
-                config.problem(
-                    ("runs", "models", name, "provider"),
-                    f"there is no provider `{model.provider}`",
-                    "providers stand in `proxies.providers`",
-                )
-            )
-    known = known_guards() if runs.routes else {}
-    for name in runs.options:
-        if runs.routes and name not in known:
-            problems.append(config.problem(("runs", "options", name), f"there is no guard `{name}`"))
-    if problems:
-        raise ConfigError(tuple(problems))
-    plans = {name: _plan(config, name, route, known, problems) for name, route in runs.routes.items()}
-    if problems:
-        raise ConfigError(tuple(problems))
-    return plans
+    guards at a stage that they do not serve, options that a part does not take."""
+    if not config.settings.runs.routes:
+        return {}
+    return _Compiler(config).plans()
 
 
-def _plan(
-    config: Config, name: str, route: RouteSettings, known: Mapping[str, Factory], problems: list[Problem]
-) -> Plan:
-    runs, providers = config.settings.runs, config.settings.proxies.providers
-    place = ("runs", "routes", name)
-    for kind, wanted, have in (("model", route.models, runs.models), ("server", route.servers, runs.servers)):
-        for index, one in enumerate(wanted):
-            if one not in have:
-                problems.append(config.problem((*place, f"{kind}s", index), f"there is no {kind} `{one}`"))
-    return Plan(
-        name=name,
-        settings=route,
-        models=tuple(
-            Model(name=one, settings=runs.models[one], provider=providers[runs.models[one].provider])
-            for one in route.models
-            if one in runs.models
-        ),
-        servers={one: runs.servers[one] for one in route.servers if one in runs.servers},
-        guards={
-            "ingress": _guards(config, (*place, "ingress"), route.ingress, "ingress", known, problems),
-            "result": _guards(config, (*place, "result"), route.result, "result", known, problems),
-            "egress": _guards(config, (*place, "egress"), route.egress, "egress", known, problems),
-        },
-    )
+class _Compiler:
+    """The parts that there are, by kind, those that were made, and what is wrong."""
 
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._runs = config.settings.runs
+        self._problems: list[Problem] = []
+        named = config.settings.proxies.providers
+        self._guards = Parts(guards.GROUP, guards.BUILT_IN)
+        self._routers = Parts(routing.GROUP, routing.BUILT_IN)
+        self._graphs = Parts(GRAPHS, {"standard": _standard})
+        wired = {name: _given(partial(WiredProvider, one)) for name, one in named.items()}
+        started = {name: _given(partial(StdioServer, name, one)) for name, one in self._runs.servers.items()}
+        self._providers = Parts(providers.GROUP, wired)
+        self._servers = Parts(tools.GROUP, started)
+        self._made: dict[tuple[str, str], Any] = {}  # one of a name for all routes: sessions are shared
 
-def _guards(
-    config: Config,
-    place: tuple[str | int, ...],
-    names: list[str],
-    stage: Stage,
-    known: Mapping[str, Factory],
-    problems: list[Problem],
-) -> tuple[RunGuard, ...]:
-    guards: list[RunGuard] = []
-    for index, name in enumerate(names):
-        if name not in known:
-            hint = f"there are {', '.join(f'`{one}`' for one in sorted(known))}"
-            problems.append(config.problem((*place, index), f"there is no guard `{name}`", hint))
-            continue
-        try:
-            guard = make_guard(name, config.settings.runs.options.get(name, {}), known)
-        except ValueError as error:
-            problems.append(config.problem((*place, index), f"the guard `{name}`: {error}", "see `runs.options`"))
-            continue
-        if stage not in guard.stages:
-            served = ", ".join(sorted(guard.stages))
-            problems.append(config.problem((*place, index), f"the guard `{name}` serves {served}, not {stage}"))
-            continue
-        guards.append(guard)
-    return tuple(guards)
+    def plans(self) -> Mapping[str, Plan]:
+        known = (self._guards, self._routers, self._graphs, self._providers, self._servers)
+        for name in self._runs.options:
+            if not any(name in parts for parts in known):
+                self._bad(("runs", "options", name), f"there is nothing of the name `{name}`")
+        for name in self._runs.models:
+            self._provider(name)
+        plans = {name: self._plan(name, route) for name, route in self._runs.routes.items()}
+        if self._problems:
+            raise ConfigError(tuple(self._problems))
+        return {name: plan for name, plan in plans.items() if plan is not None}
+
+    def _plan(self, name: str, route: RouteSettings) -> Plan | None:
+        place = ("runs", "routes", name)
+        models = [self._model((*place, "models", index), one) for index, one in enumerate(route.models)]
+        servers = {
+            one: self._part((*place, "servers", index), "server", one, self._servers, "tools", "call", "aclose")
+            for index, one in enumerate(route.servers)
+        }
+        router = self._part((*place, "router"), "router", route.router, self._routers, "order")
+        graph = self._part((*place, "graph"), "graph", route.graph, self._graphs, "__call__")
+        guarding = {stage: self._stage((*place, stage), getattr(route, stage), stage) for stage in STAGES}
+        if self._problems:
+            return None
+        return Plan(
+            name=name,
+            settings=route,
+            models=tuple(model for model in models if model is not None),
+            router=router,
+            servers=servers,
+            guards=guarding,
+            graph=graph,
+        )
+
+    def _provider(self, name: str) -> Provider | None:
+        settings = self._runs.models[name]
+        found: Provider | None = self._part(
+            ("runs", "models", name, "provider"), "provider", settings.provider, self._providers, "ask"
+        )
+        return found
+
+    def _model(self, place: tuple[str | int, ...], name: str) -> Model | None:
+        if name not in self._runs.models:
+            self._bad(place, f"there is no model `{name}`")
+            return None
+        provider = self._made.get(("provider", self._runs.models[name].provider))
+        return None if provider is None else Model(name=name, settings=self._runs.models[name], provider=provider)
+
+    def _stage(self, place: tuple[str | int, ...], names: list[str], stage: Stage) -> tuple[RunGuard, ...]:
+        made: list[RunGuard] = []
+        for index, name in enumerate(names):
+            guard = self._part((*place, index), "guard", name, self._guards, "check")
+            if guard is None:
+                continue
+            if getattr(guard, "name", None) != name:
+                self._bad((*place, index), f"the guard `{name}` does not call itself by that name")
+            elif stage not in guard.stages:
+                served = ", ".join(sorted(guard.stages))
+                self._bad((*place, index), f"the guard `{name}` serves {served}, not {stage}")
+            else:
+                made.append(guard)
+        return tuple(made)
+
+    def _part(self, place: tuple[str | int, ...], kind: str, name: str, parts: Parts, *methods: str) -> Any:
+        """The part `name`, made once; `None`, and a problem, where there is none or it cannot be made."""
+        if name not in parts:
+            there = ", ".join(f"`{one}`" for one in sorted(parts))
+            self._bad(place, f"there is no {kind} `{name}`", f"there are {there}" if there else "")
+            return None
+        if (kind, name) not in self._made:
+            try:
+                options = self._runs.options.get(name, NO_OPTIONS)
+                self._made[kind, name] = parts.make(name, options, *methods)
+            except ValueError as error:
+                self._bad(place, f"the {kind} `{name}`: {error}", "see `runs.options`")
+        return self._made.get((kind, name))
+
+    def _bad(self, place: tuple[str | int, ...], message: str, hint: str = "") -> None:
+        self._problems.append(self._config.problem(place, message, hint))

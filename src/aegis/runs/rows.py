@@ -14,6 +14,7 @@ from aegis.errors import StoreConflict
 from aegis.runs.state import Status
 
 COLLECTION: Final = "runs"
+OPENINGS: Final = "run-openings"
 ENDED: Final = frozenset({"completed", "refused", "failed"})
 LEASE_SECONDS: Final = 30
 """How long a process may be silent before another takes its runs up."""
@@ -57,11 +58,20 @@ class RunRows:
         with self._store.reader() as reader:
             return [_row(found) for found in reader.documents(COLLECTION, state=status, limit=limit)]
 
-    def start(self, row: RunRow) -> RunRow:
-        """Put a new run on the list, leased to this process. Raises `StoreConflict` where the id is taken."""
-        return self._write(
-            replace(row, status="running", owner=self._owner, lease=self._until(), version=1, attempts=1)
-        )
+    def start(self, row: RunRow, opening: bytes) -> RunRow:
+        """Put a new run on the list, leased to this process, with what it begins from, which is kept until it ends.
+
+        Raises `StoreConflict` where the id is taken.
+        """
+        begun = Document(collection=OPENINGS, key=row.run_id, version=1, body=opening)
+        row = replace(row, status="running", owner=self._owner, lease=self._until(), version=1, attempts=1)
+        return self._write(row, begun)
+
+    def opening(self, run_id: str) -> bytes | None:
+        """What the run begins from, as `start` was given it."""
+        with self._store.reader() as reader:
+            found = reader.document(OPENINGS, run_id)
+        return None if found is None else found.body
 
     def take(self, row: RunRow) -> RunRow | None:
         """Take a run up; `None` where somebody is at work on it, it ended, or another was faster."""
@@ -86,12 +96,14 @@ class RunRows:
         """Say what became of the run that this process works on. Raises `StoreConflict` where it is not its own."""
         if row.owner != self._owner:
             raise StoreConflict("the run was taken up by another process")
-        return self._write(replace(row, status=status, owner="", lease=0, version=row.version + 1))
+        return self._write(
+            replace(row, status=status, owner="", lease=0, version=row.version + 1), forget=status in ENDED
+        )
 
     def _until(self) -> int:
         return self._clock() + LEASE_SECONDS * MICROS
 
-    def _write(self, row: RunRow) -> RunRow:
+    def _write(self, row: RunRow, *more: Document, forget: bool = False) -> RunRow:
         body: dict[str, Any] = {
             "principal": row.principal,
             "agent": row.agent,
@@ -105,7 +117,10 @@ class RunRows:
             collection=COLLECTION, key=row.run_id, version=row.version, body=orjson.dumps(body), state=row.status
         )
         with self._store.transaction() as transaction:
-            transaction.put_document(document)
+            for one in (document, *more):
+                transaction.put_document(one)
+            if forget:
+                transaction.delete_document(OPENINGS, row.run_id)
         return row
 
 

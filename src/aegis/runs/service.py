@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+import orjson
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
@@ -23,15 +24,15 @@ from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.ids import new_id
 from aegis.pipeline.config import Config
 from aegis.runs.checkpoints import open_checkpoints
-from aegis.runs.claims import Claims
+from aegis.runs.claims import Claims, pack, unpack
 from aegis.runs.hearing import Hear, Hearing
-from aegis.runs.nodes import Nodes, Tools
-from aegis.runs.plan import Plan, compile_plans
+from aegis.runs.nodes import Nodes, Tools, principal_of
+from aegis.runs.plan import BuildGraph, Plan, compile_plans
 from aegis.runs.record import RunRecord
 from aegis.runs.request import RunAnswer, RunRequest
 from aegis.runs.routing import Health
 from aegis.runs.rows import LEASE_SECONDS, RunRow, RunRows
-from aegis.runs.spine import BuildGraph, compile_graph, standard_graph
+from aegis.runs.spine import compile_graph
 from aegis.runs.state import RunState, Status
 from aegis.runs.tools import ToolServers
 
@@ -45,7 +46,7 @@ MOST_AT_WORK: Final = 200  # runs of this process at a time; further ones wait f
 class Runs:
     """The runs of one process over one deployment. Used from one event loop.
 
-    `graphs` are code-level graphs by route, in place of the standard one.
+    `graphs` are graphs of the code's own by route, in place of the configured ones.
     """
 
     def __init__(
@@ -82,26 +83,16 @@ class Runs:
             digest=digest,
             status="running",
         )
+        state = _opening(row, principal, request)
+        kept = pack(*self._deployment.keyring.seal(orjson.dumps(state)))
         try:
-            row = await asyncio.to_thread(self._rows.start, row)
+            row = await asyncio.to_thread(self._rows.start, row, kept)
         except StoreConflict:
             known = await asyncio.to_thread(self._rows.find, run_id)
             if known is None or known.principal != principal.id or known.digest != digest:
                 raise InvalidCall("this run id was already used for another run", code="conflict", status=409) from None
             return await self.get(principal, run_id)
         await self._record.write(run_id, principal, "start", details={"route": plan.name})
-        state: RunState = {
-            "run_id": run_id,
-            "principal": {
-                "id": principal.id,
-                "agent": principal.agent or principal.id,
-                "tools": [selector.text for selector in principal.tools],
-            },
-            "route": plan.name,
-            "status": "running",
-            "messages": list(request.messages),
-            "documents": [{"role": "document", "content": text} for text in request.documents],
-        }
         if hear is None:
             return await self._go(row, state)
         self._hearing[run_id] = Hearing(plan, hear)
@@ -161,11 +152,23 @@ class Runs:
             return await self._fail(leased)
         return await self._go(leased, Command(resume=True) if row.status == "paused" else None)
 
+    async def _entry(self, row: RunRow) -> RunState | None:
+        """Where a run that broke off goes on: at its last checkpoint, or at its beginning where it came to none."""
+        snapshot = await self._graph(*self._plan(row.route)).aget_state(_thread(row))
+        if snapshot.values:
+            return None
+        opening = await asyncio.to_thread(self._rows.opening, row.run_id)
+        if opening is None:
+            return None
+        state: RunState = orjson.loads(self._deployment.keyring.open_payload(*unpack(opening)))
+        await self._record.write(row.run_id, principal_of(state), "start", details={"route": row.route})
+        return state
+
     async def _go(self, row: RunRow, entry: RunState | Command[Any] | None) -> RunAnswer:
         """Take the run as far as it goes. One that breaks off is taken up again, `MOST_ATTEMPTS` times in all."""
         try:
             async with self._work:
-                kept = await self._at_work(row, entry)
+                kept = await self._at_work(row, await self._entry(row) if entry is None else entry)
             answer = await self._answer(row)
         except Exception as error:
             # An error of a node may hold what the run is about, so it is logged by its name alone.
@@ -180,7 +183,7 @@ class Runs:
     async def _at_work(self, row: RunRow, entry: RunState | Command[Any] | None) -> bool:
         """Run the graph while the lease is kept; whether it was kept. What the graph raises is raised."""
         graph = self._graph(*self._plan(row.route))
-        config = {"configurable": {"thread_id": row.run_id}, "recursion_limit": MAX_STEPS}
+        config = {**_thread(row), "recursion_limit": MAX_STEPS}
         work = asyncio.ensure_future(graph.ainvoke(entry, config, durability="sync"))
         beat = asyncio.create_task(self._beat(row))
         try:
@@ -227,7 +230,7 @@ class Runs:
         if row.status == "failed":
             return _bare(row)
         graph = self._graph(*self._plan(row.route))
-        snapshot = await graph.aget_state({"configurable": {"thread_id": row.run_id}})
+        snapshot = await graph.aget_state(_thread(row))
         values: dict[str, Any] = snapshot.values
         held = tuple(dict(interrupt.value) for task in snapshot.tasks for interrupt in task.interrupts)
         status: Status = "paused" if held else values.get("status", row.status)
@@ -258,14 +261,14 @@ class Runs:
             plans = compile_plans(config)
             if self._compiled is not None:
                 self._retired.append(self._compiled[2])
-            self._compiled = (config, plans, self._tools(config))
+            self._compiled = (config, plans, self._tools(config, plans))
         plan = self._compiled[1].get(route)
         if plan is None:
             hint = "routes stand in `runs.routes`"
             raise InvalidCall(f"there is no route `{route}`", code="not_found", hint=hint, status=404)
         return plan, self._compiled[2]
 
-    def _tools(self, config: Config) -> Tools:
+    def _tools(self, config: Config, plans: Mapping[str, Plan]) -> Tools:
         private = frozenset(
             provider.url.split("/")[2].lower()
             for provider in config.settings.proxies.providers.values()
@@ -276,13 +279,32 @@ class Runs:
             record=self._record,
             claims=self._claims,
             egress=Egress(EgressPolicy(private=private)),
-            servers=ToolServers(config.settings.runs.servers),
+            servers=ToolServers({name: one for plan in plans.values() for name, one in plan.servers.items()}),
             health=self._health,
             hearing=self._hearing,
         )
 
     def _graph(self, plan: Plan, tools: Tools) -> Any:
-        return compile_graph(Nodes(plan, tools), self._saver, self._graphs.get(plan.name, standard_graph))
+        return compile_graph(Nodes(plan, tools), self._saver, self._graphs.get(plan.name, plan.graph))
+
+
+def _thread(row: RunRow) -> dict[str, Any]:
+    return {"configurable": {"thread_id": row.run_id}}
+
+
+def _opening(row: RunRow, principal: Principal, request: RunRequest) -> RunState:
+    return {
+        "run_id": row.run_id,
+        "principal": {
+            "id": principal.id,
+            "agent": principal.agent or principal.id,
+            "tools": [selector.text for selector in principal.tools],
+        },
+        "route": row.route,
+        "status": "running",
+        "messages": list(request.messages),
+        "documents": [{"role": "document", "content": text} for text in request.documents],
+    }
 
 
 def _bare(row: RunRow) -> RunAnswer:

@@ -9,10 +9,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 
 from aegis.runs.nodes import Nodes
+from aegis.runs.plan import BuildGraph
 from aegis.runs.state import RunState
-
-BuildGraph = Callable[[Nodes], "StateGraph[Any, Any, Any, Any]"]
-"""Makes the graph of a route; gets the built-in nodes, which it may use, leave out or put others between."""
 
 
 def standard_graph(nodes: Nodes) -> StateGraph[Any, Any, Any, Any]:
@@ -30,7 +28,7 @@ def standard_graph(nodes: Nodes) -> StateGraph[Any, Any, Any, Any]:
     return graph
 
 
-def compile_graph(nodes: Nodes, saver: BaseCheckpointSaver[str], build: BuildGraph = standard_graph) -> Any:
+def compile_graph(nodes: Nodes, saver: BaseCheckpointSaver[str], build: BuildGraph) -> Any:
     """The graph, ready to run; every step is a checkpoint."""
     return build(nodes).compile(checkpointer=saver)
 

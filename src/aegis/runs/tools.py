@@ -1,26 +1,81 @@
-"""MCP servers whose tools runs use: started at the first need, one session each, restarted when they died."""
+"""Servers whose tools runs use: MCP servers of the configuration, and those of installed packages."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from mcp import Client, MCPError, StdioServerParameters
 
+from aegis.core.canonical import canonical
 from aegis.core.tool_description import ToolDescription
 from aegis.dialects.tool_lists import read_tools
 from aegis.errors import AegisError, InvalidCall
 from aegis.pipeline.settings_runs import ToolServerSettings
 
+_log = logging.getLogger("aegis.runs")
+
+GROUP: Final = "aegis.run_tools"
 START_SECONDS: Final = 60.0  # a package manager may have to fetch the server first
 MAX_PAGES: Final = 1_000
 
 
 class ToolFailed(AegisError):
     """A tool's server is gone, slow, or does not speak the protocol; whether the tool acted is not known."""
+
+
+class ToolServer(Protocol):
+    """Tools that runs may use. Whatever `call` raises means that there is no result, and that nobody knows what was
+    done."""
+
+    async def tools(self) -> Sequence[ToolDescription]: ...
+
+    async def call(self, tool: str, arguments: dict[str, Any], seconds: float) -> Any:
+        """The tool's result as JSON, within `seconds`."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class ToolServers:
+    """The servers by name. Used from one event loop; `aclose` ends every one."""
+
+    def __init__(self, servers: Mapping[str, ToolServer]) -> None:
+        self._servers = servers
+
+    async def tools(self, server: str) -> tuple[ToolDescription, ...]:
+        """What the server announces, under the server's name. Raises `ToolFailed`."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                found = await self._servers[server].tools()
+            return tuple(replace(tool, server=server) for tool in found)
+        except ToolFailed:
+            raise
+        except Exception as error:
+            raise ToolFailed(f"the tool server `{server}` did not start: {type(error).__name__}") from error
+
+    async def call(self, server: str, tool: str, arguments: dict[str, Any], seconds: float) -> Any:
+        """The tool's result as JSON. Raises `ToolFailed`."""
+        try:
+            async with asyncio.timeout(seconds):
+                result = await self._servers[server].call(tool, arguments, seconds)
+            canonical(result)
+        except ToolFailed:
+            raise
+        except Exception as error:
+            raise ToolFailed(f"the tool `{tool}` of `{server}` gave no result: {type(error).__name__}") from error
+        return result
+
+    async def aclose(self) -> None:
+        """Ends every server, whatever one of them does."""
+        ends = await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
+        for name, end in zip(self._servers, ends, strict=True):
+            if isinstance(end, Exception):
+                _log.error("a tool server did not end", extra={"server": name, "error": type(end).__name__})
 
 
 _Started = tuple[Client, tuple[ToolDescription, ...], asyncio.Event]
@@ -34,69 +89,66 @@ class _Session:
     tools: tuple[ToolDescription, ...]
 
 
-class ToolServers:
-    """The servers by name. Used from one event loop; `aclose` ends every program."""
+class StdioServer:
+    """An MCP server over its standard input and output: started at the first need, again when it died."""
 
-    def __init__(self, servers: Mapping[str, ToolServerSettings]) -> None:
-        self._servers = servers
-        self._sessions: dict[str, _Session] = {}
-        self._starting: dict[str, asyncio.Lock] = {}
+    def __init__(self, name: str, settings: ToolServerSettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._session: _Session | None = None
+        self._starting = asyncio.Lock()
 
-    async def tools(self, server: str) -> tuple[ToolDescription, ...]:
+    async def tools(self) -> tuple[ToolDescription, ...]:
         """What the server announces. Raises `ToolFailed`."""
-        return (await self._session(server)).tools
+        return (await self._ready()).tools
 
-    async def call(self, server: str, tool: str, arguments: dict[str, Any], seconds: float) -> Any:
-        """The tool's result as JSON: its structured content, or its content blocks. Raises `ToolFailed`."""
-        session = await self._session(server)
+    async def call(self, tool: str, arguments: dict[str, Any], seconds: float) -> Any:
+        """The tool's structured content, or its content blocks. Raises what the protocol's client raises."""
+        session = await self._ready()
         try:
             async with asyncio.timeout(seconds):
                 result = await session.client.call_tool(tool, arguments)
-        except (MCPError, TimeoutError, OSError, RuntimeError, ValueError) as error:
-            if session.owner.done():
-                self._sessions.pop(server, None)
-            raise ToolFailed(f"the tool `{tool}` of `{server}` gave no result: {type(error).__name__}") from error
+        finally:
+            if session.owner.done() and self._session is session:
+                self._session = None
         answer = result.model_dump(by_alias=True, exclude_none=True, mode="json")
         content = answer.get("structuredContent", answer.get("content", []))
         return {"error": content} if answer.get("isError") else content
 
     async def aclose(self) -> None:
-        """Ends every session and its program."""
-        sessions = list(self._sessions.values())
-        self._sessions.clear()
-        for session in sessions:
+        """Ends the session and its program."""
+        session, self._session = self._session, None
+        if session is not None:
             session.stop.set()
-        await asyncio.gather(*(session.owner for session in sessions), return_exceptions=True)
+            await asyncio.gather(session.owner, return_exceptions=True)
 
-    async def _session(self, server: str) -> _Session:
-        async with self._starting.setdefault(server, asyncio.Lock()):
-            found = self._sessions.get(server)
-            if found is not None and not found.owner.done():
-                return found
+    async def _ready(self) -> _Session:
+        async with self._starting:
+            if self._session is not None and not self._session.owner.done():
+                return self._session
             ready: asyncio.Future[_Started] = asyncio.get_running_loop().create_future()
-            owner = asyncio.create_task(self._own(server, ready))
+            owner = asyncio.create_task(self._own(ready))
             try:
                 async with asyncio.timeout(START_SECONDS):
                     client, tools, stop = await asyncio.shield(ready)
             except (TimeoutError, ToolFailed):
                 owner.cancel()
-                raise ToolFailed(f"the tool server `{server}` did not start") from None
-            session = _Session(client=client, stop=stop, owner=owner, tools=tools)
-            self._sessions[server] = session
-            return session
+                raise ToolFailed(f"the tool server `{self._name}` did not start") from None
+            self._session = _Session(client=client, stop=stop, owner=owner, tools=tools)
+            return self._session
 
-    async def _own(self, server: str, ready: asyncio.Future[_Started]) -> None:
+    async def _own(self, ready: asyncio.Future[_Started]) -> None:
         """The task that a session lives in: the protocol's client is entered and left by one task."""
-        settings, stop = self._servers[server], asyncio.Event()
+        settings, stop = self._settings, asyncio.Event()
         handed = {name: os.environ[name] for name in ("PATH", *settings.environment) if name in os.environ}
         parameters = StdioServerParameters(command=settings.command[0], args=settings.command[1:], env=handed)
         try:
             async with Client(parameters) as client:
-                ready.set_result((client, await _list(client, server), stop))
+                ready.set_result((client, await _list(client, self._name), stop))
                 await stop.wait()
         except (OSError, MCPError, InvalidCall, ToolFailed, ExceptionGroup) as error:
             if not ready.done():
-                ready.set_exception(ToolFailed(f"the tool server `{server}` did not start: {type(error).__name__}"))
+                ready.set_exception(ToolFailed(f"`{self._name}` did not start: {type(error).__name__}"))
 
 
 async def _list(client: Client, server: str) -> tuple[ToolDescription, ...]:

@@ -11,12 +11,14 @@ import pytest
 
 from aegis.bootstrap import Deployment
 from aegis.core.principal import Principal
+from aegis.errors import StoreUnavailable
 from aegis.runs.explain import explain
 from aegis.runs.nodes import Nodes
+from aegis.runs.plan import BuildGraph
 from aegis.runs.request import RunRequest
 from aegis.runs.rows import RunRow, RunRows
 from aegis.runs.service import MOST_ATTEMPTS, Runs, open_runs
-from aegis.runs.spine import BuildGraph, standard_graph
+from aegis.runs.spine import standard_graph
 from aegis.runs.state import RunState
 from support.deployments import deployment
 from support.run_world import Provider, call, config, provider, say, write_tools
@@ -97,7 +99,7 @@ async def test_a_run_that_breaks_off_once_goes_on(tmp_path: Path) -> None:
 async def test_a_run_that_takes_its_process_with_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:
     async with world(tmp_path) as (runs, place, _, _):
         rows = RunRows(place.store, place.gate.parts.clock, "999999999-gone")
-        row = rows.start(RunRow(run_id="poor", principal="bot", route="default", digest="d", status="running"))
+        row = rows.start(RunRow(run_id="poor", principal="bot", route="default", digest="d", status="running"), b"")
         for _ in range(MOST_ATTEMPTS - 1):
             taken = rows.take(replace(row, owner="999999999-gone"))
             assert taken is not None
@@ -106,10 +108,31 @@ async def test_a_run_that_takes_its_process_with_it_is_not_taken_up_for_ever(tmp
         assert (await runs.get(BOT, "poor")).status == "failed"
 
 
+async def test_a_run_that_broke_off_before_its_first_step_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object, **__: object) -> str:
+        raise StoreUnavailable("the disk is full")
+
+    async with world(tmp_path) as (runs, place, _, journal):
+        with monkeypatch.context() as patch:
+            patch.setattr("aegis.runs.rows.LEASE_SECONDS", 0)  # the process is gone as soon as it began
+            patch.setattr("aegis.runs.service.RunRecord.write", lost)
+            with pytest.raises(StoreUnavailable):
+                await runs.start(BOT, REQUEST)
+        await runs.recover()
+        assert (await runs.get(BOT, "poor")).output == "done"
+        assert journal.read_text().splitlines() == ["read_note a"]
+        with place.store.reader() as reader:
+            stages = [step.stage for step in explain(reader, "poor")]
+            assert not reader.documents("run-openings")  # what it began from is not kept any longer
+        assert (stages[0], stages.count("start"), stages[-1]) == ("start", 1, "end")
+
+
 async def test_a_run_whose_route_is_gone_keeps_no_other_from_going_on(tmp_path: Path) -> None:
     async with world(tmp_path, after_tools(1)) as (runs, place, _, _):
         rows = RunRows(place.store, place.gate.parts.clock, "999999999-gone")
-        rows.start(RunRow(run_id="lost", principal="bot", route="away", digest="d", status="running"))
+        rows.start(RunRow(run_id="lost", principal="bot", route="away", digest="d", status="running"), b"")
         await runs.start(BOT, REQUEST)
         for _ in range(MOST_ATTEMPTS):
             await runs.recover()

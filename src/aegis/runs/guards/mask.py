@@ -14,7 +14,7 @@ import re2
 from aegis.core.outcome import Category, Outcome, Reason
 from aegis.rules.scanner import Scanner
 from aegis.runs.guard import GuardContext, RunReport, RunView, Stage
-from aegis.runs.guards.options import read_options
+from aegis.runs.guards.options import NoOptions, read_options
 from aegis.runs.texts import with_texts
 
 MOST_PLACEHOLDERS: Final = 1_000  # a vault is kept with every checkpoint, and every text is searched for each value
@@ -70,7 +70,7 @@ class UnmaskGuard:
     @classmethod
     def configured(cls, options: Mapping[str, Any]) -> UnmaskGuard:
         """Takes no options."""
-        read_options(options, _NoOptions)
+        read_options(options, NoOptions)
         return cls()
 
     def check(self, view: RunView, _: GuardContext) -> RunReport:
@@ -81,10 +81,6 @@ class UnmaskGuard:
     def pieces(self, vault: Mapping[str, str]) -> Revealing:
         """The same for a text that comes in pieces."""
         return Revealing(vault)
-
-
-class _NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
 
 
 class _Masking:

@@ -10,6 +10,10 @@ import msgspec
 T = TypeVar("T")
 
 
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a part takes that has no options."""
+
+
 def read_options(options: Mapping[str, Any], kind: type[T]) -> T:
     """`options` as `kind` (a frozen struct that forbids unknown fields); raises `ValueError` naming the member."""
     try:
