@@ -131,6 +131,24 @@ def test_tools_of_a_managed_session_are_decided_and_observed(mode: Mode) -> None
     assert ran[-1] == (9, "water")
 
 
+@both_modes
+def test_how_a_tool_of_a_session_fails_is_observed(mode: Mode) -> None:
+    def note(arguments: Any = None) -> str:
+        raise ValueError("a secret")
+
+    async def anote(arguments: Any = None) -> str:
+        return note()
+
+    tool: Any = beta_tool(note) if mode == "sync" else beta_async_tool(anote)
+    for inspect, told in ((withheld, "withheld"), (lambda _: changed("[masked]"), "[masked]")):
+        decider = ScriptedDecider(inspect=inspect)
+        anthropics = json.dumps(hosted(tool, decider, {"arguments": {}}))
+        openais = str(dispatched(note if mode == "sync" else anote, decider, mode))
+        assert told in anthropics
+        assert told in openais
+        assert "a secret" not in anthropics + openais
+
+
 def dispatched(handler: Callable[..., Any], decider: ScriptedDecider, mode: Mode) -> Any:
     """The result that an agent session's stream submits for one function call."""
     call = AgentFunctionCallItem.model_construct(

@@ -22,9 +22,9 @@ BOOK = Call(tool="book", arguments={"count": "3"}, id="call_book_0123456789")
 RESULTS = {"send_email": "sent", "read_file": "text", "book": "booked"}
 
 # What a way has: `ids` keeps the model's ids, `coerces` turns "3" into 3, `broken` spells arguments that are no JSON,
-# `manual` hands calls to code that is not the framework's.
-Ability = Literal["ids", "coerces", "broken", "defaults", "validates"]
-EVERYTHING: frozenset[Ability] = frozenset({"ids", "coerces", "broken", "defaults", "validates"})
+# `runs` has the framework run the bodies itself, and not code of the host.
+Ability = Literal["ids", "coerces", "broken", "defaults", "validates", "runs"]
+EVERYTHING: frozenset[Ability] = frozenset({"ids", "coerces", "broken", "defaults", "validates", "runs"})
 
 Drive = Callable[[World], str]
 Provide = Callable[[Sequence[Turn]], Any]
@@ -57,6 +57,14 @@ class Agent(World):
     """A world with one tool more, whose model asked for it with other types than it takes."""
 
     results: dict[str, str] = field(default_factory=lambda: dict(RESULTS))
+    # What the bodies of these tools say when they fail.
+    failing: dict[str, str] = field(default_factory=dict)
+
+    def run(self, tool: str, arguments: dict[str, Any]) -> str:
+        result = super().run(tool, arguments)
+        if tool in self.failing:
+            raise RuntimeError(self.failing[tool])
+        return result
 
     def result_of(self, call: Call) -> Any:
         """What the model was given as the result of a call; raises `KeyError` where it was given none."""

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Attempt, Enforced, Enforcer, Steps, log
+from aegis.adapters._failures import failure_of
 from aegis.adapters._memory import Decided, Memory
 from aegis.adapters.context import current_session
 from aegis.core.call import ToolResult
@@ -18,6 +19,7 @@ _UNREADABLE: Final = (
     "was not run: its arguments are missing, of another type, or unknown; call it again as its schema says"
 )
 _NO_JSON: Final = "the result was withheld: it has no JSON form, so it could not be checked"
+_NO_WORDS: Final = "the tool failed; what it said was withheld, because it could not be checked"
 
 
 class Execution(NamedTuple):
@@ -104,6 +106,28 @@ class RunnerGate:
         """Know `told` again: the model is given it for a call that has no result yet, and it is no result."""
         session = current_session()
         self._learn("" if session is None else session.name, execution.call_id, told)
+
+    def failed(self, execution: Execution, enforced: Enforced, error: Exception) -> Steps[Judged]:
+        """The judgement of what a body's exception says: a tool's words like any other.
+
+        A call that failed may be run again and then has its result, so this is a further text of it.
+        """
+        session = current_session()
+        name = "" if session is None else session.name
+        try:
+            asked = failure_of(enforced.decision, error)
+            body = canonical(asked.result)
+        except (ValueError, InvalidCall):
+            judged = Judged(seen=_NO_WORDS, changed=True, withheld=True)
+        else:
+            (observed,) = yield from self.enforcer.observe([asked])
+            if not observed.changed:
+                self._remember(name, execution.call_id, sha256(body), asked.result)
+                return Judged(seen=asked.result)
+            # Whatever may be seen, the exception itself may not: it holds the words as they were.
+            judged = Judged(seen=observed.value, changed=True, withheld=True)
+        self._learn(name, execution.call_id, judged.seen)
+        return judged
 
     def _refused(self, session: str, execution: Execution, refusal: str) -> str:
         self._memory.learn_decision(session, execution.call_id, Decided(decision_id="", allowed=False, told=refusal))

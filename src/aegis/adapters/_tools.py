@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Enforced, Enforcer
+from aegis.adapters._failures import is_one_of
 from aegis.adapters._memory import Memory
 from aegis.adapters._once import Once
 from aegis.adapters._runner import Execution, Judged, RunnerGate, View
@@ -43,15 +44,22 @@ class Ran(NamedTuple):
 
 
 class ToolGate:
-    """Runs the bodies of a framework's tools: decided with their final arguments, once, their results observed."""
+    """Runs the bodies of a framework's tools: decided with their final arguments, once, their results observed.
 
-    def __init__(self, enforcer: Enforcer, memory: Memory) -> None:
+    `pauses` names the framework's exceptions by which a body stops without failing, as `module.Class`.
+    """
+
+    def __init__(self, enforcer: Enforcer, memory: Memory, *, pauses: Sequence[str] = ()) -> None:
         self._gate = RunnerGate(enforcer, memory)
         self._enforcer = enforcer
         self._once = Once()
+        self._pauses = frozenset(pauses)
 
     def call(self, execution: Execution, body: Callable[[dict[str, Any]], Any], view: View = jsonable) -> Ran:
-        """Run `body` with the arguments that may run, if any may. An exception of the body passes through."""
+        """Run `body` with the arguments that may run, if any may.
+
+        An exception of the body passes through where its words may be seen; otherwise the call has a withheld result.
+        """
         inner = _inner(execution)
         if inner is not None:
             result = body(inner)
@@ -62,11 +70,22 @@ class ToolGate:
         enforced = outcome
 
         def execute() -> Ran:
-            with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
-                result = body(enforced.arguments())
+            try:
+                with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
+                    result = body(enforced.arguments())
+            except Exception as error:
+                if self._paused(error):
+                    raise
+                failed = self._enforcer.run(self._gate.failed(execution, enforced, error))
+                if failed.changed:
+                    raise _Withheld(failed) from None
+                raise
             return _ran(result, self._enforcer.run(self._gate.judged(execution, enforced, result, view)))
 
-        ran: Ran = self._once.run(_key(execution, enforced), execute)
+        try:
+            ran: Ran = self._once.run(_key(execution, enforced), execute)
+        except _Withheld as failure:
+            return _ran(None, failure.judged)
         return ran
 
     async def acall(
@@ -83,16 +102,39 @@ class ToolGate:
         enforced = outcome
 
         async def execute() -> Ran:
-            with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
-                result = await body(enforced.arguments())
+            try:
+                with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
+                    result = await body(enforced.arguments())
+            except Exception as error:
+                if self._paused(error):
+                    raise
+                failed = await self._enforcer.arun(self._gate.failed(execution, enforced, error))
+                if failed.changed:
+                    raise _Withheld(failed) from None
+                raise
             return _ran(result, await self._enforcer.arun(self._gate.judged(execution, enforced, result, view)))
 
-        ran: Ran = await self._once.arun(_key(execution, enforced), execute)
+        try:
+            ran: Ran = await self._once.arun(_key(execution, enforced), execute)
+        except _Withheld as failure:
+            return _ran(None, failure.judged)
         return ran
 
     def waiting(self, execution: Execution, told: str) -> None:
         """Know `told` again: the model is given it for a call that has no result yet, and it is no result."""
         self._gate.waiting(execution, told)
+
+    def _paused(self, error: Exception) -> bool:
+        """Whether a body only stops here, to be run again or answered for; no model is told of that."""
+        return bool(self._pauses) and is_one_of(error, self._pauses)
+
+
+class _Withheld(Exception):
+    """The body failed, and what it said may not be seen: the call may be tried again, unlike one with a result."""
+
+    def __init__(self, judged: Judged) -> None:
+        super().__init__()
+        self.judged = judged
 
 
 def _inner(execution: Execution) -> dict[str, Any] | None:

@@ -125,7 +125,11 @@ class Turn:
             if decided.allowed and digest and digest not in decided.results:
                 unseen[decided.decision_id, digest] = (decided, output.value)
         # (2) Observe those, each once, however often the conversation repeats it.
-        results = [ToolResult(decision_id=key[0], result=value) for key, (_, value) in unseen.items()]
+        results = [
+            # A runner's result was observed where it ran; this is what its framework made of it, or a shorter form.
+            ToolResult(decision_id=key[0], result=value, further=bool(decided.results))
+            for key, (decided, value) in unseen.items()
+        ]
         observed = yield from self.enforcer.observe(results)
         for (key, (decided, _)), seen in zip(unseen.items(), observed, strict=True):
             self.memory.learn_result(decided, key[1], seen.changed, seen.value)

@@ -27,7 +27,7 @@ SUPPORTED: Final = ((1, 23), (2,))
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    gate = ToolGate(enforcer, memory)
+    gate = ToolGate(enforcer, memory, pauses=("agent_framework.exceptions.UserInputRequiredException",))
 
     def tools(module: Any) -> None:
         patches.family(

@@ -143,9 +143,15 @@ class _GatedTool:
         outcome = self._outcome
         if isinstance(outcome, str):
             raise ToolError(outcome)
-        result = await run_runnable_tool(self._tool, outcome.arguments())
-        if not isinstance(result, str):
-            result = list(result)
+        try:
+            result = await run_runnable_tool(self._tool, outcome.arguments())
+            if not isinstance(result, str):
+                result = list(result)
+        except Exception as error:
+            failed = await self._gate.enforcer.arun(self._gate.failed(self._execution, outcome, error))
+            if failed.changed:
+                raise ToolError(str(failed.seen)) from None
+            raise
         return await self._gate.enforcer.arun(self._gate.after(self._execution, outcome, result))
 
 

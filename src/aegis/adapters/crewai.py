@@ -41,7 +41,7 @@ _again: ContextVar[bool] = ContextVar("aegis_crewai_again", default=False)
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    hooks = _Hooks(ToolGate(enforcer, memory))
+    hooks = _Hooks(ToolGate(enforcer, memory, pauses=("crewai.flow.async_feedback.types.HumanFeedbackPending",)))
 
     def tools(module: Any) -> None:
         patches.replace(module.BaseTool, "_validate_kwargs", _given)

@@ -30,7 +30,7 @@ _prepared: ContextVar[tuple[Any, _Values | Exception] | None] = ContextVar("aegi
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    hooks = _Hooks(ToolGate(enforcer, memory))
+    hooks = _Hooks(ToolGate(enforcer, memory, pauses=("langgraph.errors.GraphBubbleUp",)))
 
     def tools(module: Any) -> None:
         patches.replace(module.BaseTool, "run", hooks.run)

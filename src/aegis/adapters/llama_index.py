@@ -21,7 +21,7 @@ SUPPORTED: Final = ((0, 14, 25), (0, 15))
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    hooks = _Hooks(ToolGate(enforcer, memory))
+    hooks = _Hooks(ToolGate(enforcer, memory, pauses=("workflows.runtime.types.results.WaitingForEvent",)))
 
     def models(module: Any) -> None:
         patches.replace(module.FunctionCallingLLM, "achat_with_tools", _aasking)

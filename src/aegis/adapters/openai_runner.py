@@ -107,7 +107,13 @@ class _Hooks:
                 outcome = self._run(self._gate.before(execution))
                 if isinstance(outcome, str):
                     return outcome
-                result = _materialised(handler(outcome.arguments()))
+                try:
+                    result = _materialised(handler(outcome.arguments()))
+                except Exception as error:
+                    failed = self._run(self._gate.failed(execution, outcome, error))
+                    if failed.changed:
+                        return failed.seen
+                    raise
                 return self._run(self._gate.after(execution, outcome, result))
 
             return original(dispatcher, (session_id, call, gated))
@@ -123,10 +129,15 @@ class _Hooks:
                 outcome = await self._arun(self._gate.before(execution))
                 if isinstance(outcome, str):
                     return outcome
-                result = handler(outcome.arguments())
-                if hasattr(result, "__await__"):
-                    result = await result
-                return await self._arun(self._gate.after(execution, outcome, _materialised(result)))
+                try:
+                    result = handler(outcome.arguments())
+                    result = _materialised(await result if hasattr(result, "__await__") else result)
+                except Exception as error:
+                    failed = await self._arun(self._gate.failed(execution, outcome, error))
+                    if failed.changed:
+                        return failed.seen
+                    raise
+                return await self._arun(self._gate.after(execution, outcome, result))
 
             return await original(dispatcher, (session_id, call, gated))
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from aegis.adapters._arguments import jsonable
+from aegis.adapters._failures import failure_of, is_one_of
 from aegis.adapters.context import permit_context
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import canonical
@@ -20,6 +21,8 @@ from aegis.core.digest import call_digest
 from aegis.core.outcome import Outcome
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, ToolCallBlocked
+
+_PAUSES: Final = ("langgraph.errors.GraphBubbleUp",)
 
 
 def pause_or_run(decider: Decider, call: ToolCall, body: Callable[..., Any]) -> Any:
@@ -49,10 +52,18 @@ def pause_of(call: ToolCall, decision: Decision) -> dict[str, Any]:
 
 
 def run_allowed(decider: Decider, call: ToolCall, decision: Decision, body: Callable[..., Any]) -> Any:
-    """The result of `body` with exactly what the decision allows; raises `ToolCallBlocked` where it may not be used."""
+    """The result of `body` with exactly what the decision allows; raises `ToolCallBlocked` where it may not be used.
+
+    An exception of the body passes where its words may be seen; otherwise `ToolCallBlocked` stands in its place.
+    """
     arguments = _allowed(call, decision)
-    with permit_context(decision.permit):
-        result = body(**arguments)
+    try:
+        with permit_context(decision.permit):
+            result = body(**arguments)
+    except Exception as error:
+        if is_one_of(error, _PAUSES) or decider.observe(failure_of(decision, error)).outcome is Outcome.ALLOW:
+            raise
+        raise ToolCallBlocked(decision) from None
     seen = decider.observe(ToolResult(decision_id=decision.decision_id, result=jsonable(result)))
     if not seen.allowed:
         raise ToolCallBlocked(decision)

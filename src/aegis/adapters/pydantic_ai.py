@@ -20,11 +20,12 @@ DISTRIBUTION: Final = "pydantic-ai-slim"
 SUPPORTED: Final = ((2, 68), (3,))
 
 _LOOP: Final = "pydantic-ai"
+_PAUSES: Final = ("pydantic_ai.exceptions.CallDeferred", "pydantic_ai.exceptions.ApprovalRequired")
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    gate = ToolGate(enforcer, memory)
+    gate = ToolGate(enforcer, memory, pauses=_PAUSES)
 
     def graph(module: Any) -> None:
         patches.replace(module.ModelRequestNode, "run", _node)

@@ -34,7 +34,7 @@ class _Paused(Exception):
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    gate = ToolGate(enforcer, memory)
+    gate = ToolGate(enforcer, memory, pauses=(f"{__name__}.{_Paused.__qualname__}",))
     patches.when(
         "strands.types.tools",
         lambda module: patches.family(module.AgentTool, {"stream": lambda original: _running(gate, original)}),

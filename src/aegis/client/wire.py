@@ -69,6 +69,8 @@ def result_body(result: ToolResult) -> bytes:
     body = b'{"decision_id":' + canonical(result.decision_id) + b',"result":' + canonical(result.result)
     if result.provenance is not None:
         body += b',"provenance":' + canonical(result.provenance)
+    if result.further:
+        body += b',"further":true'
     return body + b"}"
 
 

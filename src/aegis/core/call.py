@@ -41,12 +41,15 @@ class ToolCall:
 class ToolResult:
     """What a tool gave back for the call that `decision_id` decided; `result` is any JSON value.
 
-    `provenance` is the compact JWS by which the tool itself signed the result, where it did.
+    `provenance` is the compact JWS by which the tool itself signed the result, where it did. With `further` it
+    is another text of the call (how an attempt failed, what a framework made of the result): judged and recorded
+    for itself beside the one result, and settling nothing.
     """
 
     decision_id: str
     result: Any
     provenance: str | None = None
+    further: bool = False
 
 
 def check_call(call: ToolCall) -> None:

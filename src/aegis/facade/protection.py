@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from aegis.adapters._arguments import named_arguments
 from aegis.adapters._enforce import Attempt, Enforced, Observed
+from aegis.adapters._failures import failure_of
 from aegis.adapters.context import current_session, permit_context
 from aegis.core.call import ToolResult
 from aegis.core.messages import message_for
@@ -24,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # What a method is called on is the host's, and seldom has a JSON form.
 _RECEIVERS: Final = ("self", "cls")
+_WORDLESS: Final = "the function failed, and what it said could not be checked, so it was withheld"
 _STREAM: Final = "the result is a stream that nobody could look at, so it was withheld"
 
 
@@ -50,7 +52,8 @@ def protect(function: F | None = None, *, name: str | None = None, server: str |
         server: the namespace that is part of the tool's identity.
 
     Raises (when called):
-        ToolCallBlocked: the call may not run, or nothing of its result may be seen.
+        ToolCallBlocked: the call may not run, or nothing of its result may be seen, or nothing of what its own
+            exception says; other exceptions of the body pass as they are.
     """
     if function is None:
         return lambda one: _protected(one, name or one.__name__, server)
@@ -63,8 +66,12 @@ def _protected(function: F, tool: str, server: str | None) -> F:
 
         async def arun(*args: Any, **kwargs: Any) -> Any:
             bound, enforced = await guard.adecided(args, kwargs)
-            with permit_context(enforced.decision.permit):
-                result = await function(*bound.args, **bound.kwargs)
+            try:
+                with permit_context(enforced.decision.permit):
+                    result = await function(*bound.args, **bound.kwargs)
+            except Exception as error:
+                await guard.afailed(enforced, error)
+                raise
             return await guard.aobserved(enforced, result)
 
         return cast("F", functools.wraps(function)(arun))
@@ -72,7 +79,11 @@ def _protected(function: F, tool: str, server: str | None) -> F:
 
         async def aiterate(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             bound, enforced = await guard.adecided(args, kwargs)
-            items = [item async for item in function(*bound.args, **bound.kwargs)]
+            try:
+                items = [item async for item in function(*bound.args, **bound.kwargs)]
+            except Exception as error:
+                await guard.afailed(enforced, error)
+                raise
             for item in await guard.aobserved(enforced, items):
                 yield item
 
@@ -81,14 +92,23 @@ def _protected(function: F, tool: str, server: str | None) -> F:
 
         def iterate(*args: Any, **kwargs: Any) -> Iterator[Any]:
             bound, enforced = guard.decided(args, kwargs)
-            yield from guard.observed(enforced, list(function(*bound.args, **bound.kwargs)))
+            try:
+                items = list(function(*bound.args, **bound.kwargs))
+            except Exception as error:
+                guard.failed(enforced, error)
+                raise
+            yield from guard.observed(enforced, items)
 
         return cast("F", functools.wraps(function)(iterate))
 
     def run(*args: Any, **kwargs: Any) -> Any:
         bound, enforced = guard.decided(args, kwargs)
-        with permit_context(enforced.decision.permit):
-            result = function(*bound.args, **bound.kwargs)
+        try:
+            with permit_context(enforced.decision.permit):
+                result = function(*bound.args, **bound.kwargs)
+        except Exception as error:
+            guard.failed(enforced, error)
+            raise
         return guard.observed(enforced, result)
 
     return cast("F", functools.wraps(function)(run))
@@ -128,6 +148,18 @@ class _Guard:
         enforcer = current_runtime().enforcer
         (seen,) = await enforcer.arun(enforcer.observe([_result(enforced, result)]))
         return _visible(enforced, seen, result)
+
+    def failed(self, enforced: Enforced, error: Exception) -> None:
+        """Raises `ToolCallBlocked` where the words of the body's exception may not be seen as they are."""
+        enforcer = current_runtime().enforcer
+        (seen,) = enforcer.run(enforcer.observe([_failure(enforced, error)]))
+        _passable(enforced, seen)
+
+    async def afailed(self, enforced: Enforced, error: Exception) -> None:
+        """The async twin of `failed`."""
+        enforcer = current_runtime().enforcer
+        (seen,) = await enforcer.arun(enforcer.observe([_failure(enforced, error)]))
+        _passable(enforced, seen)
 
     def _attempt(self, args: Any, kwargs: Any) -> tuple[inspect.BoundArguments, dict[str, Argument], Attempt]:
         bound = self.signature.bind(*args, **kwargs)
@@ -205,10 +237,26 @@ def _result(enforced: Enforced, result: Any) -> ToolResult:
     return ToolResult(decision_id=enforced.decision.decision_id, result=described(result))
 
 
+def _failure(enforced: Enforced, error: Exception) -> ToolResult:
+    try:
+        return failure_of(enforced.decision, error)
+    except ValueError:
+        reason = Reason.INSUFFICIENT_EVIDENCE
+        blocked = replace(enforced.decision, outcome=Outcome.BLOCK, reason=reason, message=_WORDLESS)
+        raise ToolCallBlocked(blocked) from None
+
+
+def _passable(enforced: Enforced, seen: Observed) -> None:
+    if seen.changed:
+        raise _withheld(enforced, seen) from None
+
+
 def _visible(enforced: Enforced, seen: Observed, result: Any) -> Any:
     if seen.withheld:
-        said = seen.decision
-        raise ToolCallBlocked(
-            replace(enforced.decision, outcome=Outcome.BLOCK, reason=said.reason, message=said.message)
-        )
+        raise _withheld(enforced, seen)
     return seen.value if seen.changed else result
+
+
+def _withheld(enforced: Enforced, seen: Observed) -> ToolCallBlocked:
+    said = seen.decision
+    return ToolCallBlocked(replace(enforced.decision, outcome=Outcome.BLOCK, reason=said.reason, message=said.message))

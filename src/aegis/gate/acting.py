@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Protocol
 
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.principal import Principal
+from aegis.errors import InvalidCall
 from aegis.gate.gate import Gate
 
 
@@ -38,7 +40,12 @@ class Acting:
         return self._gate.observe(result, principal=self._principal)
 
     async def aobserve(self, result: ToolResult) -> ResultDecision:
-        return await self._gate.aobserve(result, principal=self._principal, further=True)
+        try:
+            return await self._gate.aobserve(result, principal=self._principal)
+        except InvalidCall as error:
+            if error.code != "conflict":
+                raise
+        return await self._gate.aobserve(replace(result, further=True), principal=self._principal)
 
     def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
         return self._gate.wait(call, decision, timeout, principal=self._principal)

@@ -103,13 +103,10 @@ class Gate:
         except _REFUSING:
             return withheld()
 
-    async def aobserve(
-        self, result: ToolResult, *, principal: Principal | None = None, further: bool = False
-    ) -> ResultDecision:
-        """`observe` for event loops; `further` judges another text for the same call instead of refusing it."""
+    async def aobserve(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
+        """`observe` for event loops."""
         try:
-            steps = self.results.steps(principal or self.principal, result, further=further)
-            return await self._commits.arun(steps)
+            return await self._commits.arun(self.results.steps(principal or self.principal, result))
         except _REFUSING:
             return withheld()
 

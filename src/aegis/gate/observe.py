@@ -1,7 +1,7 @@
 """Judging what a tool gave back, as steps like those of a decision.
 
 (1) the result belongs to a call that this principal was allowed to make
-(2) the same result again gets the same answer; another one is refused
+(2) the same result again gets the same answer; another one is refused, unless it says that it is a further text
 (3) the result guards evaluate
 (4) a receipt chained to the call is recorded; only then the answer is released
 """
@@ -65,24 +65,15 @@ class Results:
         self._parts = parts
         self._missions = missions
 
-    def steps(self, principal: Principal, result: ToolResult, *, further: bool = False) -> Steps:
-        """The steps of one result; raises `InvalidCall` for a result that nobody asked for.
-
-        With `further`, another result of the same call is judged and recorded for itself; it settles nothing.
-        """
+    def steps(self, principal: Principal, result: ToolResult) -> Steps:
+        """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
         data = canonical(result.result)
-        place = result.decision_id
+        place = f"{result.decision_id}/{sha256(data)}" if result.further else result.decision_id
         for _ in range(ATTEMPTS):
             call = self._call(principal, result.decision_id)  # (1)
-            try:
-                earlier = self._earlier(place, sha256(data))  # (2)
-                if earlier is not None:
-                    return earlier
-            except InvalidCall:
-                if not further or place != result.decision_id:
-                    raise
-                place = f"{result.decision_id}/{sha256(data)}"
-                continue
+            earlier = self._earlier(place, sha256(data))  # (2)
+            if earlier is not None:
+                return earlier
             try:
                 return (yield from self._judge(principal, call, data, result.provenance, place))
             except StoreConflict:
@@ -165,7 +156,7 @@ class Results:
             )
         )
         if place != call.entry.receipt_id:
-            attended = None  # the first result settled what the mission counts
+            attended = None  # the result itself settles what the mission counts
         return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
 
     def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:

@@ -13,7 +13,10 @@ from aegis.server.wire import result_status
 async def judge_result(asked: Asked) -> Response:
     """The verdict on one result, recorded and chained to its call."""
     result = ToolResult(
-        decision_id=asked.body["decision_id"], result=asked.body["result"], provenance=asked.body.get("provenance")
+        decision_id=asked.body["decision_id"],
+        result=asked.body["result"],
+        provenance=asked.body.get("provenance"),
+        further=asked.body.get("further", False),
     )
     decision = await asked.services.gate.aobserve(result, principal=asked.principal)
     status, headers = result_status(decision)

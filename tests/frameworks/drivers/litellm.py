@@ -132,7 +132,7 @@ def messages(world: World) -> str:
     return text
 
 
-BY_HAND = EVERYTHING - {"coerces", "defaults", "validates"}
+BY_HAND = EVERYTHING - {"coerces", "defaults", "validates", "runs"}
 OWN = BY_HAND - {"broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "litellm"),

@@ -137,7 +137,7 @@ def loop(tools: Callable[[World], AbstractAsyncContextManager[Tools]]) -> Callab
     return lambda world: asyncio.run(go(world))
 
 
-ABLE: frozenset[Ability] = frozenset({"validates"})
+ABLE: frozenset[Ability] = frozenset({"validates", "runs"})
 FRAMEWORK = Framework(
     adapters=("mcp",),
     again="the protocol carries no id of the model's call: every call is decided",

@@ -110,7 +110,7 @@ def run_stream(world: World) -> str:
     return asyncio.run(converse())
 
 
-BY_HAND = EVERYTHING - {"coerces", "defaults", "validates"}
+BY_HAND = EVERYTHING - {"coerces", "defaults", "validates", "runs"}
 FRAMEWORK = Framework(
     adapters=("mistral",),
     provide=MistralProvider,

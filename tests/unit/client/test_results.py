@@ -24,6 +24,12 @@ def test_results_are_observed(mode: Mode) -> None:
     assert server.received[0].json == {"decision_id": "d-1", "result": {"card": "4111"}}
 
 
+def test_a_further_text_says_so() -> None:
+    with serving(said(lambda _: wire_result())) as server:
+        Client(server.url).observe(ToolResult(decision_id="d-1", result="failed", further=True))
+    assert server.received[0].json == {"decision_id": "d-1", "result": "failed", "further": True}
+
+
 WRONG_RESULTS: dict[str, Any] = {
     "unknown word": wire_result("fine"),
     "held": wire_result("require_approval"),

@@ -291,3 +291,37 @@ def test_sessions_nest_and_are_checked() -> None:
     for name in ("", " ", "x" * 1_000):
         with pytest.raises(InvalidCall):
             aegis.session(name)
+
+
+@pytest.mark.parametrize("form", ["function", "coroutine", "generator", "async generator"])
+def test_an_exception_passes_only_where_its_words_may_be_seen(decider: ScriptedDecider, form: str) -> None:
+    def pay() -> str:
+        raise ValueError("a secret")
+
+    async def apay() -> str:
+        return pay()
+
+    def pays() -> Iterator[str]:
+        yield pay()
+
+    async def apays() -> AsyncIterator[str]:
+        yield pay()
+
+    async def anext_of() -> Any:
+        return await anext(aegis.protect(apays)())
+
+    calls: dict[str, Callable[[], Any]] = {
+        "function": aegis.protect(pay),
+        "coroutine": lambda: asyncio.run(aegis.protect(apay)()),
+        "generator": lambda: next(aegis.protect(pays)()),
+        "async generator": lambda: asyncio.run(anext_of()),
+    }
+    with pytest.raises(ValueError, match="a secret"):
+        calls[form]()
+    for inspect in (withheld, lambda _: changed("[masked]")):
+        decider.inspect = inspect
+        with pytest.raises(ToolCallBlocked) as raised:
+            calls[form]()
+        assert raised.value.__suppress_context__
+        assert "secret" not in str(raised.value)
+    assert {one.result for one in decider.observed} == {"a secret"}

@@ -117,7 +117,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
     },
     "BatchDecision": closed({"decisions": {"type": "array", "items": ref("Decision")}}),
     "ToolResult": closed(
-        {"decision_id": NAME, "result": {"description": "any JSON value"}, "provenance": _PROVENANCE},
+        {
+            "decision_id": NAME,
+            "result": {"description": "any JSON value"},
+            "provenance": _PROVENANCE,
+            "further": {
+                "type": "boolean",
+                "description": "another text of a call beside its one result, such as how an attempt failed: judged "
+                "and recorded for itself, and settling nothing",
+            },
+        },
         "decision_id",
         "result",
     ),
