@@ -82,8 +82,26 @@ def test_an_answer_is_bound_to_what_was_shown(gateway: Served, dana: Person) -> 
     assert dana.post(f"/approvals/{approval}", {"decision": "approve", **wrong}).status == 409
     assert dana.post(f"/approvals/{approval}", {"decision": "approve"}).status == 422
     assert dana.post(f"/approvals/{approval}", {"decision": "approve", "reason": "fine", **shown}).status == 303
-    assert dana.post(f"/approvals/{approval}", {"decision": "deny", "reason": "no", **shown}).status == 409
+    late = dana.post(f"/approvals/{approval}", {"decision": "deny", "reason": "no", **shown})
+    assert late.status == 409
+    assert b"Dana has answered before you" in late.body
     assert gateway.ask("GET", f"/v1/approvals/{approval}", key="ann").json["resolved_by"] == "dana"
+
+
+def test_the_address_of_a_form_leads_back_to_its_page(gateway: Served, dana: Person) -> None:
+    approval = held(gateway, "sent-on")
+    for path, page in ((f"/approvals/{approval}/reveal", f"/approvals/{approval}"), ("/policies/check", "/policies")):
+        answer = dana.get(path)
+        assert (answer.status, answer.headers["location"]) == (303, page)
+
+
+def test_past_answers_lead_to_their_calls_with_the_reasons_that_were_given(gateway: Served, dana: Person) -> None:
+    before, now = held(gateway, "answered"), held(gateway, "asked-again")
+    form = {"decision": "deny", "reason": "not on a Sunday", **digests(gateway, before)}
+    assert dana.post(f"/approvals/{before}", form).status == 303
+    answers = dana.get(f"/approvals/{now}").body.decode().partition("How such calls were answered")[2]
+    assert f'href="/approvals/{before}"' in answers
+    assert "not on a Sunday" in answers
 
 
 @pytest.mark.claim("COK-10")
@@ -258,7 +276,7 @@ def test_a_session_shows_its_calls_with_what_people_answered(gateway: Served, da
     assert listed.count('href="/sessions/s-whole?agent=bot"') == 1
     assert listed.count('href="/sessions/s-whole?agent=other"') == 1
     page = dana.get("/sessions/s-whole?agent=bot").body.decode()
-    assert "approval: denied" in page
+    assert '<span class="dim">denied' in page
     exported = dana.get("/session-export/s-whole?agent=bot").body.splitlines()
     assert {orjson.loads(line)["agent"] for line in exported} == {"bot"}
     assert {orjson.loads(line)["kind"] for line in exported} >= {"decision", "approval"}

@@ -46,8 +46,8 @@ ADMINISTER: Final = Permission(roles=("admin",), reason="agents and configuratio
 ANYBODY: Final = Permission(roles=(), reason="any credential reads public keys")
 
 
-def permit(principal: Principal, permission: Permission) -> None:
-    """Guarantee that `principal` has one of the roles; raises `InvalidCall` (403) that says which are needed."""
+def permit(principal: Principal, permission: Permission, *, by: str = "a key") -> None:
+    """Guarantee that `principal` has one of the roles; raises `InvalidCall` (403) that says which `by` needs."""
     if permission.roles and principal.roles.isdisjoint(permission.roles):
         wanted = " or ".join(f"`{role}`" for role in permission.roles)
-        raise InvalidCall(permission.reason, code="forbidden", hint=f"use a key with role {wanted}", status=403)
+        raise InvalidCall(permission.reason, code="forbidden", hint=f"use {by} with role {wanted}", status=403)

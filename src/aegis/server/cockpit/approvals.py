@@ -9,15 +9,17 @@ from typing import Any, Final
 import orjson
 from starlette.responses import RedirectResponse, Response
 
+from aegis.approvals.queue import find
 from aegis.audit.writer import Unit
-from aegis.core.ports import Search
+from aegis.core.ports import Reader, Search
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall
 from aegis.gate.ids import new_id
 from aegis.gate.repeat import load_payload
+from aegis.server.cockpit import words
 from aegis.server.cockpit.arguments import leaves
 from aegis.server.cockpit.ask import ask
-from aegis.server.cockpit.effect import changed_files, sentence, touched
+from aegis.server.cockpit.effect import MAX_FILES, changed_files, reach, sentence, touched
 from aegis.server.cockpit.judging import runs
 from aegis.server.cockpit.live import row_of
 from aegis.server.cockpit.narrowing import narrowed, places
@@ -32,7 +34,7 @@ _RISKS: Final = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 
 
 async def queue(visit: Visit) -> Response:
-    """Held calls by risk, by whether they can be undone, and by the time that is left."""
+    """Held calls by risk, whether they can be undone, the minutes left, and how much they touched when tried."""
     await visit.cockpit.rollup.watched()
     state = visit.query.get("state", "pending")
     query = {"state": state if state in STATES else "pending", "limit": str(SHOWN)}
@@ -42,10 +44,16 @@ async def queue(visit: Visit) -> Response:
     found = await ask(visit, "listApprovals", query=query)
     rows = await asyncio.to_thread(_rows, visit, found["items"])
     if query["state"] == "pending":
-        rows.sort(key=lambda row: (_RISKS.get(row["risk"], 1), not row["irreversible"], row["approval"]["expires_at"]))
+        rows.sort(key=_pressing)
     return html(
         visit, "approvals.html", rows=rows, state=query["state"], states=STATES, query=query, next=found["next"]
     )
+
+
+def _pressing(row: dict[str, Any]) -> tuple[int, bool, str, int]:
+    approval = row["approval"]
+    minute = approval["expires_at"][:16]
+    return _RISKS.get(row["risk"], 1), not row["irreversible"], minute, -reach(approval.get("preview") or {})
 
 
 async def review(visit: Visit) -> Response:
@@ -91,6 +99,10 @@ async def resolve(visit: Visit) -> Response:
         if problem.status == 404:
             raise
         approval = await ask(visit, "getApproval", path={"id": approval_id})
+        if problem.code == "not_pending" and approval["resolved_by"]:
+            by, state = approval["resolved_by"], words.state(approval["state"])
+            hint = f"the call is {state}" if state != "ran" else "the call was approved and has run"
+            problem = InvalidCall(f"{by} has answered before you", code=problem.code, hint=hint, status=409)
         response = await _review(visit, approval, problem=problem, revealed=False)
         response.status_code = problem.status
         return response
@@ -114,6 +126,7 @@ async def _review(visit: Visit, approval: dict[str, Any], *, problem: InvalidCal
         given=visit.form.get("reason", ""),
         preview=preview,
         files=changed_files(preview),
+        most=MAX_FILES,
         **seen,
     )
 
@@ -135,6 +148,11 @@ def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str
     hidden = [] if revealed else private_texts(findings, approval.get("submitted"), services.policy.current.scanner)
     with services.store.reader() as reader:
         judged = runs(services.gate.parts, reader, receipt, hidden=hidden)
+        answered = [
+            _answer(reader, body)
+            for body in (orjson.loads(row.body) for row in past)
+            if body.get("action") in ("approved", "denied") and body.get("approval_id") != approval["id"]
+        ][:PAST]
     facts["named"] = [replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
     return {
         **facts,
@@ -143,11 +161,19 @@ def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str
         "leaves": leaves(approval.get("arguments") or {}, findings, hidden=hidden),
         "findings": findings,
         "before": [row_of(orjson.loads(row.body)) for row in reversed(before)],
-        "past": [
-            {**row_of(body), "action": body.get("action", ""), "approvers": body.get("approvers", [])}
-            for body in (orjson.loads(row.body) for row in past)
-            if body.get("action") in ("approved", "denied") and body.get("approval_id") != approval["id"]
-        ][:PAST],
+        "past": answered,
+    }
+
+
+def _answer(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
+    """One past answer, with the reason that was kept with it; it leads to the call that was answered."""
+    kept = find(reader, body["approval_id"])
+    return {
+        **row_of(body),
+        "approval": body["approval_id"],
+        "action": body["action"],
+        "approvers": body.get("approvers", []),
+        "why": None if kept is None else kept.reason,
     }
 
 

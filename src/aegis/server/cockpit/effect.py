@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,8 @@ _KINDS: Final = {
     "commands": ("command", "commands"),
 }
 _CHANGES: Final = (("deleted", "deletes"), ("changed", "changes"), ("created", "creates"))
+_THINGS: Final = {"file": "file", "folder": "folder", "link": "link"}
+MAX_FILES: Final = 12  # changed paths that are shown one by one before the rest is folded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +87,14 @@ def changed_files(preview: Mapping[str, Any]) -> list[dict[str, Any]]:
     return sorted(files, key=lambda file: (order.get(file["change"], 3), not file["lines"]))
 
 
+def reach(preview: Mapping[str, Any]) -> int:
+    """How many files and rows a preview touched."""
+    effect = preview.get("effect") or {}
+    files = sum(workspace.get(change, 0) for workspace in effect.get("workspaces", ()) for change, _ in _CHANGES)
+    rows = sum(sum(rows.values()) for rows in (effect.get("touched") or {}).values())
+    return int(files + rows)
+
+
 def diff_lines(text: str) -> list[Line]:
     """A unified difference as lines."""
     lines = []
@@ -102,16 +113,34 @@ def _seen(preview: Mapping[str, Any]) -> Iterator[str]:
     """What happened in the one run that was made to see."""
     effect = preview.get("effect") or {}
     for workspace in effect.get("workspaces", ()):
-        counts = [(verb, workspace.get(name, 0)) for name, verb in _CHANGES if workspace.get(name, 0)]
-        if counts:
-            told = ", ".join(
-                f"{verb} {words.count(count)} {'file' if count == 1 else 'files'}" for verb, count in counts
-            )
-            yield f"{told} under {workspace['workspace']}"
+        yield from _files(workspace)
     for table, rows in (effect.get("touched") or {}).items():
-        yield f"touches {rows} in {table}" if not isinstance(rows, Mapping) else f"touches {table}"
+        yield words.rows(table, rows)
+    if preview.get("kind") == "sql" and effect and not effect.get("touched"):
+        more = " or more" if effect.get("rows_cut") else ""
+        yield f"gives {words.many(effect.get('rows', 0), 'row')}{more}, changes none"
     if preview.get("kind") == "http" and effect:
         yield f"sends {effect.get('method')} to {effect.get('host')}"
+
+
+def _files(workspace: Mapping[str, Any]) -> Iterator[str]:
+    """What a run changed below one folder: how many of what, and the deepest folder that holds them all."""
+    for change, verb in _CHANGES:
+        found = [file for file in workspace.get("files", ()) if file["change"] == change]
+        count = workspace.get(change, 0)
+        if not count:
+            continue
+        place = workspace["workspace"]
+        if len(found) < count:  # not all are listed: what is not known of them is not said
+            yield f"{verb} {words.many(count, 'path')} under {place}"
+            continue
+        whole = posixpath.commonpath([posixpath.join(place, file["path"]) for file in found])
+        if count == 1:
+            yield f"{verb} {whole}"
+            continue
+        kinds = [_THINGS.get(file["kind"], "path") for file in found]
+        told = " and ".join(words.many(kinds.count(kind), kind) for kind in dict.fromkeys(sorted(kinds)))
+        yield f"{verb} {told} under {whole}"
 
 
 def _value(arguments: Mapping[str, Any], pointer: str) -> str:

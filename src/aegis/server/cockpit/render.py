@@ -42,6 +42,8 @@ def environment() -> Environment:
     )
     found.filters["visible"] = text.visible
     found.filters["count"] = words.count
+    found.filters["ticked"] = text.ticked
+    found.filters["hint"] = text.hint
     found.filters["short"] = text.short
     found.filters["micros"] = words.micros
     found.globals["asset"] = assets.url

@@ -92,6 +92,8 @@ def _count(report: Report, entry: Entry) -> None:
         return
     if entry.kind == "approval":
         body = orjson.loads(entry.body)
+        if body["action"] == "previewed":  # the gateway's own look, and nobody's answer
+            return
         report.answers[body["action"]] += 1
         _keep(report.approvals, body)
     elif entry.kind in ("config", "revocation", "grant", "erasure", "access"):

@@ -209,7 +209,8 @@ def _plain(text: object) -> str:
 def _spelled(char: str) -> str:
     if char == "\u202f":  # the thin space between groups of digits
         return " "
-    return char if " " <= char <= "~" or "\u00a1" <= char <= "\u00ff" else f"\\u{ord(char):04x}"
+    # The dash begins the signatures of a checkpoint, and the fonts have it.
+    return char if " " <= char <= "~" or "\u00a1" <= char <= "\u00ff" or char == "\u2014" else f"\\u{ord(char):04x}"
 
 
 def _footer(canvas: Any, document: Any) -> None:

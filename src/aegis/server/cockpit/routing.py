@@ -74,7 +74,9 @@ class ByMethod:
 
     async def _answer(self, visit: Visit, scope: Scope, receive: Receive) -> Response:
         page = self._pages.get(scope["method"])
-        if page is None:  # (1)
+        if page is None and scope["method"] in ("GET", "HEAD"):  # (1) what a form led to was sent on, or opened again
+            return RedirectResponse(quote(visit.path.rpartition("/")[0]) or "/", 303)
+        if page is None:
             raise InvalidCall("this page does not take this method", code="method_not_allowed", status=405)
         if page.method == "POST":  # (2)
             check_origin(visit.headers)
@@ -83,7 +85,8 @@ class ByMethod:
             return _to_sign_in(visit, scope)
         principal = NOBODY if session is None else session.account.principal
         if page.roles:
-            permit(principal, Permission(roles=page.roles, reason="your account does not have the role for this page"))
+            needed = Permission(roles=page.roles, reason="your account does not have the role for this page")
+            permit(principal, needed, by="an account")
         query = _pairs(scope["query_string"], MAX_QUERY_BYTES)  # (4)
         form: Mapping[str, str] = {}
         if page.method == "POST":

@@ -47,6 +47,18 @@ def visible(value: object) -> Markup:
     return Markup("").join(parts)
 
 
+def ticked(value: str) -> Markup:
+    """A message of ours: what stands between backticks is somebody else's, and is shown as code."""
+    parts = [visible(part) for part in value.split("`")]
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def hint(value: str) -> Markup:
+    """A hint of an error as a sentence of a page."""
+    whole = ticked(value[:1].upper() + value[1:])
+    return whole if value.endswith((".", "?")) else whole + "."
+
+
 def short(value: object, length: int = 80) -> str:
     """The beginning of a text for lists; whatever is decided about is shown whole elsewhere."""
     text = str(value)

@@ -28,6 +28,7 @@ _EFFECTS: Final = {
     "exec": "runs a program",
     "external_send": "sends to others",
 }
+_ROWS: Final = {"insert": ("inserts", "into"), "update": ("updates", "of"), "delete": ("deletes", "of")}
 _SHARED: Final = {
     "none": "", "policy_denied": "denied by policy", "unregistered_tool": "unregistered tool",
     "risk_ceiling": "above the risk ceiling", "irreversible": "cannot be undone",
@@ -82,14 +83,38 @@ _SAID: Final = {
     ("approval", "previewed"): "its effect was looked at beforehand",
     ("approval", "approved"): "approved",
     ("approval", "denied"): "denied",
+    ("approval", "voted"): "one of several said yes",
+    ("approval", "narrowed"): "approved with less",
     ("approval", "expired"): "nobody answered in time",
+    ("judge", "started"): "a judge began",
+    ("judge", "ended"): "a judge came to its end",
+    ("approval", "cancelled"): "no longer asked for",
+    ("redemption", "redeemed"): "its approval was used, once",
+    ("redemption", "permit_redeemed"): "its permit was used, once",
+    ("session", "open"): "a session was opened",
+    ("mission", "issue"): "a mission was given",
+    ("mission", "delegate"): "a mission was handed on",
+    ("revocation", "revoke"): "stopped",
+    ("revocation", "restore"): "let go on",
+    ("revocation", "suspend"): "a mission was suspended",
+    ("revocation", "resume"): "a mission was resumed",
+    ("grant", "open"): "the same call may run again in its session",
+    ("grant", "create"): "an account or a key was made",
+    ("grant", "password"): "a password was set",
+    ("grant", "roles"): "an account was given other roles",
+    ("grant", "disable"): "an account was disabled",
+    ("grant", "enable"): "an account was let in again",
+    ("grant", "revoke"): "rights were taken back",
+    ("key", "add"): "a signing key was introduced",
+    ("key", "rotate"): "a signing key took over",
     ("alarm", "uncovered"): "a tool ran without a decision",
 }
 
-
 _BY: Final = frozenset(
     {("config", "api"), ("config", "draft"), ("access", "sign_in"), ("access", "reveal"), ("access", "export"),
-     ("erasure", "erase")}
+     ("erasure", "erase"), ("revocation", "revoke"), ("revocation", "restore"), ("revocation", "suspend"),
+     ("revocation", "resume"), ("grant", "create"), ("grant", "password"), ("grant", "roles"), ("grant", "disable"),
+     ("grant", "enable"), ("grant", "revoke"), ("grant", "open")}
 )  # fmt: skip
 
 
@@ -120,6 +145,21 @@ def time(micros: int) -> str:
 def count(number: float) -> str:
     """A number with thin groups of three digits."""
     return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def many(number: int, one: str) -> str:
+    """How many of what."""
+    return f"{count(number)} {one}{'' if number == 1 else 's'}"
+
+
+def rows(table: str, touched: Mapping[str, int]) -> str:
+    """What a statement did to the rows of one table, by the name of what it did."""
+    return ", ".join(
+        f"removes the table {table} with its {many(number, 'row')}"
+        if word == "removed"
+        else f"{_ROWS[word][0]} {many(number, 'row')} {_ROWS[word][1]} {table}"
+        for word, number in touched.items()
+    )
 
 
 def micros(value: float | None) -> str:

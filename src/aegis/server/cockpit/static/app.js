@@ -33,17 +33,26 @@
 
   // Pages come from this gateway alone; the policy is the one door through which HTML enters a document.
   const policy = window.trustedTypes ? window.trustedTypes.createPolicy("aegis", { createHTML: (text) => text }) : { createHTML: (text) => text };
-  const refresh = async (selector, url = location.href) => {
-    const answer = await fetch(url, { headers: { accept: "text/html" }, credentials: "same-origin" });
-    if (answer.status === 401 || answer.redirected) { location.reload(); return false; }
-    if (!answer.ok) return false;
-    const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+  const gone = (yes) => { const note = document.getElementById("gone"); if (note) note.hidden = !yes; };
+  const renew = (page, selector) => {
     const fresh = page.querySelector(selector), old = document.querySelector(selector);
-    if (!fresh || !old || old.contains(document.activeElement)) return true;
-    old.replaceWith(document.adoptNode(fresh));
-    localiseAll();
-    countDown();
-    return true;
+    if (fresh && old && !old.contains(document.activeElement)) old.replaceWith(document.adoptNode(fresh));
+  };
+  const refresh = async (selector) => {
+    const from = document.querySelector(selector)?.dataset.from || location.href;
+    try {
+      const answer = await fetch(from, { headers: { accept: "text/html" }, credentials: "same-origin" });
+      if (answer.status === 401 || answer.redirected) { if (from === location.href) location.reload(); else location.assign(from); return; }
+      gone(!answer.ok);
+      if (!answer.ok) return;
+      const page = new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+      renew(page, selector);
+      renew(page, ".nav"); // what waits is counted there
+      localiseAll();
+      countDown();
+    } catch {
+      gone(true);
+    }
   };
 
   const theme = () => {
@@ -72,13 +81,17 @@
       const selector = `#${node.id}`, every = Number(node.dataset.refresh) * 1000;
       const again = () => {
         if (!document.querySelector(selector)?.dataset.refresh) { clearInterval(timer); return; } // it has come to its end
-        if (!document.hidden) refresh(selector).catch(() => {});
+        if (!document.hidden) refresh(selector);
       };
       const timer = setInterval(again, every);
     });
     document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", async () => {
       await navigator.clipboard.writeText(button.dataset.copy);
       button.textContent = "copied";
+    }));
+    // An address that is sent on names only what was asked for.
+    document.querySelectorAll("form[method=get]").forEach((form) => form.addEventListener("formdata", (event) => {
+      [...event.formData].forEach(([name, value]) => { if (!value) event.formData.delete(name); });
     }));
     document.querySelectorAll("form[data-once]").forEach((form) => form.addEventListener("submit", () => {
       setTimeout(() => form.querySelectorAll("button").forEach((b) => { b.disabled = true; }), 0);

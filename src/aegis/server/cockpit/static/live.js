@@ -75,5 +75,5 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   window.addEventListener("pagehide", () => source && source.close());
   open();
-  setInterval(() => { if (!document.hidden && !paused) window.aegis.refresh("#figures").catch(() => {}); }, 5000);
+  setInterval(() => { if (!document.hidden && !paused) window.aegis.refresh("#figures"); }, 5000);
 });
