@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,10 @@ from support.postgres import Server, postgres
 
 # A process that a test starts with a home of its own does not compile every rule anew.
 os.environ["XDG_CACHE_HOME"] = str(default_cache_folder().parents[1])
+
+# Tests interrupt programs that they start: a suite that runs in the background would have them all ignore it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
