@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import anthropic
 import openai
 import pytest
 
-from aegis.cli.demo.wire import Turn
-from support.proxied import proxied
-from support.served import Served
+from aegis.cli.demo.wire import Call, Turn
+from support.proxied import PROVIDER_KEY, config, proxied
+from support.scripted_model import scripted_model
+from support.served import Served, served
 from support.worlds import World
 
 DONE = Turn(text="done")
@@ -128,19 +130,102 @@ def test_a_secret_in_a_document_is_masked_and_the_rest_of_it_stays(send: Any, ma
         assert "do not lose it" in shown(world)
 
 
-PDF = {"type": "base64", "media_type": "application/pdf", "data": base64.b64encode(b"%PDF-1.7 " + b"\xff" * 9).decode()}
+BYTES = base64.b64encode(b"%PDF-1.7 " + b"\xff" * 9).decode()
+PDF = {"type": "base64", "media_type": "application/pdf", "data": BYTES}
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BYTES}}
+UNREAD: list[tuple[Any, dict[str, Any]]] = [
+    (messages, {"type": "document", "source": PDF}),
+    (messages, {"type": "document", "source": {"type": "url", "url": "https://a.example/b.pdf"}}),
+    (messages, {"type": "document", "source": {"type": "file", "file_id": "file_1"}}),
+    (messages, {"type": "document", "source": {"type": "content", "content": [PICTURE]}}),
+    (messages, PICTURE),
+    (messages, {"type": "container_upload", "file_id": "file_2"}),
+    (chat, {"type": "file", "file": {"file_id": "file-1"}}),
+    (chat, {"type": "file", "file": {"filename": "", "file_data": f"data:application/pdf;base64,{BYTES}"}}),
+    (chat, {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}),
+    (chat, {"type": "input_audio", "input_audio": {"data": BYTES, "format": "wav"}}),
+    (responses, {"type": "input_file", "file_id": "file-2"}),
+    (responses, {"type": "input_file", "file_url": "https://a.example/b.pdf"}),
+    (responses, {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{BYTES}"}),
+]
 
 
-@pytest.mark.parametrize("source", [PDF, {"type": "url", "url": "https://a.example/b.pdf"}], ids=["pdf", "url"])
-def test_what_cannot_be_read_passes_or_is_refused_as_configured(source: dict[str, Any], tmp_path: Path) -> None:
-    with proxied(tmp_path / "one", DONE) as (world, gateway):
-        messages(gateway, {"type": "document", "source": source})
-        assert world.asked[-1].body["messages"][0]["content"][1]["source"] == source
-    with proxied(tmp_path / "two", DONE, proxies="documents: readable") as (world, gateway):
-        with pytest.raises(anthropic.PermissionDeniedError) as refused:
-            messages(gateway, {"type": "document", "source": source})
-        assert "cannot be read" in str(refused.value)
+def test_what_cannot_be_read_passes_as_it_is_and_is_on_the_record_as_uninspected(tmp_path: Path) -> None:
+    with proxied(tmp_path / "home", *[DONE] * 2 * len(UNREAD)) as (world, gateway):
+        for send, part in [*UNREAD, *UNREAD]:
+            send(gateway, part)
+            (sent,) = world.asked[-1].body.get("messages") or world.asked[-1].body["input"]
+            assert sent["content"][1] == part
+        found = receipts(gateway, "decision")
+        assert [(one["tool"], one["decision"]) for one in found] == [("pass_uninspected", "allow")] * len(UNREAD)
+        assert receipts(gateway, "result") == []
+
+
+@pytest.mark.parametrize(
+    ("proxies", "tool"),
+    [("documents: readable", ""), ("", '"aegis:proxies/pass_uninspected": {risk: critical}')],
+    ids=["readable", "a tool that may not run"],
+)
+def test_what_cannot_be_read_is_refused_as_configured(proxies: str, tool: str, tmp_path: Path) -> None:
+    settings = {"tool": tool} if tool else {"proxies": proxies}
+    with proxied(tmp_path / "home", **settings) as (world, gateway):
+        for send, part in UNREAD:
+            with pytest.raises((anthropic.PermissionDeniedError, openai.PermissionDeniedError), match="cannot be read"):
+                send(gateway, part)
         assert world.asked == []
+
+
+def test_pictures_and_documents_in_results_of_tools_are_looked_at_too(tmp_path: Path) -> None:
+    read = Call(tool="read_file", arguments={"path": "a"}, id="call_read_0123456789")
+    with proxied(tmp_path / "home", Turn(calls=(read,)), DONE, Turn(calls=(read,)), DONE) as (world, gateway):
+        of_anthropic = anthropic.Anthropic(base_url=world.door, api_key=gateway.credentials.text("bot"), max_retries=0)
+        said: list[Any] = [{"role": "user", "content": "go"}]
+        turn = of_anthropic.messages.create(model="m", max_tokens=5, messages=said)
+        inner = [PICTURE, anthropic_document(HARMLESS)]
+        result = {"type": "tool_result", "tool_use_id": read.id, "content": inner}
+        said += [{"role": "assistant", "content": turn.content}, {"role": "user", "content": [result]}]
+        of_anthropic.messages.create(model="m", max_tokens=5, messages=said)
+        assert PICTURE in world.asked[-1].body["messages"][2]["content"][0]["content"]
+        client = of_openai(gateway)
+        spoken: list[Any] = [{"role": "user", "content": "go"}]
+        spoken += client.responses.create(model="m", input=spoken).output
+        picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{BYTES}"}
+        spoken.append({"type": "function_call_output", "call_id": read.id, "output": [picture]})
+        client.responses.create(model="m", input=spoken)
+        made = [one["tool"] for one in receipts(gateway, "decision")]
+        assert (made.count("pass_uninspected"), made.count("read_document")) == (2, 1)
+
+
+def test_the_variables_of_a_stored_prompt_are_the_users_words_and_documents(tmp_path: Path) -> None:
+    with proxied(tmp_path / "home", DONE, DONE, proxies="texts: judge") as (world, gateway):
+        client = of_openai(gateway)
+        variables: Any = {
+            "word": ORDERS,
+            "text": {"type": "input_text", "text": ORDERS},
+            "file": responses_file(ORDERS),
+        }
+        client.responses.create(model="m", input="go", prompt={"id": "pmpt_1", "variables": variables})
+        assert "attacker@evil.example" not in shown(world)
+        assert world.asked[-1].body["prompt"]["id"] == "pmpt_1"
+
+
+def test_tokens_are_counted_of_what_a_model_may_see(tmp_path: Path) -> None:
+    os.environ["TEST_PROVIDER_KEY"] = PROVIDER_KEY
+    with scripted_model() as model:
+        model.script = lambda _: b'{"input_tokens": 7}'
+        with served(tmp_path / "home", config(f"{model.url}/v1", model.url)) as gateway:
+            client = anthropic.Anthropic(
+                base_url=f"http://127.0.0.1:{gateway.port}", api_key=gateway.credentials.text("bot"), max_retries=0
+            )
+            said: list[Any] = [{"role": "user", "content": [anthropic_document(ORDERS), anthropic_document(HARMLESS)]}]
+            assert client.messages.count_tokens(model="m", messages=said).input_tokens == 7
+            assert "attacker@evil.example" not in json.dumps(model.asked)
+            assert HARMLESS in json.dumps(model.asked)
+            call = {"type": "tool_use", "id": "toolu_0123456789abcdef", "name": "read_file", "input": {}}
+            said.append({"role": "assistant", "content": [call]})
+            with pytest.raises(anthropic.PermissionDeniedError, match="not let through"):
+                client.messages.count_tokens(model="m", messages=said)
+            assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize(("mode", "seen"), [("observe", True), ("pass", True), ("judge", False)])

@@ -24,13 +24,15 @@ CONTINUE_RUN: Final = "aegis:runs/continue_run"
 READ_DOCUMENT: Final = "aegis:proxies/read_document"
 READ_TEXT: Final = "aegis:proxies/read_text"
 """What a client of a model proxy brings for the model to read, as the result of a call."""
+UNINSPECTED: Final = "aegis:proxies/pass_uninspected"
+"""What a client brings and nobody here can read, passed on as it came."""
 _READS: Final = ToolSettings(risk="low", effects=["none"], skip_judge=True)
 _ASKS: Final = ToolSettings(risk="low", effects=["none"], approvals=ToolApprovalSettings(always=True))
 
 
 def compile_routes(settings: Settings) -> Routes:
     """What the configuration says about each tool."""
-    named = {CONTINUE_RUN: _ASKS, READ_DOCUMENT: _READS, READ_TEXT: _READS, **settings.tools}
+    named = {CONTINUE_RUN: _ASKS, READ_DOCUMENT: _READS, READ_TEXT: _READS, UNINSPECTED: _READS, **settings.tools}
     tools = {name: _tool(name, tool, settings.approvals) for name, tool in named.items()}
     return Routes(tools, approval_policy(settings.approvals))
 

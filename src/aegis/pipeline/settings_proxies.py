@@ -57,7 +57,7 @@ class ProxySettings(Section):
     judged as if the model had just made them. Results of calls that nobody made are refused in any case."""
     documents: DocumentsMode
     """What happens to documents in requests. `judge` judges them like results and replaces what may not be seen; what
-    cannot be read (PDF files, pictures, files that are only named) passes, and with `readable` is refused. `observe`
-    records what is found and changes nothing."""
+    cannot be read (PDF files, pictures, sound, files that are only named) passes, recorded as uninspected, and with
+    `readable` is refused. `observe` records what is found and changes nothing."""
     texts: TextsMode
     """What happens to the user's own text, where a rule could find something in it."""

@@ -15,7 +15,7 @@ from aegis.errors import EgressError, InvalidCall
 from aegis.proxies.models.formats import CHAT, MESSAGES, Format
 from aegis.proxies.models.providers import MAX_ANSWER_BYTES, Provider, Providers, error_of, whole
 from aegis.server.body import Disconnected
-from aegis.server.model_proxy import Answer, ModelProxies, principal_in, request_in
+from aegis.server.model_proxy import Answer, ModelProxies, principal_in, request_in, session_in
 from aegis.server.permissions import DECIDE, permit
 
 _LISTS: Final = {"openai": "/models", "anthropic": "/v1/models"}
@@ -43,7 +43,7 @@ class Models:
 
 
 class CountTokens:
-    """Anthropic's count of tokens: no tool can come of it, so it passes."""
+    """Anthropic's count of tokens, of the request as it would be sent: what a model may not see is not counted."""
 
     def __init__(self, proxies: ModelProxies):
         self._proxies = proxies
@@ -52,10 +52,12 @@ class CountTokens:
         answer = Answer(send, MESSAGES, scope["aegis.request_id"])
         try:
             headers = Headers(scope=scope)
-            permit(principal_in(headers, self._proxies.services), DECIDE)
+            principal = principal_in(headers, self._proxies.services)
+            permit(principal, DECIDE)
             request = await request_in(scope, headers, receive)
             providers = self._proxies.providers()
             provider = providers.for_model("anthropic", request.get("model"))
+            request = await self._proxies.exchange(principal, session_in(headers), MESSAGES).counted(request)
             async with providers.ask(provider, _COUNT, headers, orjson.dumps(request)) as upstream:
                 value = _value(provider, upstream.status, await whole(upstream, MAX_ANSWER_BYTES))
             await answer.whole(upstream.status, provider.secret.redacted(orjson.dumps(value)), {})

@@ -78,10 +78,7 @@ class Exchange:
         """The request as the provider may see it, or the answer to it; raises `InvalidCall` for a forged one."""
         self._structured = self._dialect.structured(request)
         self._model = str(request.get("model", ""))
-        # (1)
-        history = History(self._book, self._enforcer, self._dialect, self._scope, self._session, self._unknown)
-        request = await history.checked(request)
-        request = await self._reading.judged(request, self._dialect.brought(request))
+        request = await self._checked(request)  # (1)
         # (2)
         found = Found(self._book, self._scope)
         restored = self._dialect.put_back(request, found)
@@ -96,6 +93,11 @@ class Exchange:
         if waiting:
             restored = self._dialect.put_back(request, Found(self._book, self._scope))
         return Opened(request=restored)
+
+    async def counted(self, request: Wire) -> Wire:
+        """The request as it would be sent for an answer, where only its size is asked for: nothing is given out or
+        resumed by that. Raises as `opened` does."""
+        return self._dialect.put_back(await self._checked(request), Found(self._book, self._scope))
 
     async def settled(self, answer: Wire) -> Wire:
         """The answer as the client may see it."""
@@ -143,6 +145,12 @@ class Exchange:
                     await self._book.write(documents)  # (5)
             if ready:  # what came together goes on together: one write to the socket
                 yield b"".join(ready)
+
+    async def _checked(self, request: Wire) -> Wire:
+        """The request without what a model may not see; raises `InvalidCall` for a forged one."""
+        history = History(self._book, self._enforcer, self._dialect, self._scope, self._session, self._unknown)
+        request = await history.checked(request)
+        return await self._reading.judged(request, self._dialect.brought(request))
 
     async def _ruled(self, calls: Sequence[Proposed], answer_id: str) -> tuple[dict[str, Ruling], list[_Ruled]]:
         asked = [call for call in calls if call.arguments is not None]

@@ -2,6 +2,7 @@
 
 (1) bringing it is a call of a tool of Aegis's own, which an operator may set like any tool
 (2) its texts are that call's result: what may not be seen is replaced, or only noted, as configured
+(3) what nobody here can read is a call too, without a result: on the record it was passed uninspected, or it is refused
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from aegis.dialects.brought import Brought
 from aegis.dialects.model import Path, Wire, put_all
 from aegis.errors import InvalidCall
 from aegis.facts.views import may_have_views
-from aegis.pipeline.compile_tools import READ_DOCUMENT, READ_TEXT
+from aegis.pipeline.compile_tools import READ_DOCUMENT, READ_TEXT, UNINSPECTED
 from aegis.pipeline.run import Policy
 from aegis.pipeline.settings_proxies import DocumentsMode, TextsMode
 from aegis.proxies.models.book import Book, Scope
 
 _TOOLS: Final[dict[Literal["document", "text"], str]] = {"document": READ_DOCUMENT, "text": READ_TEXT}
+_MOST_WORDS: Final = 100
 _UNSEEN: Final = "this was withheld: it could not be checked"
 
 
@@ -60,8 +62,9 @@ class Reading:
         self._texts: TextsMode = texts
 
     async def judged(self, request: Wire, brought: Sequence[Brought]) -> Wire:
-        """The request as a model may read it; raises `InvalidCall` (403) for a document that nobody here can read,
-        where the configuration asks for that."""
+        """The request as a model may read it; raises `InvalidCall` (403) for what nobody here can read, where the
+        configuration asks for that."""
+        await self._passed_uninspected([thing for thing in brought if thing.unread is not None])
         wanted: list[_Asked] = []
         for thing in brought:
             if self._is_wanted(thing):
@@ -76,19 +79,31 @@ class Reading:
                 changes += _changes(one.thing, value)
         return put_all(request, changes) if changes else request
 
+    async def _passed_uninspected(self, things: Sequence[Brought]) -> None:
+        """Put on the record what passes without having been read; raises `InvalidCall` (403) where it may not."""
+        if self._documents == "pass" or not things:
+            return
+        if self._documents == "readable":
+            raise _unreadable("give it as text; `proxies.documents: judge` lets such documents pass")
+        scope = self._scope.key("uninspected", self._policy.digest)
+        named = {sha256(canonical(thing.unread)): thing.what for thing in things}
+        unknown = {digest: what for digest, what in named.items() if self._book.seen(scope, digest) is None}
+        attempts = [
+            _attempt(UNINSPECTED, (scope, digest), {"content": digest, "what": what[:_MOST_WORDS], "inspected": False})
+            for digest, what in unknown.items()
+        ]
+        enforced = await self._enforcer.arun(self._enforcer.enforce(attempts, self._session))
+        for digest, decided in zip(unknown, enforced, strict=True):
+            if decided.allowed:
+                self._book.learn(scope, digest, False, None)
+            elif self._documents != "observe":
+                raise _unreadable(f"the gateway does not let it pass (reason: {decided.decision.reason.value})")
+
     def _mode(self, thing: Brought) -> str:
         return self._texts if thing.kind == "text" else self._documents
 
     def _is_wanted(self, thing: Brought) -> bool:
-        mode = self._mode(thing)
-        if mode == "readable" and not thing.readable:
-            raise InvalidCall(
-                "the request holds a document that cannot be read here",
-                code="unreadable_document",
-                hint="give it as text; `proxies.documents: judge` lets such documents pass",
-                status=403,
-            )
-        if mode == "pass" or not any(passage.text for passage in thing.passages):
+        if self._mode(thing) == "pass" or not any(passage.text for passage in thing.passages):
             return False
         return thing.kind == "document" or any(self._is_loud(passage.text) for passage in thing.passages)
 
@@ -116,14 +131,20 @@ class Reading:
         return answers
 
     def _attempt(self, one: _Asked) -> Attempt:
-        server, tool = split_selector(_TOOLS[one.thing.kind])
-        whose, what = one.key
-        return Attempt(
-            tool=tool,
-            server=server,
-            arguments={"content": f"sha-256:{what}", "texts": len(one.texts)},
-            call_id=f"brought.{sha256(f'{whose}{what}'.encode())}",
-        )
+        _, digest = one.key
+        return _attempt(_TOOLS[one.thing.kind], one.key, {"content": digest, "texts": len(one.texts)})
+
+
+def _attempt(selector: str, key: tuple[str, str], arguments: dict[str, Any]) -> Attempt:
+    server, tool = split_selector(selector)
+    call_id = f"brought.{sha256(''.join(key).encode())}"
+    return Attempt(tool=tool, server=server, arguments=arguments, call_id=call_id)
+
+
+def _unreadable(hint: str) -> InvalidCall:
+    return InvalidCall(
+        "the request holds a document that cannot be read here", code="unreadable_document", hint=hint, status=403
+    )
 
 
 def _changes(thing: Brought, value: Any) -> list[tuple[Path, Any]]:
