@@ -76,8 +76,10 @@ class PermitInvalid(InvalidCall):
 class MissionInvalid(InvalidCall):
     """A mission, a proof or a delegation that does not hold; `member` names what is wrong with it."""
 
-    def __init__(self, message: str, *, member: str = "", code: str = "mission_invalid", status: int = 422):
-        super().__init__(message, code=code, hint=f"see `{member}`" if member else "", status=status)
+    def __init__(
+        self, message: str, *, member: str = "", code: str = "mission_invalid", status: int = 422, hint: str = ""
+    ):
+        super().__init__(message, code=code, hint=hint or (f"see `{member}`" if member else ""), status=status)
         self.member = member
 
 

@@ -7,6 +7,7 @@ dimension, so that whoever asked knows what to narrow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from aegis.core.globs import Pattern, covers
 from aegis.core.mission import KINDS, Budgets, Declaration, Flow, stricter
@@ -20,7 +21,7 @@ def check_attenuation(parent: Declaration, child: Declaration) -> None:
     for dimension, holds in _DIMENSIONS:
         if not holds(parent, child):
             message = f"the delegated mission goes beyond its parent in `{dimension}`"
-            raise MissionInvalid(message, member=dimension, code="attenuation")
+            raise MissionInvalid(message, member=dimension, code="attenuation", hint=_HINTS.get(dimension, ""))
 
 
 def selector_covers(outer: str, inner: str) -> bool:
@@ -155,3 +156,13 @@ _DIMENSIONS: tuple[tuple[str, Callable[[Declaration, Declaration], bool]], ...] 
     ("postconditions", _postconditions),
     ("mode", _mode),
 )
+# What a dimension means, where it is more than the member of its name.
+_HINTS: Final = {
+    "sub": "`delegation.subjects` of the parent names who may be sent",
+    "exp": "the child begins no earlier and ends no later than its parent",
+    "denials": "repeat what the parent says in `tools.forbid`, `forbidden_scope` and `max_denials`, or say more",
+    "scope": "every entry lies inside of one of the parent's, below the same `scope.base`",
+    "budgets": "every ceiling of the parent is there, and none is higher",
+    "evidence": "`evidence`, `tool_manifest`, `cnf`, `revocation` and `insufficient_evidence` ask for as much",
+    "postconditions": "every condition of the parent is there, word for word",
+}

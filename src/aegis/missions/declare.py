@@ -15,6 +15,7 @@ from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
 from aegis.guards.scope.match import compile_entry
 from aegis.missions import jws
+from aegis.missions.explain import expected
 
 _WITH_LIMIT: Final = "max_bytes"
 _LONG_S: Final = 30 * 86_400
@@ -27,7 +28,8 @@ def read_declaration(claims: Any) -> Declaration:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         member = where.rstrip("`").lstrip(".") or what.partition("`")[2].partition("`")[0]
-        raise MissionInvalid(f"the mission is malformed at `{member}`: {_plain(what)}", member=member) from error
+        message = f"the mission is malformed at `{member}`: {_plain(what)}"
+        raise MissionInvalid(message, member=member, hint=expected(member)) from error
     check(declaration)
     return declaration
 

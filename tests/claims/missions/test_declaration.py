@@ -40,6 +40,30 @@ def test_a_signed_mission_reads_back_as_what_was_signed() -> None:
     assert verify_mission(sign_mission(full, KEY), TRUST) == full
 
 
+@pytest.mark.parametrize(
+    ("wrong", "member", "helps"),
+    [
+        ({"exp": "tomorrow"}, "exp", "seconds since 1970"),
+        ({"efects": []}, "efects", "`effects`"),
+        ({"effects": ["fly"]}, "effects[0]", "`external_send`"),
+        ({"scope": {"paths": ["/reports"]}}, "scope.paths[0]", "`glob:PATTERN`"),
+        ({"scope": {"files": []}}, "scope", "`paths`"),
+        ({"revocation": {"url": "x"}}, "revocation", "`max_age`"),
+        ({"tool_manifest": "x"}, "tool_manifest", "^sha-256:"),
+        ({"budgets": {"calls": "many"}}, "budgets.calls", "at least 0"),
+        ({"postconditions": [{"id": "a", "check": "pii"}]}, "postconditions[0].check", "`no_pii`"),
+    ],
+)
+def test_whoever_spells_a_member_wrongly_is_told_which_one_and_what_belongs_there(
+    wrong: dict[str, Any], member: str, helps: str
+) -> None:
+    with pytest.raises(MissionInvalid) as refused:
+        read_declaration(members(**wrong))
+    assert refused.value.member == member
+    assert f"`{member}`" in refused.value.message
+    assert helps in refused.value.hint
+
+
 @pytest.mark.parametrize("algorithm", ["none", "None", "HS256", "RS256", "ES256", "PS512", ""])
 def test_every_algorithm_but_eddsa_is_refused_before_any_key_is_looked_at(algorithm: str) -> None:
     with pytest.raises(MissionInvalid) as refused:

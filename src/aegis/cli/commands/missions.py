@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aegis.cli import exits
 from aegis.cli.options import ConfigFile, Home, Json, home_of
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
-from aegis.errors import InvalidCall
+from aegis.errors import InvalidCall, MissionInvalid
 
 if TYPE_CHECKING:
     from aegis.core.principal import Principal
@@ -99,16 +100,21 @@ def verify(
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Verify a mission's token against the keys that this home trusts; exit 0, or 1 with what is wrong."""
     from aegis.missions.declare import remarks, to_claims, verify_mission
 
     token = _read(file).strip()
-    with _gate(home, config) as (gate, _), gate.parts.store.reader() as reader:
-        declaration = verify_mission(token, gate.missions.trusted(reader, gate.parts.policy.current))
+    try:
+        with _gate(home, config) as (gate, _), gate.parts.store.reader() as reader:
+            declaration = verify_mission(token, gate.missions.trusted(reader, gate.parts.policy.current))
+    except MissionInvalid as error:
+        show_members({"verified": False, "member": error.member, "why": error.message}, as_json=as_json)
+        return exits.REFUSED
     for remark in remarks(declaration):
         note(remark)
     show_members(to_claims(declaration), as_json=as_json)
+    return exits.DONE
 
 
 @app.command()
