@@ -256,7 +256,7 @@ class TestFailingClosed:
 
 
 class TestInstalling:
-    @pytest.mark.parametrize("host", ["claude", "codex", "gemini", "cursor"])
+    @pytest.mark.parametrize("host", ["claude", "codex", "gemini", "cursor", "copilot"])
     def test_what_stood_there_stays_and_can_be_had_back(self, host: str, tmp_path: Path) -> None:
         env = {**os.environ, "HOME": str(tmp_path)}
         files = {
@@ -264,10 +264,11 @@ class TestInstalling:
             "codex": ".codex/hooks.json",
             "gemini": ".gemini/settings.json",
             "cursor": ".cursor/hooks.json",
+            "copilot": ".copilot/hooks/aegis.json",
         }
-        event = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse"}[host]
+        event = {"gemini": "BeforeTool", "cursor": "preToolUse", "copilot": "preToolUse"}.get(host, "PreToolUse")
         path = tmp_path / files[host]
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         own = {"theme": "dark", "hooks": {event: [{"command": "mine", "hooks": []}]}, "version": 1}
         path.write_text(json.dumps(own))
         path.chmod(0o640)

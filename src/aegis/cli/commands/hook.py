@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from aegis.proxies.hooks.hosts import Host as HookHost
 
 app = typer.Typer(
-    help="Govern coding agents by their hooks: Claude Code, Codex, Gemini CLI, Cursor.", invoke_without_command=True
+    help="Govern coding agents by their hooks: Claude Code, Codex, Gemini CLI, Cursor, Copilot CLI.",
+    invoke_without_command=True,
 )
 
-Host = Annotated[str, typer.Argument(metavar="HOST", help="claude, codex, gemini or cursor")]
+Host = Annotated[str, typer.Argument(metavar="HOST", help="claude, codex, gemini, cursor or copilot")]
 Project = Annotated[
     Path | None, typer.Option("--project", metavar="DIR", help="the settings of this project, not the user's")
 ]
@@ -103,7 +104,7 @@ def install(
     for option, value in (("--config", config), ("--home", home), ("--api-key-file", key_file)):
         words += [option, str(value.expanduser().absolute())] if value is not None else []
     words += ["--url", url] if url is not None else []
-    change = write(settings_of(chosen, project or Path.home()), chosen, shlex.join(words), timeout=timeout)
+    change = write(settings_of(chosen, project), chosen, shlex.join(words), timeout=timeout)
     return _said(change.path, change.changed, change.backup, "installed in", "was installed already in", as_json)
 
 
@@ -114,7 +115,7 @@ def uninstall(host: Host, project: Project = None, as_json: Json = False) -> int
     from aegis.proxies.hooks.install import uninstall as remove
 
     chosen = _host(host)
-    change = remove(settings_of(chosen, project or Path.home()), chosen)
+    change = remove(settings_of(chosen, project), chosen)
     return _said(change.path, change.changed, change.backup, "taken out of", "did not stand in", as_json)
 
 

@@ -23,9 +23,12 @@ class HookAnswer:
     err: str = ""
 
 
-def refused(reason: str) -> HookAnswer:
-    """The call does not run, and the model is told why."""
-    return HookAnswer(code=BLOCK, err=f"{reason}\n")
+def refused(reason: str, event: HookEvent | None = None) -> HookAnswer:
+    """The call does not run, and the model is told why; some hosts take the reason from standard output."""
+    out = ""
+    if event is not None and event.dialect == "copilot" and event.phase == "before":
+        out = json.dumps({"permissionDecision": "deny", "permissionDecisionReason": reason})
+    return HookAnswer(code=BLOCK, out=out, err=f"{reason}\n")
 
 
 def passed(event: HookEvent) -> HookAnswer:
@@ -52,7 +55,11 @@ def _cursor(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"permission": "allow", "updated_input": arguments}
 
 
-_PATCHED: Final = {"claude": _claude, "gemini": _gemini, "cursor": _cursor}
+def _copilot(_: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"modifiedArgs": arguments}
+
+
+_PATCHED: Final = {"claude": _claude, "gemini": _gemini, "cursor": _cursor, "copilot": _copilot}
 
 
 def replaced(event: HookEvent, notice: str, value: Any) -> HookAnswer:
@@ -75,7 +82,17 @@ def _cursor_result(event: HookEvent, notice: str, value: Any) -> dict[str, Any]:
     return {"updated_mcp_tool_output": value, "additional_context": notice}
 
 
-_REPLACED: Final = {"claude": _claude_result, "gemini": _gemini_result, "cursor": _cursor_result}
+def _copilot_result(event: HookEvent, notice: str, value: Any) -> dict[str, Any]:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return {"modifiedResult": {"resultType": "success", "textResultForLlm": text}, "additionalContext": notice}
+
+
+_REPLACED: Final = {
+    "claude": _claude_result,
+    "gemini": _gemini_result,
+    "cursor": _cursor_result,
+    "copilot": _copilot_result,
+}
 
 
 def blanked(value: Any, notice: str) -> Any:

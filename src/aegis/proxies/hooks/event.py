@@ -1,7 +1,8 @@
 """What a host says on standard input: which of its events this is, and the call or the result that it is about.
 
 The forms are those of the hosts' documentation: Claude Code and Codex (`PreToolUse`, `PostToolUse`), Gemini CLI
-(`BeforeTool`, `AfterTool`), Cursor (`preToolUse`, `postToolUse`).
+(`BeforeTool`, `AfterTool`), Cursor (`preToolUse`, `postToolUse`), Copilot CLI (the same two, which its events do not
+name; and nearly the spelling of Claude Code, for hooks that were written for that).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.proxies.hooks.door import MAX_EVENT
 
-Dialect = Literal["claude", "gemini", "cursor"]
+Dialect = Literal["claude", "gemini", "cursor", "copilot"]
 Phase = Literal["before", "after"]
 MAX_SESSION_CHARS: Final = 200
 
@@ -27,6 +28,7 @@ _EVENTS: Final[dict[str, tuple[Dialect, Phase]]] = {
     "preToolUse": ("cursor", "before"),
     "postToolUse": ("cursor", "after"),
 }
+_OF_OTHERS: Final = frozenset({"tool_use_id", "transcript_path", "conversation_id"})
 _MCP: Final = ("mcp__", "MCP:")
 
 
@@ -67,11 +69,16 @@ def read_event(data: bytes) -> HookEvent:
     wire = parse(data)
     if not isinstance(wire, dict):
         raise InvalidCall("the event is not a JSON object")
+    if "hook_event_name" not in wire and "toolName" in wire:
+        wire = _copilot(wire)
     name = wire.get("hook_event_name")
     known = _EVENTS.get(name) if isinstance(name, str) else None
     if known is None or not isinstance(name, str):
         raise InvalidCall("`hook_event_name` names no event of a known host", hint=", ".join(_EVENTS))
     dialect, phase = known
+    # Copilot alone tells the time of a call, but neither its id nor where the conversation is kept.
+    if dialect != "gemini" and "timestamp" in wire and wire.keys().isdisjoint(_OF_OTHERS):
+        dialect = "copilot"
     tool, server = _named(wire)
     arguments = wire.get("tool_input")
     if isinstance(arguments, str):
@@ -97,6 +104,19 @@ def read_event(data: bytes) -> HookEvent:
     )
 
 
+def _copilot(wire: dict[str, Any]) -> dict[str, Any]:
+    """An event of Copilot's own spelling in that of the others; that a result is there says which event it is."""
+    after = "toolResult" in wire
+    return {
+        "hook_event_name": "postToolUse" if after else "preToolUse",
+        "timestamp": wire.get("timestamp"),
+        "session_id": wire.get("sessionId"),
+        "tool_name": wire["toolName"],
+        "tool_input": wire.get("toolArgs"),
+        **({"tool_result": wire["toolResult"]} if after else {}),
+    }
+
+
 def _named(wire: dict[str, Any]) -> tuple[str, str | None]:
     """The tool and its server: a tool of an MCP server has the server in its name, or beside it."""
     tool = wire.get("tool_name")
@@ -119,4 +139,7 @@ def _result(wire: dict[str, Any]) -> Any:
     for member in ("tool_response", "tool_output", "result_json"):
         if member in wire:
             return wire[member]
-    return None
+    told = wire.get("tool_result")
+    if isinstance(told, dict):  # of which the model sees the text
+        return told.get("text_result_for_llm", told.get("textResultForLlm", told))
+    return told

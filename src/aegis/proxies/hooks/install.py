@@ -9,7 +9,7 @@ from typing import Any
 
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json, write_json
-from aegis.proxies.hooks.hosts import HOSTS, MARK, Host, is_ours, settings_of
+from aegis.proxies.hooks.hosts import HOSTS, MARK, Host, every_place, is_ours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ def installed(path: Path, host: Host) -> bool:
 
 def files_with_hook(*folders: Path) -> list[Path]:
     """The files in which hosts keep our hook, for a user's home and for projects."""
-    places = [(host, settings_of(host, folder)) for host in HOSTS.values() for folder in dict.fromkeys(folders)]
+    places = [(host, path) for host in HOSTS.values() for path in every_place(host, *folders)]
     return [path for host, path in places if path.is_file() and installed(path, host)]
 
 

@@ -82,14 +82,14 @@ class Judge:
 
     def _settled(self, event: HookEvent, decision: Decision, *, held: bool) -> HookAnswer:
         if decision.outcome is Outcome.REQUIRE_APPROVAL:
-            return refused(_waiting(event, decision))
+            return refused(_waiting(event, decision), event)
         if held:
             self._state.take("held", event.again)
         # What is allowed must be what was asked about.
         if not decision.allowed:
-            return refused(f"`{event.tool}` was not run: {decision.message} (reason: {decision.reason.value})")
+            return refused(f"`{event.tool}` was not run: {decision.message} (reason: {decision.reason.value})", event)
         if not _binds(event, decision):
-            return refused(f"`{event.tool}` was not run: the decision is about another call")
+            return refused(f"`{event.tool}` was not run: the decision is about another call", event)
         made = {"decision_id": decision.decision_id}
         self._state.put("made", event.key, made)
         if decision.outcome is Outcome.SANITIZE and decision.arguments is not None:
