@@ -25,6 +25,7 @@ _STARTED_IN_CODE: Final = re2.compile(
     r"(?:\bspawn\s+|\.shell\s+|:te(?:rm(?:inal)?)?\s+|\bdo\s+shell\s+script\s+['\"\\]*)"
     r"(?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh\b"
     r"|['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-\w+)?['\"]\s*\|&?\s*getline"
+    r"|\bprint[^|\n]{0,60}\|\s*\"(?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh\""
     r"|=\s*/(?:usr/)?bin/(?:ba|z|da|k)?sh\s*(?:\n|\z)"
 )
 _UNSAFE_MODES: Final[dict[str, frozenset[str]]] = {
@@ -40,6 +41,7 @@ _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "lxc", "kubectl",
 _HOST_MOUNT: Final = re2.compile(
     r"(?:-v|--volume)[= ]\s*['\"]?(?:/|/etc|/root|/home|/var/run/docker\.sock|/proc|/boot):"
     r"|--mount[= ]\S*(?:source|src)=/,"
+    r"|--device[= ]/dev/(?:sd|nvme|vd|xvd|mem|kmem|mapper)"
     r"|\bsource=/\s+path=|security\.privileged=true|/var/run/docker\.sock:"
 )
 _LISTENERS: Final = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})

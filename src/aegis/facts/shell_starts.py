@@ -46,6 +46,12 @@ _HELPER_VARIABLE: Final = re2.compile(
     r"BASH_ENV|ENV|PYTHONSTARTUP|CC|SHELL|DISPLAY_MANAGER|TEXEDIT|PERL5DB)$"
 )
 _PRELOAD: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PERL5LIB"})
+# Variables by which an interpreter loads more code before its own.
+_LOADERS: Final = frozenset({
+    "RUBYOPT", "RUBYLIB", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PERL5OPT", "GCONV_PATH", "PYTHONHOME",
+    "GIT_TEMPLATE_DIR", "GIT_EXEC_PATH", "GROFF_BIN_PATH", "FACTERLIB", "OPENSSL_CONF", "OPENSSL_ENGINES",
+})  # fmt: skip
+_PARTS: Final = re2.compile(r"[\s=:]+|^-[rMI]|\s-[rMI]")
 USUAL_PLACES: Final = (
     "/usr/",
     "/bin/",
@@ -76,7 +82,9 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "man": ("-P", "--pager", "-H", "--html"),
     "bat": ("--pager",),
     "delta": ("--pager",),
-    "git": ("--upload-pack", "--receive-pack", "--exec", "-x"),
+    "git": ("--upload-pack", "--receive-pack", "--exec", "-x", "--tree-filter", "--index-filter", "--msg-filter",
+            "--env-filter", "--commit-filter", "foreach"),
+    "hg": ("--config",), "cvs": ("-e",), "svn": ("--diff-cmd", "--diff3-cmd", "--editor-cmd"),
     "ssh": ("-o",),
     "scp": ("-o", "-S"),
     "sftp": ("-o", "-S", "-D"),
@@ -109,7 +117,7 @@ STARTS_GIVEN: Final = frozenset(
 )
 _SETTING: Final = re2.compile(
     r"(?i)^(?:exec|proxycommand|localcommand|knownhostscommand|command|pager|core\.(?:pager|editor|sshcommand|fsmonitor|"
-    r"askpass|hookspath)|sequence\.editor|diff\.external|pager\.\w+|alias\.[\w-]+|credential\.helper|gpg\.program|"
+    r"askpass|hookspath)|hooks\.[\w.-]+|sequence\.editor|diff\.external|pager\.\w+|alias\.[\w-]+|credential\.helper|gpg\.program|"
     r"[\w:.-]*(?:pre|post)-invoke:*|merge\.\w+\.driver|filter\.\w+\.\w+)\s*=\s*"
 )
 _GIT_SETTING: Final = re2.compile(
@@ -123,7 +131,7 @@ _LEADS: Final = re2.compile(
 )
 _SCRIPTED: Final = frozenset({
     "vim", "vi", "view", "nvim", "rvim", "ex", "gvim", "vimdiff", "gdb", "sqlite3", "psql", "mysql", "mariadb",
-    "expect", "rpm", "rpmbuild", "make", "gmake", "ed", "ftp", "sftp", "lftp",
+    "expect", "rpm", "rpmbuild", "make", "gmake", "ed", "ftp", "sftp", "lftp", "less", "more",
 })  # fmt: skip
 
 
@@ -207,7 +215,7 @@ def _commands(name: str, value: str) -> Iterator[str]:
         value = value[setting.end() :]
         if setting.group().lower().startswith("alias.") and not value.startswith("!"):
             return
-    value = value.strip().removeprefix("!")
+    value = value.strip()
     lead = _LEADS.match(value)
     if lead is not None:
         value = value[lead.end() :]
@@ -235,6 +243,8 @@ def interposed(command: Command) -> str:
         if name in _PRELOAD and (
             first.startswith((*LOOSE_PLACES, "./", "../")) or (name == "LD_PRELOAD" and command.elevated)
         ):
+            return f"{name}={value}"
+        if name in _LOADERS and any(part.startswith(LOOSE_PLACES) for part in _PARTS.split(value)):
             return f"{name}={value}"
         if _HELPER_VARIABLE.match(name) and (in_odd_place(first) or first.startswith(("./", "../"))):
             return f"{name}={value}"

@@ -153,14 +153,35 @@ def _runs_on(text: str) -> bool:
 
 
 def _has_word(text: str, least: int) -> bool:
-    """Whether a run of `least` letters of one case stands in the value, as in words and seldom in tokens."""
-    run = 0
-    for before, char in zip(" " + text, text, strict=False):
-        same = char.isalpha() and before.isalpha() and before.islower() == char.islower()
-        run = run + 1 if same else 1
-        if run >= least and char.isalpha() and set("aeiouAEIOU") & set(text):
+    """Whether a run of `least` letters of one case stands in the value that reads as words do, and seldom tokens."""
+    run = ""
+    for char in text + " ":
+        if char.isalpha() and run and run[-1].islower() == char.islower():
+            run += char
+            continue
+        if len(run) >= least and _reads(run.lower()):
             return True
+        run = char if char.isalpha() else ""
     return False
+
+
+def _reads(letters: str) -> bool:
+    """Whether a run of small letters can be read: vowels in it, and seldom two letters that no word has together."""
+    if not set("aeiou") & set(letters):
+        return False
+    odd = sum(after in _NEVER_BEHIND.get(before, "") for before, after in pairwise(letters))
+    return odd * _PAIRS_FOR_ONE_ODD < len(letters)
+
+
+# Letters that hardly ever stand behind a letter in words, names made of words included.
+_NEVER_BEHIND: Final = {
+    "b": "cfghkmnpqwxz", "c": "bdfgjmnpqvwxz", "d": "cfhkpqtxz", "f": "bcdghjkmnpqvwxz", "g": "bcdfjkpqtvwxz",
+    "h": "bcdfghjkpqsvwxz", "j": "bcdfghjklmnpqrstvwxyz", "k": "bcgjkmpqrvwxz", "l": "hjqrxz", "m": "dfghjkqrtvwxz",
+    "n": "rwxz", "p": "bcdfgjkmnqvwxz", "q": "abcdefghijklmnopqrstvwxyz", "r": "hjqxz", "s": "bdgjrvxz",
+    "t": "bdgjkpqvx", "v": "bcdfghjklmnpqtuvwxz", "w": "bcfgjmpqtuvwxyz", "x": "bdfgjkmnqrsvwxz", "y": "hjqvxyz",
+    "z": "bcdfghjkmnpqrstvwx",
+}  # fmt: skip
+_PAIRS_FOR_ONE_ODD: Final = 7
 
 
 _USUAL_PASSWORDS: Final = frozenset({
@@ -200,6 +221,16 @@ def urlpass(text: str) -> bool:
     """Whether the password of a URL is one that somebody chose, and not a word that stands for one."""
     lowered = text.lower()
     return lowered not in _USUAL_PASSWORDS and "%" not in text[:1] and not is_placeholder(text)
+
+
+def chosen(text: str) -> bool:
+    """Whether a value is a password that somebody chose or a machine made: three kinds of characters, and no code."""
+    lowered = text.lower().strip("'\"")
+    kinds = sum((any(c.islower() for c in text), any(c.isupper() for c in text), any(c.isdigit() for c in text)))
+    kinds += any(not char.isalnum() and char not in "_-./:" for char in text)
+    if lowered in _USUAL_PASSWORDS or is_placeholder(text) or _mixed_hex(text) or _DOTTED.fullmatch(text):
+        return False
+    return kinds >= 3 and not _has_word(text, _WORD_RUN) and len(set(lowered)) >= 6
 
 
 def header(text: str) -> bool:
@@ -290,6 +321,7 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "unworded": unworded,
     "urlpass": urlpass,
     "header": header,
+    "chosen": chosen,
     **NUMBERS,
 }
 
