@@ -25,9 +25,11 @@ ALONE = {
     # Its kit brings a host of its own; it lives where this framework does.
     "test_agent_hooks.py": "agent_framework",
     "test_agents_pause.py": "openai_agents",
+    "test_autogen.py": "autogen",
     "test_claude_agent.py": "claude_agent",
     "test_crewai_cache.py": "crewai",
     "test_google_adk.py": "google_adk",
+    "test_google_genai.py": "google_genai",
     "test_litellm_formats.py": "litellm",
     "test_litellm_proxy.py": "litellm",
     "test_llama_tools.py": "llama_index",

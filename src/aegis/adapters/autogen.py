@@ -45,6 +45,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             module.BaseTool,
             {
                 "run_json": lambda original: _running(gate, original),
+                "run_json_stream": lambda original: _running_stream(gate, original),
                 "run": witnessed(enforcer, lambda tool, *_: str(tool.name)),
             },
         ),
@@ -60,8 +61,14 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         lambda module: patches.replace(module.AssistantAgent, "on_messages_stream", _loop),
     )
     return Seams(
-        seams=("Workbench.call_tool", "Workbench.call_tool_stream", "BaseTool.run_json", "ChatCompletionClient"),
-        uncovered=("streamed tools that are run past a workbench", "code that a code executor agent runs"),
+        seams=(
+            "Workbench.call_tool",
+            "Workbench.call_tool_stream",
+            "BaseTool.run_json",
+            "BaseStreamTool.run_json_stream",
+            "ChatCompletionClient",
+        ),
+        uncovered=("code that a code executor agent runs",),
     )
 
 
@@ -96,18 +103,39 @@ def _streaming(gate: ToolGate, original: Method) -> Method:
 
 def _running(gate: ToolGate, original: Method) -> Method:
     async def run_json(tool: Any, args: Any, cancellation_token: Any, call_id: str | None = None) -> Any:
-        execution = Execution(
-            tool=tool.name, call_id=call_id or "", answer_id=None, arguments=lambda: _validated(tool, args)
-        )
-
         async def body(given: dict[str, Any]) -> Any:
-            if _validated(tool, given) != given:
-                raise ValueError("the arguments do not fit the tool")
-            return await original(tool, given, cancellation_token, call_id)
+            return await original(tool, _fitting(tool, given), cancellation_token, call_id)
 
-        return (await gate.acall(execution, body, shown)).output()
+        return (await gate.acall(_direct(tool, args, call_id), body, shown)).output()
 
     return run_json
+
+
+def _running_stream(gate: ToolGate, original: Method) -> Method:
+    async def run_json_stream(
+        tool: Any, args: Any, cancellation_token: Any, call_id: str | None = None
+    ) -> AsyncIterator[Any]:
+        async def body(given: dict[str, Any]) -> Any:
+            return [one async for one in original(tool, _fitting(tool, given), cancellation_token, call_id)]
+
+        ran = await gate.acall(_direct(tool, args, call_id), body, lambda given: shown(given[-1]))
+        # Nothing is told of a body before its result is judged.
+        for one in [ran.output()] if ran.replaced else ran.result:
+            yield one
+
+    return run_json_stream
+
+
+def _direct(tool: Any, args: Any, call_id: str | None) -> Execution:
+    """The call of a tool that is run past a workbench."""
+    return Execution(tool=tool.name, call_id=call_id or "", answer_id=None, arguments=lambda: _validated(tool, args))
+
+
+def _fitting(tool: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, which are validated again inside: what comes of it must be what was decided."""
+    if _validated(tool, given) != given:
+        raise ValueError("the arguments do not fit the tool")
+    return given
 
 
 def _execution(workbench: Any, name: str, arguments: Mapping[str, Any] | None, call_id: str | None) -> Execution:

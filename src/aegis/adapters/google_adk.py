@@ -26,7 +26,7 @@ class _Paused(Exception):
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    gate = ToolGate(enforcer, memory)
+    gate = ToolGate(enforcer, memory, pauses=(f"{__name__}.{_Paused.__qualname__}",))
     patches.when(
         "google.adk.tools.base_tool",
         lambda module: patches.family(module.BaseTool, {"run_async": lambda original: _running(gate, original)}),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, Final
 
 from aegis.adapters._enforce import Enforcer
+from aegis.adapters._inspection import ainspected, inspected
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._scope import current_scope
@@ -18,10 +20,12 @@ from aegis.adapters._turn import Turn
 from aegis.adapters.google_genai_afc import Loop, hook_loops
 from aegis.adapters.seams import Seams
 from aegis.dialects.gemini import GEMINI
+from aegis.errors import UnhookedFramework
 
 DISTRIBUTION: Final = "google-genai"
 SUPPORTED: Final = ((2, 34), (4,))
 
+_INTERACTIONS: Final = "/interactions"
 _METHODS: Final = ("generateContent", "streamGenerateContent")
 
 
@@ -37,11 +41,48 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     patches.when("google.genai._api_client", clients)
     loops = hook_loops(enforcer, memory, patches, bar=bar)
+    if bar:
+        patches.when("google.genai._gaos.basesdk", partial(_bar_interactions, patches))
+    calls = ("calls that an interaction hands out",)
     return Seams(
         seams=("BaseApiClient.request", "BaseApiClient.request_streamed", *loops.seams),
-        barred=loops.barred,
-        uncovered=("results of batches", "interactions", *loops.uncovered),
+        barred=(*loops.barred, *(calls if bar else ())),
+        uncovered=("results of batches", *(() if bar else calls), *loops.uncovered),
     )
+
+
+def _bar_interactions(patches: Patches, module: Any) -> None:
+    """Refuse answers of interactions that hold a call: what is made of them is not seen."""
+
+    def asked(original: Method) -> Method:
+        def do_request(sdk: Any, hook_ctx: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            response = original(sdk, hook_ctx, request, *args, **kwargs)
+            return inspected(response, _look) if _INTERACTIONS in request.url.path else response
+
+        return do_request
+
+    def aasked(original: Method) -> Method:
+        async def do_request(sdk: Any, hook_ctx: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            response = await original(sdk, hook_ctx, request, *args, **kwargs)
+            return await ainspected(response, _look) if _INTERACTIONS in request.url.path else response
+
+        return do_request
+
+    patches.replace(module.BaseSDK, "do_request", asked)
+    patches.replace(module.AsyncBaseSDK, "do_request_async", aasked)
+
+
+def _look(said: Any) -> None:
+    """Raise for a step that is a call, wherever it stands."""
+    waiting = [said]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if one.get("type") == "function_call":
+                raise UnhookedFramework("calls of interactions are not covered; use `generate_content` or a chat")
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 class _Transport:

@@ -7,22 +7,20 @@ executes the functions; one that hands a function call out is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 from aegis.adapters._arguments import bound_arguments, check_types, shown
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._http import with_async_stream, with_body, with_stream
+from aegis.adapters._inspection import Look, ainspected, inspected
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import aitems_in, current_scope, deferring, scoped
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._turn import StreamedTurn, aread_events, read_events
+from aegis.adapters._turn import StreamedTurn
 from aegis.adapters.seams import Seams
-from aegis.dialects.model import Event
 from aegis.dialects.openai_chat import OpenAIChat
-from aegis.dialects.sse import SseReader, sse_bytes
 from aegis.errors import UnhookedFramework
 
 DISTRIBUTION: Final = "mistralai"
@@ -101,7 +99,7 @@ class _Transport:
                 request = _with_content(request, body, self._enforcer.run(turn.amended(body)))
             response = original(client, hook_ctx, request, *args, **kwargs)
             if turn is None:
-                return self._checked(request, response, stream=kwargs.get("stream", False))
+                return inspected(response, _look(current_scope().deferred)) if self._looks(request) else response
             if kwargs.get("stream"):
                 return with_stream(response, turn.chunks(response.iter_bytes()))
             content = response.read()
@@ -118,7 +116,9 @@ class _Transport:
                 request = _with_content(request, body, await self._enforcer.arun(turn.amended(body)))
             response = await original(client, hook_ctx, request, *args, **kwargs)
             if turn is None:
-                return self._checked(request, response, stream=kwargs.get("stream", False))
+                if not self._looks(request):
+                    return response
+                return await ainspected(response, _look(current_scope().deferred))
             if kwargs.get("stream"):
                 return with_async_stream(response, turn.achunks(response.aiter_bytes()))
             content = await response.aread()
@@ -133,55 +133,21 @@ class _Transport:
             return None
         return StreamedTurn(self._enforcer, self._memory, _CHAT, deferred=current_scope().deferred)
 
-    def _checked(self, request: Any, response: Any, *, stream: bool) -> Any:
-        """The answer of another path; one of a conversation must hand out no call."""
-        if not self._bar or "/conversations" not in request.url.path:
-            return response
-        names = current_scope().deferred
-        if not stream:
-            _check_body(response.content, names)
-            return response
-        if hasattr(response, "is_stream_consumed") and _is_async(response):
-            return with_async_stream(response, _acheck(response.aiter_bytes(), names))
-        return with_stream(response, _check(response.iter_bytes(), names))
+    def _looks(self, request: Any) -> bool:
+        """Whether an answer is one of a conversation, which must hand out no call."""
+        return self._bar and "/conversations" in request.url.path
 
 
-def _is_async(response: Any) -> bool:
-    return hasattr(response.stream, "__aiter__") and not hasattr(response.stream, "__iter__")
-
-
-def _check_body(content: bytes, names: frozenset[str]) -> None:
-    try:
-        outputs = json.loads(content).get("outputs") or ()
-    except (ValueError, AttributeError):
-        return  # the package reads no call from it either
-    for entry in outputs:
-        _check_entry(entry, names)
-
-
-def _check(chunks: Iterator[bytes], names: frozenset[str]) -> Iterator[bytes]:
-    for events in read_events(SseReader(), chunks):
-        yield b"".join([_checked_event(event, names) for event in events])
-
-
-async def _acheck(chunks: AsyncIterator[bytes], names: frozenset[str]) -> AsyncIterator[bytes]:
-    async for events in aread_events(SseReader(), chunks):
-        yield b"".join([_checked_event(event, names) for event in events])
-
-
-def _checked_event(event: Event, names: frozenset[str]) -> bytes:
-    try:
-        entry = json.loads(event.data)
-    except ValueError:
-        entry = None  # the package reads no call from it either
-    _check_entry(entry, names)
-    return sse_bytes(event)
-
-
-def _check_entry(entry: Any, names: frozenset[str]) -> None:
+def _look(names: frozenset[str]) -> Look:
     """Raise for a call that the run around it, whose functions are `names`, hands out."""
-    if isinstance(entry, dict) and entry.get("type") in _CALLS and entry.get("name") not in names:
-        raise _uncovered()
+
+    def look(said: Any) -> None:
+        outputs = said.get("outputs") if isinstance(said, dict) else None
+        for entry in outputs if isinstance(outputs, list) else [said]:
+            if isinstance(entry, dict) and entry.get("type") in _CALLS and entry.get("name") not in names:
+                raise _uncovered()
+
+    return look
 
 
 def _uncovered() -> UnhookedFramework:

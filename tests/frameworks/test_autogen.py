@@ -1,0 +1,90 @@
+"""AutoGen: tools that stream their results, run past a workbench and in one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from importlib import import_module
+from typing import Any, cast
+
+import pytest
+from autogen_core import CancellationToken
+from pydantic import BaseModel
+
+from aegis.errors import CallRefused
+from frameworks.drivers.autogen import FRAMEWORK
+from frameworks.model import hooked
+from support.decider import ScriptedDecider, blocked, changed, withheld
+from support.worlds import scripted
+
+tools: Any = import_module("autogen_core.tools")
+
+
+class Mail(BaseModel):
+    to: str
+
+
+class Said(BaseModel):
+    text: str
+
+
+class Mailing(cast("type[Any]", tools.BaseStreamTool)):  # type: ignore[misc]
+    """A tool that says how far it is."""
+
+    def __init__(self) -> None:
+        super().__init__(Mail, Said, "send_email", "d")
+        self.ran: list[str] = []
+
+    async def run(self, args: Mail, cancellation_token: Any) -> Said:
+        raise AssertionError("it streams")
+
+    async def run_stream(self, args: Mail, cancellation_token: Any) -> AsyncIterator[Said]:
+        self.ran.append(args.to)
+        yield Said(text="secret of the way")
+        yield Said(text="sent")
+
+
+def directly(tool: Mailing) -> AsyncIterator[Any]:
+    found: AsyncIterator[Any] = tool.run_json_stream({"to": "a@example.com"}, CancellationToken())
+    return found
+
+
+def in_a_workbench(tool: Mailing) -> AsyncIterator[Any]:
+    bench = tools.StaticStreamWorkbench([tool])
+    found: AsyncIterator[Any] = bench.call_tool_stream("send_email", {"to": "a@example.com"}, CancellationToken())
+    return found
+
+
+def said(decider: ScriptedDecider, tool: Mailing, run: Callable[[Mailing], AsyncIterator[Any]]) -> str:
+    async def go() -> str:
+        try:
+            return str([one async for one in run(tool)])
+        except CallRefused as refused:
+            return str(refused)
+
+    with hooked(FRAMEWORK, decider):
+        return asyncio.run(go())
+
+
+@pytest.mark.parametrize("run", [directly, in_a_workbench])
+def test_a_tool_that_streams_is_decided_once_and_nothing_is_told_before_its_result_is_judged(
+    run: Callable[[Mailing], AsyncIterator[Any]],
+) -> None:
+    tool, decider = Mailing(), scripted(send_email=blocked)
+    assert "`send_email` was not run" in said(decider, tool, run)
+    assert tool.ran == []
+
+    decider = scripted()
+    assert "sent" in said(decider, tool, run)
+    assert tool.ran == ["a@example.com"]
+    assert len(decider.decided) == len(decider.observed) == 1
+
+    decider.inspect = withheld
+    told = said(decider, tool, run)
+    assert "withheld" in told
+    assert "secret" not in told
+
+    decider.inspect = lambda value: changed("[masked]")
+    told = said(decider, tool, run)
+    assert "[masked]" in told
+    assert "secret" not in told
