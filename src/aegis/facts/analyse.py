@@ -234,11 +234,12 @@ def _url(text: Text, found: Gathering) -> None:
     if target.scheme:
         found.effects |= {"network"}
         found.touched = True
+    local = is_local(target)
     if is_metadata(target):
         found.signal("host.metadata", text, value)
-    elif is_local(target) and (target.odd_spelling or target.userinfo or is_wildcard_name(target)):
+    elif local and (target.odd_spelling or target.userinfo or is_wildcard_name(target)):
         found.signal("host.disguised", text, value)
-    elif is_local(target) and target.scheme:
+    elif local and target.scheme:
         found.signal("host.local", text, value)
     elif target.odd_spelling and target.scheme:
         found.signal("host.disguised", text, value)

@@ -22,6 +22,7 @@ _QUAD: Final = 4
 _MOST_LABELS: Final = 32
 _LONGEST_LABEL: Final = 63
 _OCTETS: Final = frozenset(map(str, range(256)))
+_SPELLING: Final = "0123456789abcdefx."  # of what the numbers of an address are written
 
 
 class Target(NamedTuple):
@@ -103,13 +104,16 @@ def _unicode_label(label: str) -> str:
 
 def is_wildcard_name(target: Target) -> bool:
     """Whether a public name stands for an address of this machine or network that is written inside it."""
-    if target.host in _LOOPBACK_NAMES or target.host.endswith(tuple(f".{name}" for name in _LOOPBACK_NAMES)):
+    if target.host in _LOOPBACK_NAMES or target.host.endswith(_BELOW_LOOPBACK):
         return True
+    if not target.host.endswith(_WILDCARDS):
+        return False
     inside = target.host.replace("-", ".")
-    return target.host.endswith(_WILDCARDS) and any(mark in inside for mark in _INSIDE)
+    return any(mark in inside for mark in _INSIDE)
 
 
 _LOOPBACK_NAMES: Final = ("lvh.me", "localtest.me", "vcap.me", "lacolhost.com")
+_BELOW_LOOPBACK: Final = tuple(f".{name}" for name in _LOOPBACK_NAMES)
 _WILDCARDS: Final = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".backname.io")
 _INSIDE: Final = ("127.0.", "169.254", "10.0.", "192.168.", "172.16.", "7f000001", "a9fea9fe")
 
@@ -129,10 +133,13 @@ def _address(host: str) -> tuple[str, bool]:
     parts = host.split(".")
     if len(parts) == _QUAD and all(part in _OCTETS for part in parts):
         return host, False
-    try:
-        return str(ipaddress.ip_address(host)), False
-    except ValueError:
-        pass
+    if ":" in host:
+        try:
+            return str(ipaddress.IPv6Address(host)), False
+        except ValueError:
+            return "", False
+    if host.isascii() and host.strip(_SPELLING):
+        return "", False
     # inet_aton: one to four parts, each decimal, octal or hexadecimal; the last fills what is left.
     if not 1 <= len(parts) <= 4 or len(host) > 64:
         return "", False
@@ -150,7 +157,7 @@ def _address(host: str) -> tuple[str, bool]:
         value += number << (8 * (3 - place))
     if len(parts) == 1 and value < 2**24:
         return "", False
-    return str(ipaddress.IPv4Address(value)), True
+    return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}", True
 
 
 def _number(part: str) -> int | None:

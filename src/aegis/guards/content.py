@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from aegis.core.finding import Finding, Report
@@ -15,10 +16,10 @@ from aegis.guards.base import Case
 from aegis.guards.bounded import is_name
 from aegis.guards.links import Links
 from aegis.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
-from aegis.guards.outflow import answer_data
+from aegis.guards.outflow import MOST_MASKED, answer_data
 from aegis.guards.verdicts import report_of
 from aegis.rules.model import Rule
-from aegis.rules.scanner import Scanner
+from aegis.rules.scanner import DATA, Checks, Scanner
 
 __all__ = ["ContentGuard", "ContentOptions", "DlpPolicy", "InjectedPolicy", "RuleOverride"]
 
@@ -73,15 +74,23 @@ class ContentGuard:
     def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
         """Add what the rules find in each string and each other reading of it, by rule and place.
 
-        With as many attacks as a report holds it ends: nothing further could change what is decided or said.
+        With as many attacks as a report holds it ends: nothing further could change what is decided or said. Nor
+        could more data of one outcome, where so much was found that the call is held rather than masked.
         """
         scan = self._scanner.scan
         strings = facts.texts.strings
         attacks = 0
-        for text in self._loud(facts):
+        data: Counter[Outcome] = Counter()
+        settled: set[Outcome] = set()
+        checks = Checks()
+        for text in self._loud(facts, settled):
             value = text.value
-            for hit in scan(value, text.role):
+            for hit in scan(value, text.role, settled=settled, checks=checks):
                 seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
+                if hit.rule.category in DATA:
+                    data[hit.rule.outcome] += 1
+                    if data[hit.rule.outcome] > MOST_MASKED and not self._options.overrides:
+                        settled.add(hit.rule.outcome)
                 attacks += hit.rule.outcome is Outcome.BLOCK and hit.rule.maturity == "stable"
             if attacks >= MOST_FINDINGS and not self._options.overrides:
                 return
@@ -89,7 +98,7 @@ class ContentGuard:
             text = strings[view.source]
             if text.role in _NO_SHELL and "shell" in view.kinds:
                 continue
-            for hit in scan(view.value, text.role):
+            for hit in scan(view.value, text.role, settled=settled, checks=checks):
                 key = (hit.rule.id, text.path)
                 piece = view.value[hit.start : hit.end]
                 if JOINED in view.kinds and not _spans(hit.rule, piece, strings):
@@ -97,7 +106,7 @@ class ContentGuard:
                 if key not in seen:
                     seen[key] = (hit.rule, piece)
 
-    def _loud(self, facts: Facts) -> Iterator[Text]:
+    def _loud(self, facts: Facts, settled: Collection[Outcome]) -> Iterator[Text]:
         """The strings in which a rule can find something; in a large call they are asked in batches first."""
         texts: Sequence[Text] = facts.texts.strings[: _MOST_REFUSED if facts.texts.limits else None]
         if not self._scanner.reads_words:
@@ -106,8 +115,10 @@ class ContentGuard:
             yield from texts
             return
         for batch in batches([text.value for text in texts]):
-            if batch.last - batch.first == 1 or not self._scanner.is_quiet(batch.together):
-                yield from texts[batch.first : batch.last]
+            held = texts[batch.first : batch.last]
+            roles = dict.fromkeys(text.role for text in held)
+            if len(held) == 1 or not self._scanner.is_quiet(batch.together, *roles, settled=settled):
+                yield from held
 
     def _finding(self, rule: Rule, case: Case, path: str, evidence: str) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW

@@ -14,14 +14,14 @@ from aegis.core.outcome import Outcome
 from aegis.core.pointer import resolve
 from aegis.guards.base import Case
 from aegis.guards.options import ContentOptions, DlpPolicy
-from aegis.rules.scanner import Scanner
+from aegis.rules.scanner import DATA, Checks, Scanner
 
-_DATA: Final = frozenset({"secret", "pii"})
 _OUTCOMES: Final[dict[DlpPolicy, Outcome]] = {
     "mask": Outcome.SANITIZE,
     "hold": Outcome.REQUIRE_APPROVAL,
     "note": Outcome.ALLOW,
 }
+MOST_MASKED: Final = 250  # findings of data that are masked in one call; a call with more is held
 _LONGEST_MASKED: Final = 262_144  # characters of one value that are masked in place; longer ones are held
 
 
@@ -29,18 +29,22 @@ def answer_data(
     findings: list[Finding], case: Case, options: ContentOptions, scanner: Scanner
 ) -> tuple[list[Finding], list[Patch]]:
     """The findings with the outcome that the policy gives to secrets and personal data, and the patches."""
-    if not any(finding.category in _DATA and finding.outcome is not Outcome.ALLOW for finding in findings):
+    if not any(finding.category in DATA and finding.outcome is not Outcome.ALLOW for finding in findings):
         return findings, []
     policy = options.egress if leaves(case, options) else options.inside
+    count = sum(finding.category in DATA and finding.outcome is not Outcome.ALLOW for finding in findings)
+    if policy == "mask" and count > MOST_MASKED:
+        policy = "hold"
     answered: list[Finding] = []
+    checks = Checks()
     spans: dict[str, list[tuple[int, int, str]]] = {}
     for finding in findings:
-        if finding.category not in _DATA or finding.outcome is Outcome.ALLOW:
+        if finding.category not in DATA or finding.outcome is Outcome.ALLOW:
             answered.append(finding)
             continue
         outcome = _OUTCOMES[policy]
         if outcome is Outcome.SANITIZE:
-            found = _spans(finding, case.arguments, scanner)
+            found = _spans(finding, case.arguments, scanner, checks)
             if found:
                 spans.setdefault(finding.path, []).extend(found)
             else:
@@ -79,7 +83,7 @@ def mask_spans(text: str, spans: list[tuple[int, int, str]]) -> str:
     return "".join(out)
 
 
-def _spans(finding: Finding, root: Any, scanner: Scanner) -> list[tuple[int, int, str]]:
+def _spans(finding: Finding, root: Any, scanner: Scanner, checks: Checks) -> list[tuple[int, int, str]]:
     try:
         value = resolve(root, finding.path)
     except LookupError:
@@ -87,7 +91,7 @@ def _spans(finding: Finding, root: Any, scanner: Scanner) -> list[tuple[int, int
     rule = scanner.rules.by_id.get(finding.rule)
     if not isinstance(value, str) or len(value) > _LONGEST_MASKED or rule is None:
         return []
-    return [(start, end, rule.id) for start, end in scanner.spans(rule, value)]
+    return [(start, end, rule.id) for start, end in scanner.spans(rule, value, checks=checks)]
 
 
 def _hosts(value: str) -> list[str]:

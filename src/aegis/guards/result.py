@@ -69,8 +69,9 @@ class ResultContentGuard:
         if not findings and not case.texts.limits:
             return _QUIET
         findings.sort(key=lambda finding: -finding.outcome)
-        findings, patches = self._answer(findings[:MOST_FINDINGS], case)
-        return report_of(self.name, [*case.texts.limits, *findings], patches=patches)
+        findings, patches = self._answer(findings, case)  # all of them: what is not reported is masked as well
+        findings.sort(key=lambda finding: -finding.outcome)
+        return report_of(self.name, [*case.texts.limits, *findings[:MOST_FINDINGS]], patches=patches)
 
     def _loud(self, strings: Sequence[Text]) -> Iterator[Text]:
         """The strings in which a rule can find something, as they stand or read otherwise; asked in batches first."""

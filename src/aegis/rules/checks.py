@@ -69,14 +69,16 @@ def _is_run(text: str) -> bool:
 
 def luhn(text: str) -> bool:
     """The Luhn checksum over the digits of `text` (ISO/IEC 7812-1), all-equal digits excluded."""
-    digits = [int(char) for char in text if char.isdigit()]
-    if not 12 <= len(digits) <= 19 or len(set(digits)) < 3:
+    digits = text if text.isdigit() else "".join(filter(str.isdigit, text))
+    if not 12 <= len(digits) <= 19 or len(set(digits)) < 3 or not digits.isdecimal():
         return False
-    doubled = [
-        digit if at % 2 == 0 else (digit * 2 - 9 if digit > 4 else digit * 2)
-        for at, digit in enumerate(reversed(digits))
-    ]
-    return sum(doubled) % 10 == 0
+    doubled = digits[-2::-2]
+    # Doubling adds the digit again, less nine from five on: the sum of its digits.
+    total = sum(map(int, digits)) + sum(map(int, doubled)) - 9 * sum(digit > "4" for digit in doubled)
+    return total % 10 == 0
+
+
+_VALUES: Final = {ord("A") + place: str(10 + place) for place in range(26)}  # of letters (ISO 7064)
 
 
 def iban(text: str) -> bool:
@@ -85,7 +87,7 @@ def iban(text: str) -> bool:
     if not 15 <= len(compact) <= 34 or not compact.isalnum() or not compact.isascii():
         return False
     rearranged = compact[4:] + compact[:4]
-    return int("".join(str(int(char, 36)) for char in rearranged)) % 97 == 1
+    return int(rearranged.translate(_VALUES)) % 97 == 1
 
 
 # Numbers that were printed in advertisements or stand in every manual.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from aegis.core.outcome import Outcome
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.rules.checks import CHECKS, WHOLE_CHECKS, entropy
-from aegis.rules.engine import Engine, Pattern, make_engines
+from aegis.rules.engine import Engine, Pattern, by_lines, make_engines
 from aegis.rules.model import Rule, RuleSet
 from aegis.rules.patterns import compile_pattern
 
@@ -19,6 +20,8 @@ FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may se
 DENSE_WINDOW: Final = 1_000  # bytes in which all that a rule needs must stand
 NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
 MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
+DATA: Final = frozenset({"secret", "pii"})  # categories of what is masked or noted, never an attack
+MOST_CHECKED_TOGETHER: Final = 2_000  # matches that are checked in all texts of a call
 _WORD_SYNTAX: Final = (
     "(?i)",
     "\\b",
@@ -55,6 +58,15 @@ class Hit(NamedTuple):
     end: int
 
 
+class Checks:
+    """How many matches of one call may still be checked: bounds what many near matches cost together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_CHECKED_TOGETHER
+
+
 class Scanner:
     """Compiled once from a rule set, then used by any number of threads; also after a fork.
 
@@ -82,6 +94,7 @@ class Scanner:
         self.reads_words = any(_is_word(pattern.text) for pattern in patterns)
         self._owners = tuple(owners)
         self._confirm = tuple(confirm)
+        self._patterns = tuple(pattern.text for pattern in patterns)
         self._engines, self._cased = self._compile(patterns, cache, engine)
         self._facts: Mapping[str, tuple[Rule, ...]] = {name: tuple(found) for name, found in facts.items()}
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
@@ -108,11 +121,16 @@ class Scanner:
             by_surface.update(dict.fromkeys(group, _Parts([part for held, part in chosen if held[number]])))
         return by_surface, _Parts(parts[1:2])
 
-    def scan(self, text: str, surface: Surface) -> list[Hit]:
+    def scan(
+        self, text: str, surface: Surface, *, settled: Collection[Outcome] = (), checks: Checks | None = None
+    ) -> list[Hit]:
         """Every rule of `surface` whose patterns occur in `text`; one hit a rule.
 
-        Time is linear in the text. A lone surrogate is read as a replacement character.
+        Time is linear in the text. A lone surrogate is read as a replacement character. Rules about data whose
+        outcome is among `settled` are left out: of them enough was found. `checks` are what the other texts of the
+        same call have left; a match beyond them counts without its checksum.
         """
+        checks = checks or Checks()
         data = text.encode("utf-8", "replace")
         engine = self._engines[surface]
         found = engine.hits(data)
@@ -133,9 +151,9 @@ class Scanner:
             if not applies[index]:
                 continue
             rule = self._owners[index]
-            if rule.id in taken:
+            if rule.id in taken or (settled and rule.category in DATA and rule.outcome in settled):
                 continue
-            span = self._locate(rule, index, data, end, budget)
+            span = self._locate(rule, index, data, end, budget, checks)
             if span is None:
                 continue
             if rule.least > 1:
@@ -147,31 +165,50 @@ class Scanner:
             hits.append(Hit(rule, _characters(data, span[0]), _characters(data, span[1])))
         return hits
 
-    def is_quiet(self, together: str, surface: Surface = "unknown") -> bool:
-        """Whether no pattern of `surface` occurs in any of the texts that are lines of `together`: one pass over all.
+    def is_quiet(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> bool:
+        """Whether no rule of `surfaces` finds anything in the texts that are lines of `together`: one pass over all.
 
-        `unknown` stands for every role of a call's values.
-
-        A report across two of them only means that they are scanned one by one, as what is not quiet always is.
+        No surface stands for every role of a call's values. What the engine reports is confirmed in all lines at
+        once, where that tells something. A match across two of them only means that they are scanned one by one, as
+        what is not quiet always is.
         """
-        engine = self._engines[surface]
-        if engine.hits(together.encode("utf-8", "replace")):
-            return False
+        data = together.encode("utf-8", "replace")
+        applies = [self._applies[surface] for surface in surfaces]
+        engines = dict.fromkeys(self._engines[surface] for surface in surfaces or ("unknown",))
+        reported = {index for engine in engines for index, _ in engine.hits(data)}
+        for index in reported:
+            if applies and not any(one[index] for one in applies):
+                continue
+            rule = self._owners[index]
+            if settled and rule.category in DATA and rule.outcome in settled:
+                continue
+            if rule.check or rule.entropy or self._in_lines(index).search(data) is not None:
+                return False
         return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
+
+    def _in_lines(self, index: int) -> Any:
+        """The pattern at one place, as it matches in texts that are joined by newlines."""
+        rule = self._owners[index]
+        return compile_pattern(f"(?m){by_lines(self._patterns[index])}", case_sensitive=rule.case_sensitive)
 
     def rules_for(self, fact: str) -> tuple[Rule, ...]:
         """The rules that judge the signal `fact`."""
         return self._facts.get(fact, _NO_RULES)
 
-    def spans(self, rule: Rule, text: str) -> list[tuple[int, int]]:
-        """Where `rule` matches in `text`, as spans of characters, for masking; at most `MOST_CHECKED` a pattern."""
+    def spans(self, rule: Rule, text: str, *, checks: Checks | None = None) -> list[tuple[int, int]]:
+        """Where `rule` matches in `text`, as spans of characters, for masking; at most `MOST_CHECKED` a pattern.
+
+        `checks` are as in `scan`.
+        """
+        checks = checks or Checks()
         data = text.encode("utf-8", "replace")
         judged = bool(rule.check or rule.entropy)
         found: list[tuple[int, int]] = []
         for pattern in rule.patterns:
             compiled = compile_pattern(pattern, case_sensitive=rule.case_sensitive, groups=judged)
             for match in _first(compiled.finditer(data)):
-                if not judged or _passes(rule, match):
+                checks.left -= judged
+                if not judged or checks.left < 0 or _passes(rule, match):
                     group = 1 if judged and match.re.groups else 0
                     start, end = match.span(group)
                     found.append((_characters(data, start), _characters(data, end)))
@@ -202,7 +239,9 @@ class Scanner:
                 return True
         return False
 
-    def _locate(self, rule: Rule, index: int, data: bytes, end: int, budget: list[int]) -> tuple[int, int] | None:
+    def _locate(
+        self, rule: Rule, index: int, data: bytes, end: int, budget: list[int], checks: Checks
+    ) -> tuple[int, int] | None:
         """Where a pattern that the engine reported really matches; `None` where it does not.
 
         The whole text is searched only as far as `budget` goes; beyond it a report stands unconfirmed,
@@ -211,7 +250,8 @@ class Scanner:
         pattern = self._confirm[index]
         if rule.check or rule.entropy:
             for match in _first(pattern.finditer(data)):
-                if _passes(rule, match):
+                checks.left -= 1
+                if checks.left < 0 or _passes(rule, match):
                     span: tuple[int, int] = match.span()
                     return span
             return None
