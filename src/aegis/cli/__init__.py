@@ -11,9 +11,11 @@ import sys
 def main() -> None:
     """Run the command that `sys.argv` names and leave with its exit code."""
     if sys.argv[1:2] == ["hook"]:  # asked at every call of a coding agent's tool, so it loads next to nothing
-        from aegis.cli.hookline import answered
+        from aegis.cli.hookline import answered, inside
 
         code = answered(sys.argv[2:])
+        if code is None:
+            code = inside(sys.argv[2:])
         if code is not None:
             sys.exit(code)
     from aegis.cli.run import run

@@ -1,8 +1,8 @@
 """`aegis hook` as a gateway of the same home answers it: one exchange over its socket, with hardly anything loaded.
 
-Where no gateway listens, where it decides by another configuration, or where the command line says anything but where
-to decide, the hook decides by itself (`aegis.cli.commands.hook`). Once a gateway answered, everything but its whole
-answer is exit 2 with the reason on standard error.
+Where no gateway listens, or where it decides by another configuration, the hook decides by itself. Where the command
+line says anything but where to decide, all of it is loaded (`aegis.cli.commands.hook`). Once a gateway answered,
+everything but its whole answer is exit 2 with the reason on standard error.
 """
 
 from __future__ import annotations
@@ -57,6 +57,33 @@ def answered(argv: Sequence[str]) -> int | None:
         return _refused(f"the gateway cannot be asked, so the call was not made: {error}")
     finally:
         door.close()
+
+
+def inside(argv: Sequence[str]) -> int | None:
+    """The exit code where the hook decides by itself, without the rest of the command line being loaded.
+
+    `None` for anything that another reader has to make sense of.
+    """
+    given = _options(argv)
+    if given is None or "AEGIS_URL" in os.environ:
+        return None
+    timeout = float(given.get("--timeout", DEFAULT_TIMEOUT_S))
+    if timeout < 1:
+        return None
+    try:
+        from aegis.cli.hookwork import run_hook
+
+        return run_hook(
+            config=Path(given["--config"]) if "--config" in given else None,
+            home=Path(given.get("--home", "~/.aegis")).expanduser().absolute(),
+            agent=given.get("--agent") or DEFAULT_AGENT,
+            url=None,
+            api_key="",
+            timeout=timeout,
+            wait=float(given["--wait"]) if "--wait" in given else None,
+        )
+    except Exception as error:  # any other exit code than this one would let the call pass
+        return _refused(f"the call could not be checked, so it was not made: {type(error).__name__}")
 
 
 def _exchange(door: socket.socket, home: Path, given: dict[str, str], deadline: float) -> int | None:

@@ -10,6 +10,7 @@ import importlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -197,6 +198,7 @@ def _compile(database: Any, patterns: Sequence[Pattern]) -> None:
     database.compile(expressions=texts, ids=list(range(len(patterns))), flags=flags)
 
 
+@lru_cache(maxsize=4_096)
 def _text(pattern: Pattern) -> str:
     text = relaxed(pattern.text)
     return by_lines(text) if pattern.lines else text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +15,6 @@ from aegis.cli.output import print_json, print_line
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from aegis.core.decider import Decider
-    from aegis.proxies.hooks.answers import HookAnswer
     from aegis.proxies.hooks.hosts import Host as HookHost
 
 app = typer.Typer(
@@ -53,33 +50,10 @@ def hook(
     """Judge the event on standard input: 0 lets the host go on, 2 blocks, with the reason on standard error."""
     if context.invoked_subcommand is not None:
         return 0
-    from aegis.proxies.hooks.supervise import supervised
+    from aegis.cli.hookwork import run_hook
 
-    answered_by = time.monotonic() + timeout
-
-    def work() -> HookAnswer:
-        from aegis.proxies.hooks.door import MAX_EVENT
-        from aegis.proxies.hooks.event import read_event
-        from aegis.proxies.hooks.judge import Judge
-        from aegis.proxies.hooks.state import HookState
-
-        event = read_event(sys.stdin.buffer.read(MAX_EVENT + 1))
-        decider = _decider(config, home, agent, url, key_file)
-        try:
-            wait_until = (
-                answered_by - MARGIN_S if wait is None else min(time.monotonic() + wait, answered_by - MARGIN_S)
-            )
-            judge = Judge(decider, HookState(home_of(home)), wait_until=wait_until)
-            return judge.answer(event)
-        finally:
-            decider.close()
-
-    answer = supervised(work, seconds=timeout)
-    sys.stdout.write(answer.out)
-    sys.stdout.flush()
-    sys.stderr.write(answer.err)
-    sys.stderr.flush()
-    return answer.code
+    place, key = home_of(home), api_key_of(key_file)
+    return run_hook(config=config, home=place, agent=agent, url=url, api_key=key, timeout=timeout, wait=wait)
 
 
 @app.command()
@@ -136,16 +110,3 @@ def _said(path: Path, changed: bool, backup: Path | None, done: str, already: st
     if backup is not None:
         print_line(f"  the file before: {backup}")
     return 0
-
-
-def _decider(config: Path | None, home: Path | None, agent: str, url: str | None, key_file: Path | None) -> Decider:
-    if url is not None:
-        from aegis.client import Client
-
-        return Client(url, api_key_of(key_file))
-    from aegis.bootstrap import open_deployment
-    from aegis.proxies.hooks.install import files_with_hook
-
-    # An agent that could rewrite its host's settings could take its hook away.
-    settings = files_with_hook(Path.home(), Path.cwd())
-    return open_deployment(config, home_of(home), agent=agent, protected=settings).gate
