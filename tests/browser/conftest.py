@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from support.deployments import TOOLS
-from support.people import PASSWORD, person
+from support.people import Person, person
 from support.scripted_model import ScriptedModel, scripted_model
 from support.served import Served, served
 
@@ -49,13 +51,27 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> I
         yield running
 
 
+@pytest.fixture(scope="module")
+def cookies(gateway: Served) -> Callable[[str], dict[str, str]]:
+    """The session of somebody who signed in once for all tests of a file."""
+
+    @cache
+    def of(name: str) -> dict[str, str]:
+        somebody = Person(gateway=gateway, name=name)
+        somebody.sign_in()
+        cookie, _, value = somebody.cookie.partition("=")
+        return {"name": cookie, "value": value, "url": f"http://127.0.0.1:{gateway.port}"}
+
+    return of
+
+
 @pytest.fixture
-def signed_in(browser: Browser, gateway: Served) -> Iterator[Opened]:
+def signed_in(browser: Browser, gateway: Served, cookies: Callable[[str], Any]) -> Iterator[Opened]:
     """Opens a browser of its own for somebody; whatever the page's console says against us fails the test."""
     complaints: list[str] = []
     with ExitStack() as stack:
 
-        def open_for(name: str = "dana", **options: object) -> Page:
+        def open_for(name: str = "dana", start: str = "/", **options: object) -> Page:
             context: BrowserContext = browser.new_context(
                 base_url=f"http://127.0.0.1:{gateway.port}",
                 **options,  # type: ignore[arg-type]
@@ -65,11 +81,9 @@ def signed_in(browser: Browser, gateway: Served) -> Iterator[Opened]:
             page = context.new_page()
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("console", lambda said: complaints.append(said.text) if _against_us(said.type, said.text) else None)
-            page.goto("/sign-in")
-            page.get_by_label("Name").fill(name)
-            page.get_by_label("Password").fill(PASSWORD)
-            page.get_by_role("button", name="Sign in").click()
-            page.wait_for_url("**/")
+            context.add_cookies([cookies(name)])
+            if start:
+                page.goto(start)
             return page
 
         yield open_for

@@ -63,8 +63,7 @@ def test_a_flood_of_calls_leaves_a_bounded_page(gateway: Served, signed_in: Open
 
 @pytest.mark.claim("COK-06")
 def test_an_agent_waits_a_person_approves_and_the_agent_goes_on(gateway: Served, signed_in: Opened) -> None:
-    page = signed_in()
-    page.get_by_role("link", name="Approvals").click()
+    page = signed_in(start="/approvals")
     url, key = f"http://127.0.0.1:{gateway.port}", gateway.credentials.text("bot")
     call = aegis.ToolCall(tool="send_email", arguments=dict(MAIL), call_id="waits", session="s-deciding")
 
@@ -91,8 +90,7 @@ def test_an_agent_waits_a_person_approves_and_the_agent_goes_on(gateway: Served,
 def test_a_call_is_approved_with_less(gateway: Served, signed_in: Opened) -> None:
     wide = ["bob@example.com", "carol@example.com"]
     approval = hold(gateway, "narrows", cc=wide)
-    page = signed_in()
-    page.goto(f"/approvals/{approval}")
+    page = signed_in(start=f"/approvals/{approval}")
     page.get_by_text("Approve with less").click()
     page.get_by_role("button", name="Approve what remains").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was left out")
@@ -106,8 +104,7 @@ def test_a_call_is_approved_with_less(gateway: Served, signed_in: Opened) -> Non
 
 def test_a_denial_needs_a_reason(gateway: Served, signed_in: Opened) -> None:
     approval = hold(gateway, "denies")
-    page = signed_in()
-    page.goto(f"/approvals/{approval}")
+    page = signed_in(start=f"/approvals/{approval}")
     page.get_by_role("button", name="Deny").click()
     expect(page.locator("#standing")).to_contain_text("waits")
     page.get_by_label("Reason").fill("not to outsiders")
@@ -121,9 +118,8 @@ def test_a_denial_needs_a_reason(gateway: Served, signed_in: Opened) -> None:
 @pytest.mark.claim("COK-06")
 def test_of_two_approvers_one_answers_and_the_other_is_told(gateway: Served, signed_in: Opened) -> None:
     approval = hold(gateway, "race")
-    dana, erin = signed_in("dana"), signed_in("erin")
+    dana, erin = signed_in("dana", f"/approvals/{approval}"), signed_in("erin", f"/approvals/{approval}")
     for page in (dana, erin):
-        page.goto(f"/approvals/{approval}")
         # Erin's page must still offer the answer that comes too late.
         page.evaluate("document.getElementById('standing').removeAttribute('data-refresh')")
     dana.get_by_role("button", name="Approve").click()
@@ -137,9 +133,7 @@ def test_of_two_approvers_one_answers_and_the_other_is_told(gateway: Served, sig
 
 def test_the_switch_stops_an_agent_and_lets_it_go_on(gateway: Served, signed_in: Opened) -> None:
     gateway.decide(key="other", call_id="first")
-    page = signed_in()
-    page.get_by_role("link", name="Agents").click()
-    page.get_by_role("link", name="other", exact=True).click()
+    page = signed_in(start="/agents/other")
     page.get_by_label("Reason").fill("it behaves oddly")
     page.get_by_role("button", name="Stop this agent").click()
     expect(page.get_by_text("Stopped by dana")).to_be_visible()
@@ -152,8 +146,7 @@ def test_the_switch_stops_an_agent_and_lets_it_go_on(gateway: Served, signed_in:
 
 def test_a_policy_is_edited_replayed_put_in_force_and_rolled_back(gateway: Served, signed_in: Opened) -> None:
     gateway.decide(arguments={"path": "replayed.txt"}, call_id="replayed")
-    page = signed_in()
-    page.get_by_role("link", name="Policies").click()
+    page = signed_in(start="/policies")
     editor = page.get_by_label("Configuration")
     before = editor.input_value()
     editor.fill(before.replace("risk: low", "risk: sometimes"))
@@ -172,6 +165,7 @@ def test_a_policy_is_edited_replayed_put_in_force_and_rolled_back(gateway: Serve
     page.get_by_role("button", name="Put in force").click()
     expect(page.get_by_text("is in force, and on the record")).to_be_visible()
     assert gateway.decide(arguments={"path": "x"}, call_id="looser").json["decision"] == "allow"
+    expect(page.get_by_text("in force", exact=True)).to_have_count(1)
 
 
 @pytest.mark.claim("COK-15")
@@ -180,8 +174,7 @@ def test_a_policy_is_drafted_in_plain_words_and_put_in_force_by_a_person(
 ) -> None:
     model.script = lambda _: DRAFT
     model.held.clear()
-    page = signed_in()
-    page.get_by_role("link", name="Policies").click()
+    page = signed_in(start="/policies")
     page.get_by_role("link", name="Draft in plain words").click()
     expect(page.get_by_text("Nothing drafted yet")).to_be_visible()
     page.get_by_label("What is to be refused").fill("nobody posts notes about salaries")
@@ -201,8 +194,7 @@ def test_a_policy_is_drafted_in_plain_words_and_put_in_force_by_a_person(
 
 
 def test_a_session_that_ended_leads_to_sign_in_and_back(gateway: Served, signed_in: Opened) -> None:
-    page = signed_in()
-    page.goto("/audit?kind=decision")
+    page = signed_in(start="/audit?kind=decision")
     page.context.clear_cookies()
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -215,8 +207,7 @@ def test_a_session_that_ended_leads_to_sign_in_and_back(gateway: Served, signed_
 
 def test_a_held_call_is_answered_with_the_keyboard_alone(gateway: Served, signed_in: Opened) -> None:
     approval = hold(gateway, "keyboard")
-    page = signed_in()
-    page.goto(f"/approvals/{approval}")
+    page = signed_in(start=f"/approvals/{approval}")
     for _ in range(60):
         page.keyboard.press("Tab")
         if focused(page) == "Approve":

@@ -74,7 +74,7 @@ def paths(hostile: dict[str, str]) -> list[str]:
 
 @pytest.mark.claim("COK-04")
 def test_hostile_text_stays_text_on_every_page(signed_in: Opened, paths: list[str], gateway: Served) -> None:
-    page = signed_in()
+    page = signed_in(start="")
     asked: list[str] = []
     page.context.on("request", lambda request: asked.append(request.url))
     page.add_init_script("window.pwned = (n) => { document.documentElement.dataset.pwned = n; }")
@@ -93,7 +93,7 @@ def test_hostile_text_stays_text_on_every_page(signed_in: Opened, paths: list[st
 
 @pytest.mark.claim("COK-04")
 def test_hostile_text_stays_text_in_the_live_feed(signed_in: Opened, gateway: Served) -> None:
-    page = signed_in()
+    page = signed_in(start="")
     page.add_init_script("window.pwned = (n) => { document.documentElement.dataset.pwned = n; }")
     page.goto("/")
     expect(page.locator("#live-state")).to_have_text("live")
@@ -104,20 +104,15 @@ def test_hostile_text_stays_text_in_the_live_feed(signed_in: Opened, gateway: Se
 
 
 def test_what_cannot_be_seen_is_shown_to_an_approver(signed_in: Opened, hostile: dict[str, str]) -> None:
-    page = signed_in()
-    page.goto(hostile["approval"])
+    page = signed_in(start=hostile["approval"])
     expect(page.locator(".args .hidden-char")).to_have_text("U+202E")
     expect(page.locator(".args .lookalike")).to_have_attribute("title", re.compile("looks like o"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_is_accessible(browser: Browser, gateway: Served, paths: list[str], scheme: str) -> None:
+def test_every_page_is_accessible(browser: Browser, gateway: Served, paths: list[str]) -> None:
     # Axe is injected into the page, which the page's own policy would not allow.
     context = browser.new_context(
-        base_url=f"http://127.0.0.1:{gateway.port}",
-        bypass_csp=True,
-        color_scheme="dark" if scheme == "dark" else "light",
-        reduced_motion="reduce",
+        base_url=f"http://127.0.0.1:{gateway.port}", bypass_csp=True, color_scheme="light", reduced_motion="reduce"
     )
     try:
         page = context.new_page()
@@ -137,21 +132,21 @@ def test_every_page_is_accessible(browser: Browser, gateway: Served, paths: list
     assert wrong == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_no_page_scrolls_sideways(signed_in: Opened, paths: list[str], width: int) -> None:
-    page = signed_in(viewport={"width": width, "height": 900})
+def test_no_page_scrolls_sideways(signed_in: Opened, paths: list[str]) -> None:
+    page = signed_in(start="")
     too_wide = []
     for path in paths:
         page.goto(path)
-        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-            too_wide.append(path)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+                too_wide.append((path, width))
     assert too_wide == []
 
 
 @pytest.mark.claim("COK-08")
 def test_the_browser_proves_that_a_receipt_is_in_the_log(signed_in: Opened, hostile: dict[str, str]) -> None:
-    page = signed_in()
-    page.goto(hostile["call"])
+    page = signed_in(start=hostile["call"])
     expect(page.locator("#proof-state")).to_have_text("in the log")
     page.reload()
     expect(page.locator("#proof-steps")).to_contain_text("that this browser saw before")
@@ -161,7 +156,7 @@ def test_the_browser_proves_that_a_receipt_is_in_the_log(signed_in: Opened, host
 @pytest.mark.claim("COK-08")
 @pytest.mark.parametrize("what", ["leaf", "path", "note"])
 def test_a_proof_with_one_changed_byte_fails_visibly(signed_in: Opened, hostile: dict[str, str], what: str) -> None:
-    page = signed_in()
+    page = signed_in(start="")
 
     def tamper(route: Any) -> None:
         response = route.fetch()
@@ -195,8 +190,6 @@ def test_a_tampered_log_fails_visibly(browser: Browser, tmp_path: Path) -> None:
             page = context.new_page()
             page.goto("/sign-in")
             sign_in(page)
-            verify(page)
-            expect(page.locator("#verification")).to_contain_text("the log verifies", timeout=60_000)
             with sqlite3.connect(tmp_path / "home" / "aegis.db") as connection:
                 index = connection.execute("SELECT max(idx) FROM leaf WHERE kind = 'decision'").fetchone()[0]
                 connection.execute(
@@ -212,8 +205,7 @@ def test_a_tampered_log_fails_visibly(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_report_and_the_export_are_downloaded(signed_in: Opened, tmp_path: Path) -> None:
-    page = signed_in()
-    page.goto("/audit")
+    page = signed_in(start="/audit")
     with page.expect_download() as told:
         page.get_by_role("button", name="Report as PDF").click()
     told.value.save_as(tmp_path / "report.pdf")
@@ -257,7 +249,9 @@ def verify(page: Page) -> None:
 
 
 def violations(page: Page) -> list[str]:
-    found = Axe().run(
-        page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-    )
-    return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:160]}" for one in found.response["violations"]]
+    """What axe says of the page in light, and of its colours in dark: nothing else of it depends on the scheme."""
+    found = Axe().run(page, options={"runOnly": STANDARDS}).response["violations"]
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate("axe.run({runOnly: {type: 'rule', values: ['color-contrast']}})")["violations"]
+    page.emulate_media(color_scheme="light")
+    return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:160]}" for one in [*found, *dark]]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from aegis.delivery.signature import verify_webhook
+from aegis.server.cockpit import alerting
 from support.mail_server import mail_host
 from support.missions import claims
 from support.people import Person, person
@@ -140,6 +141,19 @@ def test_a_budget_near_its_end_is_told_once(gateway: Served, dana: Person, recei
     gateway.decide(arguments={"path": "/ws/7.txt"}, session="s", call_id="c7")
     looked_twice(gateway)
     assert len(receiver.taken) == 1
+
+
+def test_a_silence_is_told_once_for_as_long_as_it_lasts(
+    gateway: Served, dana: Person, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerting, "PERIOD_S", 0.01)
+    monkeypatch.setattr(alerting, "MINUTE_US", 200_000)
+    assert dana.post("/alerts", form(receiver, "silent", 1)).status == 303
+    soon(lambda: receiver.taken)
+    rounds = gateway.app.cockpit.alerting.rounds
+    soon(lambda: gateway.app.cockpit.alerting.rounds >= rounds + 60)  # several such minutes
+    assert len(receiver.taken) == 1
+    assert "nothing was recorded for" in json.loads(receiver.taken[0][1])["data"]["text"]
 
 
 def looked_twice(gateway: Served) -> None:

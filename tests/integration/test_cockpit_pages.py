@@ -237,6 +237,7 @@ def test_the_report_counts_what_the_log_holds(gateway: Served, dana: Person) -> 
     for word in ("Coverage", "Decisions", "Approvals", "Violations", "sql-executed", "Chain and checkpoint", "dana"):
         assert word in text
     assert "<b>odd</b> & t\u00f6\\u0561l" in text
+    assert f"\u2014 {gateway.app.services.log} " in " ".join(text.split())  # a checkpoint that can be verified
     assert dana.get("/audit/report.pdf?since=2026-02-01&until=2026-01-01").status == 422
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from aegis.approvals.model import COLLECTION as APPROVALS
 from aegis.approvals.model import from_document
 from aegis.audit.writer import Unit
-from aegis.core.ports import Transaction
+from aegis.core.ports import Search, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS, rfc3339
 from aegis.delivery import outbox
@@ -34,6 +34,7 @@ PERIOD_S: Final = 2.0
 QUIET_S: Final = 900  # how long a rule is silent after it told of something that goes on
 WINDOW_MIN: Final = 10
 LOOKED_AT: Final = 1_000  # held calls looked at in one round
+_ALARMS: Final = 200  # newest receipts among which one that is no alarm is looked for
 BLOCK: Final = 3  # the column of blocked calls in a row of counts
 _NOTHING: Final = ("", "")
 _TOLD_ONCE: Final = frozenset({"new_rule", "budget"})
@@ -102,12 +103,18 @@ class Alerting:
         if rule.watch == "budget":
             return self._budgets(rule)
         if rule.watch == "silent":
-            with self._services.store.reader() as reader:
-                newest = reader.head().time
-            minutes = (now - newest) // MINUTE_US
-            over = bool(newest) and minutes >= rule.limit
-            return ("over", f"nothing was recorded for {minutes} minutes") if over else _NOTHING
+            return self._silent(rule, now)
         return _NOTHING
+
+    def _silent(self, rule: AlertRule, now: int) -> tuple[str, str]:
+        """Whether nothing but alarms was recorded: that an alert told of silence does not end it."""
+        with self._services.store.reader() as reader:
+            newest = reader.search(Search(limit=_ALARMS))
+        if not newest:
+            return _NOTHING
+        minutes = (now - next((one.time for one in newest if one.kind != "alarm"), newest[-1].time)) // MINUTE_US
+        span = "a minute" if minutes == 1 else f"{minutes} minutes"
+        return ("over", f"nothing was recorded for {span}") if minutes >= rule.limit else _NOTHING
 
     def _new_rules(self, rule: AlertRule, tally: Tally) -> tuple[str, str]:
         """Rules broken for the first time since the last look; the first look only learns."""

@@ -23,7 +23,7 @@ _CONTEXT: Final = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One receipt of a configuration; `text` says whether the cockpit can show it again."""
+    """One receipt of a configuration; `text` says whether it is another one, which can be shown again."""
 
     receipt_id: str
     index: int
@@ -78,6 +78,7 @@ def history(services: Services) -> list[Change]:
         bodies = [body for body in (orjson.loads(entry.body) for entry in entries) if body["action"] in ACTIONS]
         bodies = bodies[:HISTORY]
         kept = {body["policy_digest"] for body in bodies if reader.document(TEXTS, body["policy_digest"]) is not None}
+    newest = next((body for body in bodies if body["policy_digest"] == in_force), None)
     return [
         Change(
             receipt_id=body["receipt_id"],
@@ -86,8 +87,8 @@ def history(services: Services) -> list[Change]:
             by=body["principal"],
             action=body["action"],
             digest=body["policy_digest"],
-            text=body["policy_digest"] in kept,
-            in_force=body["policy_digest"] == in_force,
+            text=body["policy_digest"] in kept and body["policy_digest"] != in_force,
+            in_force=body is newest,
         )
         for body in bodies
     ]

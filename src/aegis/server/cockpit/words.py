@@ -76,6 +76,8 @@ _SAID: Final = {
     ("config", "file"): "the file of the configuration changed",
     ("config", "signal"): "the configuration was read again",
     ("config", "draft"): "a model was asked to draft a policy",
+    ("config", "alert_add"): "an alert was made",
+    ("config", "alert_remove"): "an alert was removed",
     ("access", "sign_in"): "signed in",
     ("access", "reveal"): "values were revealed",
     ("access", "export"): "every payload was written out",
@@ -107,11 +109,17 @@ _SAID: Final = {
     ("grant", "revoke"): "rights were taken back",
     ("key", "add"): "a signing key was introduced",
     ("key", "rotate"): "a signing key took over",
+    ("alarm", "alert_blocks"): "an alert told that many calls are blocked",
+    ("alarm", "alert_new_rule"): "an alert told of a rule broken for the first time",
+    ("alarm", "alert_waiting"): "an alert told that a held call waits",
+    ("alarm", "alert_budget"): "an alert told of a budget near its end",
+    ("alarm", "alert_silent"): "an alert told that nothing was recorded",
     ("alarm", "uncovered"): "a tool ran without a decision",
 }
 
 _BY: Final = frozenset(
-    {("config", "api"), ("config", "draft"), ("access", "sign_in"), ("access", "reveal"), ("access", "export"),
+    {("config", "api"), ("config", "draft"), ("config", "alert_add"), ("config", "alert_remove"),
+     ("access", "sign_in"), ("access", "reveal"), ("access", "export"),
      ("erasure", "erase"), ("revocation", "revoke"), ("revocation", "restore"), ("revocation", "suspend"),
      ("revocation", "resume"), ("grant", "create"), ("grant", "password"), ("grant", "roles"), ("grant", "disable"),
      ("grant", "enable"), ("grant", "revoke"), ("grant", "open")}
