@@ -51,7 +51,8 @@ def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[Step]:
                 subject=subject,
                 guard=row["guard"],
                 outcome=row["outcome"],
-                reason=receipt.get("reason", "none"),
+                # The receipt's reason is that of the guards that came to its outcome.
+                reason=receipt.get("reason", "none") if row["outcome"] == decided else "none",
                 rules=tuple(row["rules"]),
             )
 

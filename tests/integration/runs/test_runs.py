@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from aegis.core.principal import Principal
+from aegis.runs.request import RunRequest
+from aegis.runs.service import open_runs
+from support.deployments import deployment
 from support.run_world import Provider, call, calls, config, provider, say, write_tools
 from support.served import Answer, Served, served
 
@@ -184,6 +188,8 @@ def test_another_principals_session_of_the_same_name_is_not_told(here: World) ->
     with here.gateway.deployment.store.reader() as reader:
         steps = list(explain(reader, "told"))
     assert "read_note" not in {step.subject for step in steps}
+    reasons = {step.guard: step.reason for step in steps if step.stage == "decision" and step.outcome != "approved"}
+    assert (reasons["registry"], reasons["content"]) == ("irreversible", "none")
     assert "approval" in {step.stage for step in steps}  # a person's answer belongs to it all the same
 
 
@@ -278,6 +284,34 @@ def test_secrets_in_documents_are_masked_and_the_rest_of_them_stays(
         here.run(say("ok"), documents=[f"The token is {secret}, ask Ann."])
         assert secret not in str(here.provider.seen)
         assert "ask Ann" in str(here.provider.seen[0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "said", "shown"),
+    [
+        ("forbid: ['(?i)forbidden w.rd']", "a Forbidden word", ("refused", "policy_denied", None)),
+        ("max_chars: 8", "nine letters", ("refused", "policy_denied", None)),
+        ("secrets: block", "AKIAIOSFODNN7EXAMPLZ", ("refused", "sensitive_data", None)),
+        ("secrets: mask", "key AKIAIOSFODNN7EXAMPLZ", ("completed", "none", "key [masked]")),
+        ("secrets: note", "key AKIAIOSFODNN7EXAMPLZ", ("completed", "none", "key AKIAIOSFODNN7EXAMPLZ")),
+    ],
+)
+async def test_rules_of_the_answer(
+    rule: str, said: str, shown: tuple[str, str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUN_TEST_KEY", "sk-test-of-runs")
+    with provider() as model:
+        model.script = [say(said)]
+        routes = "{default: {models: [main], ingress: [], egress: [output]}}"
+        text = config(model.url, ["true"], routes=routes, options=f"{{output: {{{rule}}}}}")
+        place = deployment(tmp_path / "home", text)
+        try:
+            async with open_runs(place) as runs:
+                bot = Principal(id="bot", roles=frozenset({"agent"}), agent="bot")
+                told = await runs.start(bot, RunRequest(messages=({"role": "user", "content": "hi"},)))
+        finally:
+            place.close()
+    assert (told.status, told.reason, told.to_wire()["output"]) == shown
 
 
 def test_a_budget_ends_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
