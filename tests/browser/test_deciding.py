@@ -131,6 +131,29 @@ def test_of_two_approvers_one_answers_and_the_other_is_told(gateway: Served, sig
     expect(erin.locator("#standing")).to_contain_text("dana")
 
 
+def test_an_open_page_tells_that_the_gateway_is_gone_and_that_somebody_else_answered(
+    gateway: Served, signed_in: Opened
+) -> None:
+    approval = hold(gateway, "watched")
+    page = signed_in(start="")
+    page.clock.install()
+    page.goto(f"/approvals/{approval}")
+    gone = page.get_by_text("The gateway does not answer")
+    expect(gone).to_be_hidden()
+    page.route("**/approvals/*", lambda route: route.abort())
+    page.clock.run_for(4_000)
+    expect(gone).to_be_visible()
+    page.unroute("**/approvals/*")
+    page.clock.run_for(4_000)
+    expect(gone).to_be_hidden()
+    expect(page.get_by_role("button", name="Deny")).to_be_visible()
+    answer = {"decision": "deny", "reason": "no"}
+    assert gateway.ask("POST", f"/v1/approvals/{approval}", answer, key="ann").status == 200
+    page.clock.run_for(4_000)
+    expect(page.locator("#standing")).to_contain_text("denied")
+    expect(page.get_by_role("button", name="Deny")).to_be_hidden()
+
+
 def test_the_switch_stops_an_agent_and_lets_it_go_on(gateway: Served, signed_in: Opened) -> None:
     gateway.decide(key="other", call_id="first")
     page = signed_in(start="/agents/other")
