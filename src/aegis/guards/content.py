@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from aegis.core.finding import Finding, Report
@@ -24,7 +25,9 @@ from aegis.rules.scanner import DATA, Checks, Scanner
 __all__ = ["ContentGuard", "ContentOptions", "DlpPolicy", "InjectedPolicy", "RuleOverride"]
 
 MOST_FINDINGS: Final = 100  # findings that one report keeps; what restricts is kept first
-_MOST_REFUSED: Final = 100  # strings looked at of a call that is beyond its limits, which refuses it already
+# Strings, and characters of them, looked at of a call that is beyond its limits, which refuses it already.
+_MOST_REFUSED: Final = 100
+_MOST_REFUSED_CHARS: Final = 131_072
 _QUIET: Final = Report(guard="content")
 _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
 # Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
@@ -83,9 +86,9 @@ class ContentGuard:
         data: Counter[Outcome] = Counter()
         settled: set[Outcome] = set()
         checks = Checks()
-        for text in self._loud(facts, settled):
+        for text, among in self._loud(facts, settled):
             value = text.value
-            for hit in scan(value, text.role, settled=settled, checks=checks):
+            for hit in scan(value, text.role, settled=settled, checks=checks, among=among):
                 seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
                 if hit.rule.category in DATA:
                     data[hit.rule.outcome] += 1
@@ -106,19 +109,26 @@ class ContentGuard:
                 if key not in seen:
                     seen[key] = (hit.rule, piece)
 
-    def _loud(self, facts: Facts, settled: Collection[Outcome]) -> Iterator[Text]:
-        """The strings in which a rule can find something; in a large call they are asked in batches first."""
-        texts: Sequence[Text] = facts.texts.strings[: _MOST_REFUSED if facts.texts.limits else None]
+    def _loud(self, facts: Facts, settled: Collection[Outcome]) -> Iterator[tuple[Text, list[int] | None]]:
+        """The strings in which a rule can find something, in a large call with the patterns that can match in them."""
+        texts: Sequence[Text] = facts.texts.strings
+        if facts.texts.limits:
+            read = accumulate(len(text.value) for text in texts[:_MOST_REFUSED])
+            texts = [text for text, so_far in zip(texts, read, strict=False) if so_far <= _MOST_REFUSED_CHARS]
         if not self._scanner.reads_words:
             texts = [text for text in texts if not _says_nothing(text)]
         if facts.together is not None:
-            yield from texts
+            yield from ((text, None) for text in texts)
             return
         for batch in batches([text.value for text in texts]):
             held = texts[batch.first : batch.last]
             roles = dict.fromkeys(text.role for text in held)
-            if len(held) == 1 or not self._scanner.is_quiet(batch.together, *roles, settled=settled):
-                yield from held
+            if len(held) > 1 and batch.together.isascii():
+                standing = self._scanner.standing(batch.together, *roles, settled=settled)
+                if standing:
+                    yield from ((text, standing) for text in held)
+            elif len(held) == 1 or not self._scanner.is_quiet(batch.together, *roles, settled=settled):
+                yield from ((text, None) for text in held)
 
     def _finding(self, rule: Rule, case: Case, path: str, evidence: str) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW

@@ -22,6 +22,7 @@ NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front
 MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
 DATA: Final = frozenset({"secret", "pii"})  # categories of what is masked or noted, never an attack
 MOST_CHECKED_TOGETHER: Final = 2_000  # matches that are checked in all texts of a call
+_FEW: Final = 6  # patterns that are tried one by one in less time than the engine takes
 _WORD_SYNTAX: Final = (
     "(?i)",
     "\\b",
@@ -122,18 +123,27 @@ class Scanner:
         return by_surface, _Parts(parts[1:2])
 
     def scan(
-        self, text: str, surface: Surface, *, settled: Collection[Outcome] = (), checks: Checks | None = None
+        self,
+        text: str,
+        surface: Surface,
+        *,
+        settled: Collection[Outcome] = (),
+        checks: Checks | None = None,
+        among: Collection[int] | None = None,
     ) -> list[Hit]:
         """Every rule of `surface` whose patterns occur in `text`; one hit a rule.
 
         Time is linear in the text. A lone surrogate is read as a replacement character. Rules about data whose
         outcome is among `settled` are left out: of them enough was found. `checks` are what the other texts of the
         same call have left; a match beyond them counts without its checksum.
+        Of a text that is a line of what `standing` was asked of, only the patterns `among` its answer are tried.
         """
         checks = checks or Checks()
         data = text.encode("utf-8", "replace")
-        engine = self._engines[surface]
-        found = engine.hits(data)
+        if among is not None and len(among) <= _FEW and text.isascii():
+            found = [(index, -1) for index in among]
+        else:
+            found = self._engines[surface].hits(data)
         if not text.isascii():
             # The engine folds the case of ASCII alone; other scripts are folded here.
             lowered = text.lower()
@@ -172,19 +182,26 @@ class Scanner:
         once, where that tells something. A match across two of them only means that they are scanned one by one, as
         what is not quiet always is.
         """
+        if next(self._standing(together, surfaces, settled), None) is not None:
+            return False
+        return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
+
+    def standing(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> list[int]:
+        """The places of the patterns that can match in texts of ASCII that are lines of `together`, for `scan`."""
+        return list(self._standing(together, surfaces, settled))
+
+    def _standing(self, together: str, surfaces: Sequence[Surface], settled: Collection[Outcome]) -> Iterator[int]:
         data = together.encode("utf-8", "replace")
         applies = [self._applies[surface] for surface in surfaces]
         engines = dict.fromkeys(self._engines[surface] for surface in surfaces or ("unknown",))
-        reported = {index for engine in engines for index, _ in engine.hits(data)}
-        for index in reported:
+        for index in dict.fromkeys(index for engine in engines for index, _ in engine.hits(data)):
             if applies and not any(one[index] for one in applies):
                 continue
             rule = self._owners[index]
             if settled and rule.category in DATA and rule.outcome in settled:
                 continue
             if rule.check or rule.entropy or self._in_lines(index).search(data) is not None:
-                return False
-        return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
+                yield index
 
     def _in_lines(self, index: int) -> Any:
         """The pattern at one place, as it matches in texts that are joined by newlines."""

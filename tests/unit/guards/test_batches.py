@@ -1,0 +1,44 @@
+"""A large call is judged in batches as its strings are judged one by one."""
+
+from __future__ import annotations
+
+from aegis.core.principal import Principal
+from aegis.core.text import TEXT_ROLES, TextRole
+from aegis.facts.batch import batches
+from aegis.facts.model import Facts, Text, Texts
+from aegis.guards.base import Case
+from aegis.guards.content import ContentGuard
+from aegis.rules import Scanner, builtin_folder, load
+from aegis.rules.cache import default_cache_folder
+
+SCANNER = Scanner(load(builtin_folder()), cache=default_cache_folder())
+EXAMPLES = sorted({example.text for rule in SCANNER.rules.rules for example in rule.examples if example.text})
+LOWER = "a word of no rule "
+
+
+def found(texts: list[str], role: TextRole, *, at_once: bool) -> set[tuple[str, str]]:
+    """The rules and places that a guard reports of a call with these strings alone."""
+    strings = tuple(Text(f"/{number}", text, False, role, 100) for number, text in enumerate(texts))
+    together = None if not at_once else "\n".join(texts)
+    facts = Facts(texts=Texts(strings=strings, total_bytes=sum(map(len, texts))), together=together)
+    case = Case(
+        tool="t", server=None, arguments={}, principal=Principal(id="p", roles=frozenset({"agent"})), agent="",
+        session="", call_id="", entry=None, facts=facts, tier=facts.tier, irreversible=facts.irreversible,
+        effects=facts.effects, now=0,
+    )  # fmt: skip
+    return {(finding.rule, finding.path) for finding in ContentGuard(SCANNER).check(case).findings}
+
+
+def test_what_is_found_in_a_string_alone_is_found_beside_others() -> None:
+    for number, text in enumerate(EXAMPLES[::5]):
+        role = TEXT_ROLES[number % len(TEXT_ROLES)]
+        alone = found([text], role, at_once=True)
+        beside = found([LOWER, text, LOWER, "ключ"] if number % 2 else [LOWER, text, LOWER], role, at_once=False)
+        assert {rule for rule, path in beside if path == "/1"} == {rule for rule, _ in alone}, text
+
+
+def test_lines_that_only_look_like_a_chain_of_commands_are_looked_at_with_one_pattern_each() -> None:
+    lines = [f"rm a {number}" for number in range(60)]
+    (batch,) = batches(lines)
+    assert 0 < len(SCANNER.standing(batch.together, "query_fragment")) <= 6
+    assert found(lines, "query_fragment", at_once=False) == set()
