@@ -55,7 +55,7 @@ def read_target(text: str) -> Target | None:
     host = host.rstrip(".").lower()
     if not host or len(host.split(None, 1)) > 1 or host[-1].isspace() or host[0].isspace():
         return None
-    address, odd = _address(host)
+    address, odd = _address(host, schemed=bool(scheme))
     return Target(scheme.lower(), host, address, odd, userinfo)
 
 
@@ -126,8 +126,11 @@ def _plain_address(address: str) -> str:
     return str(mapped) if mapped else address
 
 
-def _address(host: str) -> tuple[str, bool]:
-    """The address that a host spells, as lenient resolvers read it, and whether the spelling is odd."""
+def _address(host: str, *, schemed: bool) -> tuple[str, bool]:
+    """The address that a host spells, as lenient resolvers read it, and whether the spelling is odd.
+
+    A small number alone is an address only behind a scheme, and there only 0, which is the machine itself.
+    """
     if ":" not in host and not host.rpartition(".")[2][:1].isdigit():
         return "", False  # a name: the last part of every spelling of an address begins with a digit
     parts = host.split(".")
@@ -155,7 +158,7 @@ def _address(host: str) -> tuple[str, bool]:
     value = last
     for place, number in enumerate(leading):
         value += number << (8 * (3 - place))
-    if len(parts) == 1 and value < 2**24:
+    if len(parts) == 1 and value < 2**24 and not (schemed and value == 0):
         return "", False
     return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}", True
 

@@ -122,7 +122,35 @@ def phone(text: str) -> bool:
     return 8 <= len(digits) <= 15 and len(set(digits)) > 2 and steps != {1}
 
 
+def ahv(text: str) -> bool:
+    """A Swiss insurance number (AHV): thirteen digits from 756 on, with the check digit of an EAN-13."""
+    digits = _digits(text)
+    return len(digits) == 13 and _weighted(digits, (1, 3) * 6 + (1,)) % 10 == 0
+
+
+def rrn(text: str) -> bool:
+    """A Belgian national number: 97 less the rest of the first nine digits, by 97; a 2 in front from the year 2000."""
+    digits = "".join(str(digit) for digit in _digits(text))
+    if len(digits) != 11 or not 1 <= int(digits[4:6]) <= 31:
+        return False
+    return int(digits[9:]) in (97 - int(digits[:9]) % 97, 97 - int("2" + digits[:9]) % 97)
+
+
+def hetu(text: str) -> bool:
+    """A Finnish identity code: a letter or digit by the rest of 31 of the nine digits before."""
+    digits = "".join(char for char in text[:-1] if char.isdigit())
+    return len(digits) == 9 and text[-1:].upper() == "0123456789ABCDEFHJKLMNPRSTUVWXY"[int(digits) % 31]
+
+
+def sin(text: str) -> bool:
+    """A Canadian insurance number (SIN): nine digits, Luhn's check digit, none of the first digits 0 and 8."""
+    digits = _digits(text)
+    doubled = [digit if at % 2 == 0 else digit * 2 - 9 * (digit > 4) for at, digit in enumerate(digits)]
+    return len(digits) == 9 and digits[0] not in (0, 8) and len(set(digits)) > 2 and sum(doubled) % 10 == 0
+
+
 NUMBERS: Final[Mapping[str, Callable[[str], bool]]] = {
     "nhs": nhs, "cpf": cpf, "bsn": bsn, "pesel": pesel, "nif": nif, "codice": codice, "aadhaar": aadhaar,
     "insee": insee, "bitcoin": bitcoin, "phone": phone,
+    "ahv": ahv, "rrn": rrn, "hetu": hetu, "sin": sin,
 }  # fmt: skip

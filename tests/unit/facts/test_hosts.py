@@ -23,7 +23,16 @@ def test_the_metadata_service_is_known_in_every_spelling(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.1/", "http://2130706433", "http://0x7f000001/", "http://[::1]/", "http://localhost:1"]
+    "url",
+    [
+        "http://127.1/",
+        "http://2130706433",
+        "http://0x7f000001/",
+        "http://[::1]/",
+        "http://localhost:1",
+        "http://0/",
+        "http://0:80/x",
+    ],
 )
 def test_the_machine_itself_is_known_in_every_spelling(url: str) -> None:
     target = read_target(url)
