@@ -137,6 +137,9 @@ def test_an_auditor_sees_no_queue_and_an_approver_no_receipts(gateway: Served) -
     assert (approver.get(f"/calls/{receipt}").status, auditor.get(f"/calls/{receipt}").status) == (403, 200)
     assert (approver.get("/policies").status, auditor.get("/policies").status) == (403, 403)
     assert auditor.post("/agents/bot/switch", {"to": "revoke", "reason": "mine"}).status == 403
+    approval = held(gateway, "led-to")
+    assert f'href="/approvals/{approval}"' in approver.get("/").body.decode()
+    assert f'href="/approvals/{approval}"' not in auditor.get("/").body.decode()
 
 
 @pytest.mark.claim("COK-07")

@@ -46,6 +46,7 @@ def row_of(body: Mapping[str, Any]) -> dict[str, Any]:
         "agent": body.get("agent", ""),
         "tool": body.get("tool", ""),
         "session": body.get("session", ""),
+        "approval": body.get("approval_id", ""),
         "summary": words.summary(body),
     }
 

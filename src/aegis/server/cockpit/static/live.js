@@ -29,7 +29,8 @@ document.addEventListener("DOMContentLoaded", () => {
     risk.textContent = row.risk;
     if (row.risk) risk.classList.add(row.risk);
     const link = line.querySelector("a");
-    if (link) link.href = `/calls/${encodeURIComponent(row.id)}`;
+    const id = link.dataset.to === "calls" ? row.id : row.approval; // who may not read receipts is led to held calls
+    if (id) link.href = `/${link.dataset.to}/${encodeURIComponent(id)}`;
     line.classList.add("new");
     return line;
   };
