@@ -35,7 +35,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         "botocore.client", lambda module: patches.replace(module.BaseClient, "_make_api_call", calls.make_api_call)
     )
     unseen = ("invoke_model with tools", "agents that hand control back")
-    return Seams(seams=("BaseClient._make_api_call",), barred=unseen if bar else (), uncovered=() if bar else unseen)
+    return Seams(
+        seams=("BaseClient._make_api_call",),
+        barred=unseen if bar else (),
+        uncovered=("clients of aiobotocore",) + (() if bar else unseen),
+    )
 
 
 class _Calls:
