@@ -66,6 +66,13 @@ def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def is_placeholder(path: str, value: str) -> bool:
+    """Whether the whole of a text is one placeholder or reference, so that nothing of it can be looked at yet."""
+    if "{" not in value and "<" not in value and "$" not in value:
+        return False
+    return bool(_WHOLE.fullmatch(value)) and not (_argument(path) in _SHELL and value.lstrip().startswith("$"))
+
+
 def _may_be_pending(arguments: Mapping[str, Any]) -> bool:
     """Whether anything in the arguments has a sign of a placeholder or a reference; most have none."""
     stack: list[Any] = [arguments]
@@ -87,8 +94,10 @@ def _may_be_pending(arguments: Mapping[str, Any]) -> bool:
 
 def _is_pending(path: str, value: str) -> bool:
     name = _argument(path)
+    if is_placeholder(path, value):
+        return True
     if _WHOLE.fullmatch(value):
-        return not (name in _SHELL and value.lstrip().startswith("$"))
+        return False
     if _ANYWHERE.search(value):
         return True
     if len(value) > _SHORT or "\n" in value or name in _CONTENT:

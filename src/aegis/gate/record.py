@@ -97,7 +97,7 @@ def make(
         "findings": combined.findings,
         "guards": evaluation.times,
         "retry_after": combined.retry_after,
-        "missing": combined.missing,
+        "missing": tuple(dict.fromkeys(combined.missing)),  # two guards can name the same
     }
     payload = _payload(subject, evaluation, digest, approval, epoch)
     members: dict[str, Any] = {
@@ -172,7 +172,7 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
     if evaluation.roles:
         value["roles"] = dict(evaluation.roles)
     if evaluation.combined.missing:
-        value["missing"] = evaluation.combined.missing
+        value["missing"] = tuple(dict.fromkeys(evaluation.combined.missing))
     if evaluation.message:
         value["message"] = evaluation.message
     if findings:

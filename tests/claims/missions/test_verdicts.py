@@ -56,6 +56,15 @@ def test_a_template_is_a_placeholder_inside_of_a_path_but_not_of_a_text(place: D
     assert place.call("list_rows", body="Dear {name}, thank you").verdict is Verdict.COMPLIANT
 
 
+@pytest.mark.parametrize("path", ["{x}", "${x}", "{{x}}", "<pending:call_7>"])
+def test_a_resource_that_is_a_placeholder_is_missing_evidence_and_no_violation(place: Desk, path: str) -> None:
+    decision = place.call("read_file", path=path)
+    assert (decision.outcome, decision.verdict) == (Outcome.BLOCK, Verdict.INSUFFICIENT_EVIDENCE)
+    assert decision.missing == ("/path",)
+    # What can be told already is told: wherever the placeholder leads, this is outside.
+    assert place.call("read_file", path=f"/etc/{path}").verdict is Verdict.VIOLATION
+
+
 @pytest.mark.parametrize("value", [{"$ref": "call_7"}, {"$result": "call_7"}, {"$pending": "x"}])
 def test_a_reference_to_a_pending_result_is_missing_evidence(place: Desk, value: dict[str, str]) -> None:
     assert place.call("list_rows", rows=[value]).missing == ("/rows/0",)

@@ -16,6 +16,7 @@ from aegis.core.mission import Kind
 from aegis.core.pointer import tokens
 from aegis.core.text import TextRole
 from aegis.facts.model import Text
+from aegis.facts.unresolved import is_placeholder
 from aegis.guards.scope import commands, hosts, paths, recipients
 
 Segments = tuple[str, ...]
@@ -77,7 +78,12 @@ def touch(arguments: Mapping[str, Any], texts: Iterable[Text], *, sends: bool, b
     for text in texts:
         if text.is_key or (vectors and text.path.rpartition("/")[0] in vectors):
             continue
-        for kind in _kinds(text, sends):
+        kinds = _kinds(text, sends)
+        # What a placeholder will name is not known: it is neither inside nor outside.
+        if kinds and is_placeholder(text.path, text.value):
+            unreadable.append(text.path)
+            continue
+        for kind in kinds:
             names, files = _read(kind, text.value, base)
             if names is None:
                 unreadable.append(text.path)
