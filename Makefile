@@ -2,6 +2,8 @@
 .PHONY: help setup system screenshots demo conformance test test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
+# Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
+WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
 help: ## show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -19,7 +21,7 @@ conformance: setup ## the published conformance suite of MCP, for the tests that
 	@$(PY) scripts/mcp_conformance.py
 
 test: setup system conformance ## run every test, those of the frameworks in their own environments
-	@$(PY) -m pytest -n auto $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
 
 test-all: test ## and the oldest supported version of every framework

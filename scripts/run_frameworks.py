@@ -31,6 +31,7 @@ CACHE = ROOT / ".cache" / "frameworks"
 RESULTS = ROOT / "tests" / "frameworks" / "results"
 OLDEST = "-oldest"
 _HEADER = re.compile(r"# frameworks: ([a-z0-9_ ]+)\n")
+_COUNTS = re.compile(r"^=*\s*(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)  # the summary of pytest
 _OURS = re.compile("^AEGIS_")  # the tests decide what Aegis finds in its environment
 
 
@@ -106,8 +107,8 @@ def test(environment: Environment, framework: str, lock: threading.Lock, *, reco
         [str(part) for part in command], cwd=ROOT, env=own, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    said = done.stdout.strip()
-    summary = said.rpartition("\n")[2].partition(" in ")[0]
+    counted = _COUNTS.findall(done.stdout)  # a package may print after the summary
+    summary = counted[-1] if counted else "nothing was counted"
     with lock:
         if done.returncode:
             print(done.stdout, flush=True)
@@ -137,7 +138,7 @@ def main() -> int:
     for environment in dict.fromkeys(environment for environment, _ in wanted):
         build(environment)
     lock = threading.Lock()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:  # half of a run is waiting
         passed = list(pool.map(lambda one: test(one[0], one[1], lock, record=given.record), wanted))
     return 0 if all(passed) else 1
 
