@@ -298,3 +298,13 @@ class TestInstalling:
         assert done.returncode == 2
         assert path.read_text() == "{// comment\n}"
         assert list(path.parent.iterdir()) == [path]
+
+    def test_a_configuration_that_does_not_compile_is_said_before_anything_is_installed(self, tmp_path: Path) -> None:
+        config = tmp_path / "aegis.yaml"
+        config.write_text("version: 1\nprofile: unheard-of\n")
+        config.chmod(0o600)
+        words = [AEGIS, "hook", "install", "claude", "--config", str(config)]
+        done = subprocess.run(words, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert f"{config}:2" in done.stderr
+        assert not (tmp_path / ".claude").exists()

@@ -165,6 +165,18 @@ class Enforcer:
         # (4) What is allowed must be what was asked about, to the byte.
         return [draft.settled(deferred=self.on_approval == "defer" and draft.held) for draft in drafts]
 
+    def again(self, attempt: Attempt, decision_id: str, session: Session | None = None) -> Steps[Enforced | None]:
+        """The steps that lead to what becomes now of a call that was released, and goes on under its own id.
+
+        `None` where an approval that was used for `decision_id` still stands; nobody is asked for another one.
+        """
+        draft = self._draft(attempt, session or current_session())
+        yield from _decide([draft])
+        decision = draft.decision
+        if decision is not None and decision.reason is Reason.CONFLICT and decision.decision_id == decision_id:
+            return None
+        return draft.settled(deferred=False)
+
     def observe(self, results: Sequence[ToolResult]) -> Steps[list[Observed]]:
         """The steps that lead to what the model may see of several results, in order."""
         if not results:

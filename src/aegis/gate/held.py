@@ -75,6 +75,9 @@ class Resuming:
         if approval.state == "approved":
             return (yield from self._approved(approval, held, now))
         if approval.state == "redeemed":
+            _, evaluation = self.judge(self.subject)
+            if evaluation.combined.reason is Reason.REVOKED:
+                return None
             used = refused(held, "cancelled")
             return replace(used, reason=Reason.CONFLICT, message="this approval was already used")
         return refused(held, approval.state)

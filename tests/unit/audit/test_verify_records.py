@@ -34,6 +34,13 @@ def held(*signed: Signed) -> Export:
         [approval(5, "approved"), approval(6, "approved"), redemption(7, approval_id="a1", permit_id="x")],
         [approval(5, "approved"), approval(6, "expired")],
         [approval(5, "previewed"), approval(6, "approved"), approval(7, "previewed"), redemption(8, approval_id="a1")],
+        [
+            approval(5, "voted"),
+            approval(6, "narrowed"),
+            approval(7, "passed_on"),
+            approval(8, "approved"),
+            redemption(9, approval_id="a1"),
+        ],
         [approval(5, "denied")],
         [approval(5, "cancelled"), approval(6, "approved", of="a2")],
         [decision(5), redemption(6, permit_id="x", parent="r5"), redemption(7, permit_id="y", parent="r5")],
@@ -66,6 +73,7 @@ def test_records_in_order(signed: Sequence[Signed]) -> None:
         ),
         ("approval_reused", [approval(5, "approved"), redemption(6, approval_id="a1"), approval(7, "approved")]),
         ("approval_reused", [approval(5, "denied"), approval(6, "approved")]),
+        ("approval_reused", [approval(5, "approved"), approval(6, "voted")]),
         (
             "permit_reused",
             [decision(5), redemption(6, permit_id="x", parent="r5"), redemption(7, permit_id="x", parent="r5")],

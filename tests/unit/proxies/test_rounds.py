@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from aegis.adapters._enforce import Enforcer
+from aegis.core.call import ToolCall
+from aegis.core.decider import Decider
+from aegis.core.decision import Decision
+from aegis.gate.control import set_agent
+from aegis.gate.gate import Gate
 from aegis.guards.descriptions import DescriptionScanner
 from aegis.proxies.mcp.judge import Judge
 from aegis.proxies.mcp.messages import Message
@@ -16,7 +23,9 @@ from aegis.proxies.mcp.rounds import ROUND_S, Rounds
 from aegis.proxies.mcp.tools import ToolBook
 from aegis.rules import builtin_folder, load
 from aegis.rules.scanner import Scanner
+from support.approvals import approved
 from support.decider import ScriptedDecider, sanitized
+from support.deployments import deployment
 
 SCANNER = Scanner(load(builtin_folder()))
 ASKING: Message = {
@@ -114,6 +123,37 @@ async def test_a_state_is_good_for_one_round_and_not_for_long(tmp_path: Path) ->
     place.now += ROUND_S
     await place.made(DONE, **{**AGAIN, "arguments": {"to": "later"}})
     assert len(place.decider.decided) == 4
+
+
+class Agreeing:
+    """A gate whose held calls somebody approves at once."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.adecide, self.aobserve = gate.adecide, gate.aobserve
+
+    async def await_decision(self, call: ToolCall, decision: Decision, _: float | None = None) -> Decision:
+        await asyncio.to_thread(approved, self._gate, decision)
+        return await self._gate.await_decision(call, decision)
+
+
+@pytest.mark.parametrize("risk", ["low", "high"])
+async def test_what_was_released_goes_on_until_its_agent_is_stopped(tmp_path: Path, risk: str) -> None:
+    text = f'version: 1\nprofile: standard\ntools:\n  "mcp:test/deploy": {{risk: {risk}}}\n'
+    with closing(deployment(tmp_path / "home", text)) as home:
+        place = Place(tmp_path)
+        place.judge.enforcer = Enforcer(cast("Decider", Agreeing(home.gate)))
+        await place.made(ASKING, **FIRST)
+        with home.store.reader() as reader:
+            size = reader.head().size
+        await place.made({**ASKING, "requestState": "later"}, **AGAIN)
+        with home.store.reader() as reader:
+            assert reader.head().size == size  # the same decision, and nobody was asked for another approval
+        home.gate.record(set_agent("bot", state="revoked", reason="", principal="ann"))
+        message = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {**AGAIN, "requestState": "later"}}
+        verdict = await place.judge.request(message)
+        assert verdict.forward is None
+        assert "revoked" in str(verdict.reply)
 
 
 @pytest.mark.parametrize("more", [{"content": [{"type": "text", "text": "x"}]}, {"contents": []}, {"other": 1}])

@@ -73,6 +73,8 @@ def install(
     from aegis.proxies.hooks.install import install as write
 
     chosen = _host(host)
+    if url is None:
+        _compile(config, home)
     words = [str(Path(sys.argv[0]).absolute()), "hook", "--agent", agent or chosen.title.lower().replace(" ", "-")]
     words += ["--timeout", str(timeout - MARGIN_S)]
     for option, value in (("--config", config), ("--home", home), ("--api-key-file", key_file)):
@@ -91,6 +93,19 @@ def uninstall(host: Host, project: Project = None, as_json: Json = False) -> int
     chosen = _host(host)
     change = remove(settings_of(chosen, project), chosen)
     return _said(change.path, change.changed, change.backup, "taken out of", "did not stand in", as_json)
+
+
+def _compile(config: Path | None, home: Path | None) -> None:
+    """Read the configuration as the hook will; its rules are compiled here, and not within the hook's time-out."""
+    from aegis.bootstrap.state import config_file
+    from aegis.pipeline.compile import compile_policy
+    from aegis.pipeline.config import load_config, parse_config
+    from aegis.pipeline.reload import read_trusted
+    from aegis.rules.cache import default_cache_folder
+
+    path = config_file(config, home_of(home))
+    loaded = load_config() if path is None else parse_config(read_trusted(path), file=str(path))
+    compile_policy(loaded, cache=default_cache_folder())
 
 
 def _host(name: str) -> HookHost:

@@ -25,7 +25,7 @@ from aegis.proxies.mcp.messages import (
     rpc_error,
     tool_error,
 )
-from aegis.proxies.mcp.rounds import Rounds
+from aegis.proxies.mcp.rounds import Round, Rounds
 from aegis.proxies.mcp.tools import ToolBook
 
 CALL: Final = "tools/call"
@@ -56,8 +56,7 @@ class _Asked:
     """A request whose answer is judged."""
 
     request: Message
-    decision_id: str = ""
-    arguments: Message | None = None  # what runs instead of what the request says
+    decided: Round | None = None
 
 
 @dataclass(kw_only=True)
@@ -76,7 +75,7 @@ class Judge:
     refused: Refused | None = None
     rounds: Rounds = field(default_factory=Rounds)
     _waiting: dict[Id, _Asked] = field(default_factory=dict)
-    _tasks: dict[str, str] = field(default_factory=dict)
+    _tasks: dict[str, Round] = field(default_factory=dict)
 
     async def request(self, message: Message) -> Verdict:
         """What becomes of a request of the client."""
@@ -104,9 +103,9 @@ class Judge:
             return message if shown is result else {**message, "result": shown}
         if method in _GREETINGS and isinstance(result, dict):
             return {**message, "result": self.tools.instructions(result)}
-        if not asked.decision_id:
+        if asked.decided is None:
             return message
-        return await self._seen(asked, message)
+        return await self._seen(asked.request, asked.decided, message)
 
     def expects(self, message: Message) -> bool:
         """Whether this answers a request whose answer is judged."""
@@ -136,71 +135,76 @@ class Judge:
             if self.refused is not None:
                 await self.refused(name, reason)
             return Verdict(reply=tool_error(message, f"`{name}` was not run: {why} (reason: {reason.value})"))
-        known = self.rounds.taken(message)
-        if known is None:
-            enforced = await self._enforced(name, arguments or {})
-            if not enforced.allowed:
-                return Verdict(reply=tool_error(message, _refusal(enforced)))
-            decision_id = enforced.decision.decision_id
-            instead = enforced.arguments() if enforced.changed else None
-        else:
-            decision_id, instead = known.decision_id, known.arguments
-        self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id, arguments=instead)
-        if instead is not None:
-            message = {**message, "params": {**params, "arguments": instead}}
+        decided = await self._decided(message, name, arguments or {})
+        if isinstance(decided, Enforced):
+            return Verdict(reply=tool_error(message, _refusal(decided)))
+        self._expect(message, decided)
+        if decided.arguments is not None:
+            message = {**message, "params": {**params, "arguments": decided.arguments}}
         return Verdict(forward=message)
 
     async def _read(self, message: Message, tool: str, member: str) -> Verdict:
-        known = self.rounds.taken(message)
-        if known is not None:
-            self._expect(message, known.decision_id)
-            return Verdict(forward=message)
         params = params_of(message)
         arguments = {name: value for name, value in params.items() if name in (member, "arguments")}
-        enforced = await self._enforced(tool, arguments)
-        if not enforced.allowed or enforced.changed:
-            return Verdict(reply=rpc_error(id_of(message), _refusal(enforced)))
-        self._expect(message, enforced.decision.decision_id)
+        decided = await self._decided(message, tool, arguments, as_asked=True)
+        if isinstance(decided, Enforced):
+            return Verdict(reply=rpc_error(id_of(message), _refusal(decided)))
+        self._expect(message, decided)
         return Verdict(forward=message)
 
     def _task(self, message: Message) -> Verdict:
         """What a call comes to that the server runs in the background (protocol 2025-11-25)."""
-        decision_id = self._tasks.get(str(params_of(message).get("taskId")))
-        if decision_id is None:
+        decided = self._tasks.get(str(params_of(message).get("taskId")))
+        if decided is None:
             text = "the result was withheld: nobody decided the call that this task belongs to"
             return Verdict(reply=rpc_error(id_of(message), text))
-        self._expect(message, decision_id)
+        self._expect(message, decided)
         return Verdict(forward=message)
 
-    async def _enforced(self, tool: str, arguments: Message) -> Enforced:
+    async def _decided(
+        self, message: Message, tool: str, arguments: Message, *, as_asked: bool = False
+    ) -> Round | Enforced:
+        """Under what the request goes on, or what refuses it; `as_asked` asks for its own arguments or none."""
+        known = self.rounds.taken(message)
+        enforcer, session = self.enforcer, self.session
         # Ids of JSON-RPC are counted anew in every connection, so the call gets one of its own.
-        attempt = Attempt(tool=tool, server=self.server, arguments=arguments)
-        (enforced,) = await self.enforcer.arun(self.enforcer.enforce([attempt], self.session))
-        return enforced
+        attempt = Attempt(
+            tool=tool, server=self.server, arguments=arguments, call_id=None if known is None else known.call_id
+        )
+        if known is None:
+            (enforced,) = await enforcer.arun(enforcer.enforce([attempt], session))
+        else:
+            again = await enforcer.arun(enforcer.again(attempt, known.decision_id, session))
+            if again is None:
+                return known
+            enforced = again
+        if not enforced.allowed or (as_asked and enforced.changed):
+            return enforced
+        decision = enforced.decision
+        changed = enforced.arguments() if enforced.changed else None
+        return Round(decision_id=decision.decision_id, call_id=decision.call_id, arguments=changed)
 
-    def _expect(self, message: Message, decision_id: str = "") -> None:
-        self._waiting[message["id"]] = _Asked(request=message, decision_id=decision_id)
+    def _expect(self, message: Message, decided: Round | None = None) -> None:
+        self._waiting[message["id"]] = _Asked(request=message, decided=decided)
 
-    async def _seen(self, asked: _Asked, message: Message) -> Message:
+    async def _seen(self, request: Message, decided: Round, message: Message) -> Message:
         member = "result" if "result" in message else "error"
-        value = message.get(member)
+        value, method = message.get(member), request.get("method")
         task = value.get("task") if isinstance(value, dict) else None
-        if isinstance(task, dict) and isinstance(task.get("taskId"), str) and asked.request.get("method") == CALL:
+        if isinstance(task, dict) and isinstance(task.get("taskId"), str) and method == CALL:
             while len(self._tasks) >= MAX_TASKS:
                 self._tasks.pop(next(iter(self._tasks)))
-            self._tasks[task["taskId"]] = asked.decision_id
+            self._tasks[task["taskId"]] = decided
             return message
-        if asked.request.get("method") != _TASK and self.rounds.asked(
-            asked.request, value, asked.decision_id, asked.arguments
-        ):
+        if method != _TASK and self.rounds.asked(request, value, decided):
             return message  # a question to the client, as elicitation and sampling are in the older protocol
-        given = ToolResult(decision_id=asked.decision_id, result=value)
+        given = ToolResult(decision_id=decided.decision_id, result=value)
         (observed,) = await self.enforcer.arun(self.enforcer.observe([given]))
         if observed.withheld:
             text = str(observed.value)
-            if member == "error" or asked.request.get("method") in _READS:
+            if member == "error" or method in _READS:
                 return rpc_error(id_of(message), text)
-            return tool_error(asked.request, text)
+            return tool_error(request, text)
         return {**message, member: observed.value} if observed.changed else message
 
     async def _look(self, message: Message) -> None:

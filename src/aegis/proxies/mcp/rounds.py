@@ -1,8 +1,8 @@
 """Calls whose server asks back before it answers (protocol 2026-07-28): one call in several rounds, decided once.
 
 The server's answer says what it wants and holds a state; the client makes the same request again with the state and
-what was asked. Such a round goes on under the decision of the first one: once for each state, for exactly the same
-request, and not for long. Any other request with a state is a call like every call.
+what was asked. Such a round goes on under the decision of the first one, as long as that stands: once for each
+state, for exactly the same request, and not for long. Any other request with a state is a call like every call.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _ANSWERING: Final = frozenset({"inputResponses", "requestState", "_meta"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round:
-    """A request that goes on under a decision, with other arguments if a guard changed them."""
+    """A request that goes on under the decision of a call, with other arguments if a guard changed them."""
 
     decision_id: str
+    call_id: str
     arguments: dict[str, Any] | None
-    until: float
 
 
 class Rounds:
@@ -39,17 +39,16 @@ class Rounds:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: Bounded[str, Round] = Bounded(MAX_ROUNDS, MAX_BYTES)
+        self._open: Bounded[str, tuple[Round, float]] = Bounded(MAX_ROUNDS, MAX_BYTES)
 
-    def asked(self, request: Message, result: object, decision_id: str, arguments: dict[str, Any] | None) -> bool:
-        """Whether a result asks back and holds nothing else; then the next round of the request is open."""
+    def asked(self, request: Message, result: object, following: Round) -> bool:
+        """Whether a result asks back and holds nothing else; then the `following` round of the request is open."""
         if not isinstance(result, dict) or result.get("resultType") != "input_required" or not result.keys() <= _ASKING:
             return False
         state = result.get("requestState")
         if isinstance(state, str):
-            opened = Round(decision_id=decision_id, arguments=arguments, until=self._clock() + ROUND_S)
-            weight = 0 if arguments is None else len(canonical(arguments))
-            self._open.put(_key(request, state), opened, weight)
+            weight = 0 if following.arguments is None else len(canonical(following.arguments))
+            self._open.put(_key(request, state), (following, self._clock() + ROUND_S), weight)
         return True
 
     def taken(self, request: Message) -> Round | None:
@@ -63,7 +62,7 @@ class Rounds:
             return None
         found = self._open.get(key)
         self._open.drop(key)
-        return found if found is not None and self._clock() < found.until else None
+        return found[0] if found is not None and self._clock() < found[1] else None
 
 
 def _key(request: Message, state: str) -> str:
