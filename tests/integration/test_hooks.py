@@ -303,7 +303,7 @@ class TestInstalling:
         config = tmp_path / "aegis.yaml"
         config.write_text("version: 1\nprofile: unheard-of\n")
         config.chmod(0o600)
-        words = [AEGIS, "hook", "install", "claude", "--config", str(config)]
+        words = [str(AEGIS), "hook", "install", "claude", "--config", str(config)]
         done = subprocess.run(words, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True)
         assert done.returncode == 2
         assert f"{config}:2" in done.stderr

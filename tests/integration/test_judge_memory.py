@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 
 from aegis.audit.writer import Unit
 from aegis.bootstrap import Deployment, open_deployment
@@ -98,7 +99,9 @@ def test_a_verdict_ends_with_its_time_and_with_the_payload_that_holds_it(tmp_pat
         ask(first)
         assert len(model.asked) == 2
         (kept,) = documents(first, "judge-verdicts")
-        over = replace(kept, version=kept.version + 1, body=orjson.dumps({**orjson.loads(kept.body), "until": 1}))
+        over = structs.replace(
+            kept, version=kept.version + 1, body=orjson.dumps({**orjson.loads(kept.body), "until": 1})
+        )
 
         def age(transaction: Transaction) -> tuple[Draft, ...]:
             transaction.put_document(over)

@@ -69,12 +69,13 @@ def configuration(patient: Patient) -> Iterable[Found]:
     from aegis.pipeline.compile import compile_policy
     from aegis.pipeline.config import load_config
     from aegis.pipeline.reload import read_trusted
+    from aegis.rules.cache import default_cache_folder
 
     path = config_file(patient.config, patient.home)
     try:
         if path is not None:
             read_trusted(path)
-        policy = compile_policy(load_config(path))
+        policy = compile_policy(load_config(path), cache=default_cache_folder())
     except ConfigError as error:
         first = error.problems[0]
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
