@@ -26,6 +26,7 @@ _LOOK_S: Final = 0.1  # how often the tree is looked at
 _EARLY_S: Final = 1.0  # so long it is looked at four times as often: what multiplies does so at once
 _FLOOD: Final = 64  # times the kept output after which a tree that goes on writing is ended
 _CHUNK: Final = 65_536
+_END_S: Final = 10.0  # how long the kernel may take to end the processes of a run
 _START_S: Final = 5.0  # how long bubblewrap may take to say which process it started
 
 
@@ -129,11 +130,12 @@ class _Run:
             if channel is not None:
                 channel.handed_over()
         try:
-            self._inside = _started(info)
+            inside = _started(info)
         finally:
             os.close(info)
+        self._inside = _handle(inside)
         if channel is not None:
-            channel.speaker = self._inside
+            channel.speaker = inside
 
     def finish(self) -> Finished:
         """Serve the run until it ends; whatever happens, its processes are gone afterwards."""
@@ -239,23 +241,46 @@ class _Run:
         return "disk" if any(size_of(folder, bound) > bound for folder in self._writable) else None
 
     def _kill(self) -> None:
-        """End the first process of the sandbox's namespace: the kernel ends every other one with it."""
-        if self._process.poll() is None:
-            if self._inside > 0:
+        """End the first process of the sandbox's namespace: the kernel ends every other one with it.
+
+        Bubblewrap tells how the program ended before that has happened, so it is waited for here. Raises
+        `SandboxUnavailable` where a process stays all the same.
+        """
+        try:
+            if self._inside is not None:
                 with suppress(ProcessLookupError):
-                    os.kill(self._inside, signal.SIGKILL)
-            self._process.kill()  # `--die-with-parent` ends what it started where that process is not known
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+                    signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+            if self._process.poll() is None:
+                self._process.kill()  # `--die-with-parent` ends what it started where that process is not known
+            self._process.wait()
+            if self._inside is not None and not _is_ready(self._inside, _END_S):
+                raise SandboxUnavailable("a process of the run cannot be ended")
+        finally:
+            if self._inside is not None:
+                os.close(self._inside)
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
 
 
-def _is_ready(descriptor: int) -> bool:
+def _is_ready(descriptor: int, seconds: float = 0) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        return bool(selector.select(0))
+        return bool(selector.select(seconds))
+
+
+def _handle(process: int) -> int | None:
+    """What names this process for good and becomes readable when it is gone (pidfd_open(2)); `None` without one.
+
+    The first process of a namespace is gone once every other one of it is (pid_namespaces(7)).
+    """
+    if process <= 0:
+        return None
+    try:
+        return os.pidfd_open(process)
+    except OSError:  # it is gone already, or bubblewrap's own death has to be enough
+        return None
 
 
 def _started(info: int) -> int:
