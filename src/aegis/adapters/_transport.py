@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import secrets
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
@@ -23,7 +24,8 @@ from aegis.adapters._turn import StreamedTurn
 from aegis.dialects.model import Dialect
 from aegis.errors import UnhookedFramework
 
-DEFERRED_HEADER: Final = "x-aegis-deferred"
+# No other process knows the name: hosts hand on headers of their own clients.
+DEFERRED_HEADER: Final = f"x-aegis-deferred-{secrets.token_hex(16)}"
 
 _turn: ContextVar[StreamedTurn | None] = ContextVar("aegis_turn", default=None)
 

@@ -23,7 +23,16 @@ SUPPORTED: Final = ((2, 54), (4,))
 _RUNNERS_SINCE: Final = 3  # the major version that brought runners
 
 # What arrives over these is not seen.
-_CONNECTIONS: Final = ("realtime.connect", "beta.realtime.connect", "beta.responses.connect")
+_CONNECTIONS: Final = (
+    "realtime.connect", "beta.realtime.connect", "responses.connect", "beta.responses.connect", "live.connect",
+    "live.forks.connect", "live.sideband.connect",
+)  # fmt: skip
+# The modules that have them; not every version has all.
+CONNECTING: Final = (
+    "openai.resources.realtime.realtime", "openai.resources.beta.realtime.realtime",
+    "openai.resources.responses.responses", "openai.resources.beta.responses.responses",
+    "openai.resources.live.live", "openai.resources.live.forks", "openai.resources.live.sideband",
+)  # fmt: skip
 _DECISIONS: Final = ("DecisionsToolRunner",)
 _CLIENTS: Final = (
     "SyncAPIClient.request",
@@ -68,25 +77,31 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     return Seams(
         seams=_CLIENTS + (_RUNNERS if runners else ()),
         barred=("beta.threads", *(unseen if bar else ())),
-        uncovered=("results of batches", "function calls read by hand from agent session events")
+        uncovered=(
+            "results of batches",
+            "stored completions and items of conversations that are read again",
+            "function calls read by hand from agent session events",
+        )
         + (() if bar else unseen),
     )
 
 
 def _bar(patches: Patches, *, runners: bool) -> None:
     """Refuse WebSocket connections and the decisions runner: what arrives over them is not seen."""
-    from openai.resources.beta.realtime.realtime import AsyncRealtime as AsyncBetaRealtime
-    from openai.resources.beta.realtime.realtime import Realtime as BetaRealtime
-    from openai.resources.beta.responses.responses import AsyncResponses, Responses
-    from openai.resources.realtime.realtime import AsyncRealtime, Realtime
-
-    for owner in (BetaRealtime, AsyncBetaRealtime, Responses, AsyncResponses, Realtime, AsyncRealtime):
-        patches.replace(owner, "connect", _refuse)
+    for module in CONNECTING:
+        patches.when(module, lambda loaded: _disconnect(loaded, patches))
     if runners:
         from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner, DecisionsToolRunner
 
         for runner in (DecisionsToolRunner, AsyncDecisionsToolRunner):
             patches.replace(runner, "run", _refuse)
+
+
+def _disconnect(module: Any, patches: Patches) -> None:
+    """Refuse the connections that the classes of a module make."""
+    for owner in list(vars(module).values()):
+        if inspect.isclass(owner) and owner.__module__ == module.__name__ and "connect" in vars(owner):
+            patches.replace(owner, "connect", _refuse)
 
 
 def _refuse(original: Method) -> Method:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,6 +13,7 @@ from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution, RunnerGate
 from aegis.adapters._transport import DEFERRED_HEADER
+from aegis.adapters.openai_supplied import OfferedTurns
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
@@ -22,8 +23,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
     from openai.lib.streaming.agents._dispatch import AsyncToolDispatcher, ToolDispatcher
 
     hooks = _Hooks(RunnerGate(enforcer, memory))
-    for runner in (ResponsesToolRunner, AsyncResponsesToolRunner):
-        patches.replace(runner, "iterate", _marked)
+    for runner, each in ((ResponsesToolRunner, hooks.offered.each), (AsyncResponsesToolRunner, hooks.offered.aeach)):
+        patches.replace(runner, "iterate", _offering(each))
     patches.replace(ResponsesToolRunner, "_execute_function", hooks.execute)
     patches.replace(AsyncResponsesToolRunner, "_execute_function", hooks.aexecute)
     patches.replace(ResponsesToolRunner, "_dispatch", hooks.browsing)
@@ -32,15 +33,18 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
     patches.replace(AsyncToolDispatcher, "dispatch", hooks.adispatch)
 
 
-def _marked(original: Method) -> Method:
-    """Let the transport know which calls the runner is going to enforce when it runs them."""
+def _offering(each: Callable[[Any], Any]) -> Callable[[Method], Method]:
+    """Let the transport know which calls the runner is going to enforce when it runs them; give `each` turn."""
 
-    def iterate(runner: Any, client: Any, *args: Any, **kwargs: Any) -> Any:
-        names = sorted({*runner._functions, *runner._browser_names})
-        marked = client.with_options(default_headers={DEFERRED_HEADER: json.dumps(names)})
-        return original(runner, marked, *args, **kwargs)
+    def wrap(original: Method) -> Method:
+        def iterate(runner: Any, client: Any, *args: Any, **kwargs: Any) -> Any:
+            names = sorted({*runner._functions, *runner._browser_names})
+            marked = client.with_options(default_headers={DEFERRED_HEADER: json.dumps(names)})
+            return each(original(runner, marked, *args, **kwargs))
 
-    return iterate
+        return iterate
+
+    return wrap
 
 
 _tokens: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
@@ -58,11 +62,12 @@ class _Hooks:
         self._gate = gate
         self._run = gate.enforcer.run
         self._arun = gate.enforcer.arun
+        self.offered = OfferedTurns(gate, _execution, _result)
 
     def execute(self, original: Method) -> Method:
         def execute(runner: Any, run: Any, item: Any) -> Any:
             execution = _execution(run, item)
-            outcome = self._run(self._gate.before(execution))
+            outcome = self.offered.decided(run, item.call_id) or self._run(self._gate.before(execution))
             refused = _prepared(run, item, outcome)
             if refused is not None:
                 return refused
@@ -75,7 +80,9 @@ class _Hooks:
     def aexecute(self, original: Method) -> Method:
         async def execute(runner: Any, run: Any, item: Any) -> Any:
             execution = _execution(run, item)
-            outcome = await self._arun(self._gate.before(execution))
+            outcome: Enforced | str | None = self.offered.decided(run, item.call_id)
+            if outcome is None:
+                outcome = await self._arun(self._gate.before(execution))
             refused = _prepared(run, item, outcome)
             if refused is not None:
                 return refused
