@@ -164,6 +164,44 @@ def test_sessions_are_listed_and_traced(gateway: Served) -> None:
     assert names == set()
 
 
+def test_sessions_are_found_by_every_filter(gateway: Served) -> None:
+    before = gateway.decide(session="early", call_id="f-1").json["receipt"]["id"]
+    gateway.decide("deploy", session="late", call_id="f-2", key="other")
+    time = get(gateway, f"/v1/receipts/{before}")["receipt"]["time"].replace("+", "%2B")
+
+    def found(query: str) -> set[str]:
+        return {one["session"] for one in get(gateway, f"/v1/sessions?{query}")["items"]}
+
+    assert {"late", "filtered"} >= found("agent=other") == found("principal=other") >= {"late"}
+    assert found("session=early") == {"early"}
+    assert found(f"since={time}") >= {"early", "late"}
+    assert not {"bulk-0", "bulk-1", "bulk-2"} & found(f"since={time}")
+    assert {"early", "bulk-0"} <= found(f"until={time}")
+    assert "late" not in found(f"until={time}")
+    assert found("until=2020-01-01T00:00:00Z") == found("since=2120-01-01T00:00:00Z") == set()
+    page = get(gateway, "/v1/sessions?agent=bot&limit=1")
+    following = get(gateway, f"/v1/sessions?agent=bot&limit=1&cursor={page['next']}")
+    assert page["items"][0]["session"] != following["items"][0]["session"]
+    for query, count in (("tool=deploy", 1), ("decision=allow", 0), ("kind=result", 0), (f"until={time}", 0)):
+        assert len(get(gateway, f"/v1/sessions/late?{query}")["items"]) == count, query
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "hint"),
+    [
+        ("/v1/missions", {"bogus": 1}, "at `/`: known are `mission`, `token`"),
+        ("/v1/missions", {}, "at `/`: known are `mission`, `token`"),
+        ("/v1/missions", {"mission": {}, "token": "x"}, "at `/`: known are `mission`, `token`"),
+        ("/v1/missions", {"mission": 7}, "at `/mission`: type object"),
+        ("/v1/approvals/x", {"decision": "yes"}, "at `/decision`: one of `approve`, `deny`"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_what_would_be_right(gateway: Served, path: str, body: Any, hint: str) -> None:
+    gateway.credentials.add("issuing", "issuer", "approver")
+    answer = gateway.ask("POST", path, body, key="issuing")
+    assert (answer.status, answer.json["error"]["hint"]) == (422, hint)
+
+
 def test_a_session_is_opened_once_with_its_task(gateway: Served) -> None:
     body = {"session": "s-open", "task": SECRET}
     opened = gateway.ask("POST", "/v1/sessions", body)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from msgspec import to_builtins
 from starlette.responses import Response
 
-from aegis.core.ports import Entry, Search, SessionRow
+from aegis.core.ports import Entry, Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.ids import new_id
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
 from aegis.server.paging import DEFAULT_LIMIT, index_of, page
-from aegis.server.receipts import listed
+from aegis.server.receipts import listed, moment
 from aegis.server.services import Services
+
+LIST_FILTERS: Final = ("principal", "agent", "session")
+TRACE_FILTERS: Final = ("kind", "principal", "agent", "call_id", "tool", "decision", "reason")
+SCAN: Final = 200  # sessions read at once while a list is filtered
+MAX_SCANNED: Final = 10_000  # sessions looked at for one page: a rare filter gives a short page and a cursor
+MAX_INDEX: Final = 2**53 - 1
 
 
 async def open_session(asked: Asked) -> Response:
@@ -38,10 +44,9 @@ async def open_session(asked: Asked) -> Response:
 
 
 async def list_sessions(asked: Asked) -> Response:
-    """Sessions by their last entry, newest first."""
-    limit, before = asked.query.get("limit", DEFAULT_LIMIT), index_of(asked.query.get("cursor"))
-    rows = await asyncio.to_thread(_sessions, asked.services, before, limit)
-    return answer(page([_row(row) for row in rows], rows[-1].last if len(rows) == limit else None))
+    """Sessions by their last entry, newest first; those with anything in the span that match every filter."""
+    since, until = moment(asked.query, "since"), moment(asked.query, "until")
+    return answer(await asyncio.to_thread(_list, asked, since, until))
 
 
 async def trace_session(asked: Asked) -> Response:
@@ -50,20 +55,45 @@ async def trace_session(asked: Asked) -> Response:
     limit = query.get("limit", DEFAULT_LIMIT)
     search = Search(
         session=asked.path["id"],
-        principal=query.get("principal", ""),
-        agent=query.get("agent", ""),
+        **{name: query[name] for name in TRACE_FILTERS if name in query},
+        since=moment(query, "since"),
+        until=moment(query, "until"),
         before=index_of(query.get("cursor")),
         limit=limit,
     )
     entries = await asyncio.to_thread(_search, asked.services, search)
-    if not entries and "cursor" not in query:
+    if not entries and query.keys() <= {"limit", "principal", "agent"}:
         raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
     return answer({"session": asked.path["id"], **listed(entries, limit)})
 
 
-def _sessions(services: Services, before: int | None, limit: int) -> list[SessionRow]:
-    with services.store.reader() as reader:
-        return reader.sessions(before=before, limit=limit)
+def _list(asked: Asked, since: int | None, until: int | None) -> dict[str, Any]:
+    query = asked.query
+    limit, before = query.get("limit", DEFAULT_LIMIT), index_of(query.get("cursor"))
+    wanted = [(name, query[name]) for name in LIST_FILTERS if name in query]
+    found: list[SessionRow] = []
+    with asked.services.store.reader() as reader:
+        first = -1 if since is None else _last_until(reader, since - 1) + 1
+        end = MAX_INDEX if until is None else _last_until(reader, until)
+        for _ in range(MAX_SCANNED // SCAN):
+            rows = reader.sessions(before=before, limit=SCAN)
+            for row in rows:
+                if row.last < first:
+                    return page([_row(one) for one in found], None)
+                if row.first <= end and all(getattr(row, name) == value for name, value in wanted):
+                    found.append(row)
+                    if len(found) == limit:
+                        return page([_row(one) for one in found], row.last)
+            if len(rows) < SCAN:
+                return page([_row(one) for one in found], None)
+            before = rows[-1].last
+    return page([_row(one) for one in found], before)
+
+
+def _last_until(reader: Reader, time: int) -> int:
+    """The index of the last entry that is not after `time`, or -1."""
+    found = reader.search(Search(until=time, limit=1))
+    return found[0].index if found else -1
 
 
 def _search(services: Services, search: Search) -> list[Entry]:

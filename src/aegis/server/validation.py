@@ -18,13 +18,15 @@ from aegis.server.schemas import COMPONENTS
 
 MAX_QUERY_BYTES: Final = 8_192  # bounds what one request can make us decode
 MAX_DIGITS: Final = 16  # every number of a query is below 2^53
+_RULES_OF_MEMBERS: Final = ("additionalProperties", "required", "minProperties", "maxProperties")
 
 
 class BodyCheck:
     """One compiled body schema."""
 
     def __init__(self, schema: Schema):
-        self._validator = Draft202012Validator({**schema, "components": {"schemas": COMPONENTS}})
+        self._schema = {**schema, "components": {"schemas": COMPONENTS}}
+        self._validator = Draft202012Validator(self._schema)
 
     def __call__(self, value: Any) -> None:
         """Guarantee that `value` keeps to the schema; raises `InvalidCall` naming the first place that does not."""
@@ -32,16 +34,29 @@ class BodyCheck:
             return
         error = next(iter(self._validator.iter_errors(value)))
         place = "".join(f"/{escape(str(token))}" for token in error.instance_path)
-        rule = str(error.schema_path[-1]) if error.schema_path else "schema"
+        *above, rule = error.schema_path or ["schema"]
         if rule == "not":
             raise InvalidCall("a member of the body is not available in this version", code="not_available", hint=place)
-        if rule in ("additionalProperties", "unevaluatedProperties"):
-            raise InvalidCall(
-                "the body has an unknown member", code="unknown_member", hint=f"at `{place or '/'}`; see /openapi.json"
-            )
-        raise InvalidCall(
-            f"the body does not keep to `{rule}`", code="malformed", hint=f"at `{place or '/'}`; see /openapi.json"
+        hint = (
+            f"at `{place or '/'}`: {wanted}" if (wanted := self._wanted(above, str(rule))) else f"at `{place or '/'}`"
         )
+        if rule == "additionalProperties":
+            raise InvalidCall("the body has an unknown member", code="unknown_member", hint=hint)
+        raise InvalidCall(f"the body does not keep to `{rule}`", code="malformed", hint=hint)
+
+    def _wanted(self, above: Sequence[str | int], rule: str) -> str:
+        """What the broken rule asks for, in the words of the schema."""
+        declared: Any = self._schema
+        for token in above:
+            declared = declared[token]
+        if rule in _RULES_OF_MEMBERS:
+            known = ", ".join(f"`{name}`" for name in sorted(declared.get("properties", {})))
+            needed = ", ".join(f"`{name}`" for name in declared.get("required", ()))
+            return f"known are {known}" + (f"; needed are {needed}" if needed else "")
+        asked = declared.get(rule, "")
+        if rule == "enum":
+            return f"one of {', '.join(f'`{word}`' for word in asked)}"
+        return f"{rule} {asked}" if isinstance(asked, str | int) else ""
 
 
 class QueryCheck:

@@ -45,6 +45,11 @@ def optional(properties: dict[str, Schema]) -> Schema:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
+def one_of(properties: dict[str, Schema]) -> Schema:
+    """An object with exactly one of these members and no others."""
+    return {**optional(properties), "description": "exactly one member", "minProperties": 1, "maxProperties": 1}
+
+
 def nullable(schema: Schema) -> Schema:
     """The schema, or null."""
     return {"anyOf": [schema, {"type": "null"}]}

@@ -7,7 +7,7 @@ from typing import Final
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.missions.jws import MAX_CHARS
 from aegis.missions.registry import MAX_REASON_CHARS
-from aegis.server.schemas.common import NAME, TEXT, TIME, Schema, closed, listing, optional, ref
+from aegis.server.schemas.common import NAME, TEXT, TIME, Schema, closed, listing, one_of, optional, ref
 
 TOKEN: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_CHARS, "description": "compact JWS"}
 _CLAIMS: Final[Schema] = {
@@ -18,12 +18,12 @@ _REASON: Final[Schema] = {"type": "string", "maxLength": MAX_REASON_CHARS}
 _STATE: Final[Schema] = {"type": "string", "enum": ["active", "suspended", "revoked"]}
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "MissionIssue": {
-        "anyOf": [
-            closed({"mission": _CLAIMS}),
-            closed({"token": TOKEN}),
-        ]
-    },
+    "MissionIssue": one_of(
+        {
+            "mission": {**_CLAIMS, "description": f"{_CLAIMS['description']}; signed here"},
+            "token": {**TOKEN, "description": "in place of `mission`: a compact JWS that a trusted issuer signed"},
+        }
+    ),
     "MissionDelegation": closed(
         {
             "request_id": {**NAME, "maxLength": MAX_NAME_CHARS, "description": "the same one finds the same mission"},

@@ -9,7 +9,7 @@ from aegis.server.endpoint import Endpoint, Param, Reply
 from aegis.server.log import checkpoint, consistency, export, keys, proof
 from aegis.server.permissions import ATTEST, AUDIT
 from aegis.server.receipts import get_receipt, list_receipts
-from aegis.server.sessions import list_sessions, trace_session
+from aegis.server.sessions import LIST_FILTERS, TRACE_FILTERS, list_sessions, trace_session
 from aegis.server.table.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, index, named, ok
 
 _FILTERS: Final = exact("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
@@ -76,7 +76,7 @@ ENDPOINTS: Final = (
         summary="Sessions by their last entry, newest first",
         permission=AUDIT,
         handler=list_sessions,
-        query=(LIMIT, CURSOR),
+        query=(*exact(*LIST_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
         replies=ok("one page", "Sessions"),
     ),
     Endpoint(
@@ -88,7 +88,7 @@ ENDPOINTS: Final = (
         permission=AUDIT,
         handler=trace_session,
         path_params=named("name of the session"),
-        query=(*exact("principal", "agent"), LIMIT, CURSOR),
+        query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
         replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
     ),
     Endpoint(
