@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
+from aegis.audit.members import check_members
 from aegis.bootstrap import Deployment
-from aegis.core.outcome import Outcome
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Search
 from aegis.gate.control import set_agent
 from support.judging import HEAD, call, config, opened, receipts
@@ -94,4 +95,20 @@ def test_a_call_that_is_decided_anew_leaves_no_run_without_its_end(tmp_path: Pat
     assert {row["parent"] for row in rows if row["action"] == "ended"} == {
         row["receipt_id"] for row in rows if row["action"] == "started"
     }
+    running.close()
+
+
+@pytest.mark.parametrize("reported", [10**9, 10**17, 10**30])
+def test_no_number_of_a_provider_makes_the_log_unverifiable(
+    tmp_path: Path, model: ScriptedModel, reported: int
+) -> None:
+    running = opened(tmp_path, config(model))
+    said = {"choices": [{"message": {"role": "assistant", "content": orjson.dumps(GOOD).decode()}}]}
+    usage = f'"usage": {{"prompt_tokens": {reported}, "completion_tokens": {reported}}}'
+    model.script = lambda _: orjson.dumps(said)[:-1] + f", {usage}}}".encode()
+    assert running.gate.decide(call()).reason is Reason.JUDGE_FAILED  # it spent more than it may
+    rows = receipts(running)
+    assert [row["action"] for row in rows] == ["started", "ended"]
+    for row in rows:
+        check_members(row)
     running.close()

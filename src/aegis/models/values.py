@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aegis.core.judging import Api
 from aegis.models.streams import Assembly
 
 Message = dict[str, Any]
+MAX_COUNT: Final = (
+    100_000_000  # tokens of one answer: what is made of them stands in receipts, whose numbers end at 2^53
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,5 +95,5 @@ def texts(message: Message) -> Iterator[str]:
 
 
 def count(value: Any) -> int:
-    """A number of tokens as a provider reports it; what is no such number counts as none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """A number of tokens as a provider reports it, `MAX_COUNT` at most; what is no such number counts as none."""
+    return min(value, MAX_COUNT) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
