@@ -9,6 +9,7 @@ from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 MAX_SEEN: Final = 4_096  # processes counted at one look: a fork bomb must not keep the watcher busy
+_ENTRY: Final = 1_024  # bytes that the kernel keeps for a name and its inode: a million empty files are not nothing
 
 
 def usage(root: int) -> tuple[int, int]:
@@ -27,15 +28,24 @@ def usage(root: int) -> tuple[int, int]:
 
 
 def size_of(folder: str, bound: int) -> int:
-    """How many bytes the files below `folder` hold; counting stops beyond `bound`."""
+    """How many bytes the files below `folder` take, names included; counting stops beyond `bound`.
+
+    A folder that is there and cannot be looked into, by its mode or the length of its path, is beyond every bound.
+    """
     total = 0
     waiting = [folder]
     while waiting and total <= bound:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                with suppress(OSError):
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    total += _ENTRY
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        with suppress(FileNotFoundError):
+                            total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it is gone
+        except OSError:
+            return bound + 1
     return total

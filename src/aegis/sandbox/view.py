@@ -8,7 +8,6 @@ and devices are left out.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -136,15 +135,19 @@ def _copy_file(source: str, target: str, item: Item) -> None:
 
 
 def _remove(place: str) -> None:
-    """Remove the copy whatever modes a run gave its folders."""
+    """Remove the copy, whatever modes a run gave its folders and however deep it nested them.
 
-    def open_up(_function: object, path: str, _error: object) -> None:
-        parent = os.path.dirname(path)  # noqa: PTH120
-        os.chmod(parent, 0o700)  # noqa: PTH101
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
-            os.chmod(path, 0o700)  # noqa: PTH101
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)  # noqa: PTH108
-
-    shutil.rmtree(place, onerror=open_up)
+    Each folder is moved up before it is looked into: no path grows longer than the system takes.
+    """
+    folders = [place]
+    for folder in folders:
+        os.chmod(folder, 0o700)  # noqa: PTH101
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)  # noqa: PTH101 - it is written to when it gets another parent
+                folders.append(f"{place}/{len(folders)}.gone")
+                os.rename(entry.path, folders[-1])  # noqa: PTH104
+            else:
+                os.unlink(entry.path)  # noqa: PTH108
+    for folder in reversed(folders):
+        os.rmdir(folder)  # noqa: PTH106

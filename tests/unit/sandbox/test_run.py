@@ -13,6 +13,7 @@ import pytest
 from aegis.errors import SandboxUnavailable
 from aegis.sandbox import Box, Limits, Mount, available, run
 from aegis.sandbox.run import Cancel
+from aegis.sandbox.view import copied
 
 QUICK = Limits(seconds=20)
 
@@ -151,6 +152,21 @@ def test_disk_use_of_a_writable_mount_is_bounded(tmp_path: Path) -> None:
     script = "for i in 1 2 3 4 5 6; do head -c 1000000 /dev/zero > f$i; done; sleep 30"
     assert run(["sh", "-c", script], mounted(tmp_path, writable=True), limits).ended == "disk"
     assert b"No space left" in run(["sh", "-c", "head -c 9000000 /dev/zero > /tmp/x"], Box(), limits).stderr
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        # Folders whose path is longer than the system takes; more files than anybody needs, and nothing in them.
+        "n = 'd' * 250\nfor _ in range(20): os.mkdir(n); os.chdir(n)\nopen('f', 'wb').write(bytes(9_000_000))",
+        "for n in range(9_000): open(str(n), 'w').close()",
+    ],
+)
+def test_what_is_hidden_from_a_look_at_the_disk_counts(tmp_path: Path, script: str) -> None:
+    with copied(str(tmp_path)) as view:
+        box = mounted(Path(view.folder), writable=True)
+        line = ["python3", "-c", f"import os, time\n{script}\ntime.sleep(30)"]
+        assert run(line, box, Limits(seconds=30, disk_bytes=3_000_000)).ended == "disk"
 
 
 def test_the_program_alone_speaks_through_its_result_descriptor() -> None:

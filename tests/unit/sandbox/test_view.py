@@ -58,6 +58,17 @@ def test_a_copy_is_removed_whatever_was_done_to_its_modes(workspace: Path) -> No
     assert not Path(folder).parent.exists()
 
 
+def test_a_copy_is_removed_however_deep_a_run_nested_it(workspace: Path) -> None:
+    with copied(str(workspace)) as view:
+        mount = Mount(source=view.folder, target="/w", writable=True)
+        script = (
+            "import os\nos.chdir('/w')\nfor _ in range(3_000): os.mkdir('d' * 20); os.chdir('d' * 20)\nos.mkfifo('p')"
+        )
+        assert run(["python3", "-c", script], Box(mounts=(mount,)), Limits()).code == 0
+        folder = view.folder
+    assert not Path(folder).parent.exists()
+
+
 def test_an_untouched_copy_shows_no_change(workspace: Path) -> None:
     with copied(str(workspace)) as view:
         assert view.changes() == []
