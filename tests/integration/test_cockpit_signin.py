@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -252,3 +254,32 @@ def test_assets_are_kept_by_their_version(dana: Person) -> None:
     assert dana.get(f"/assets/{'0' * len(version)}/{name}").headers["cache-control"] == "no-store"
     assert dana.get(f"/assets/{version}/nothing.css").status == 404
     assert dana.get("/").headers["cache-control"] == "no-store"
+
+
+@pytest.mark.claim("COK-01")
+def test_the_live_feed_ends_with_its_session_however_much_is_recorded(
+    gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aegis.server.cockpit.live.STANDING_S", 0.2)
+    dana.sign_in()
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+    connection.request("GET", "/live", headers={"cookie": dana.cookie})
+    feed = connection.getresponse()
+    assert feed.readline().startswith(b"retry:")
+    over = threading.Event()
+
+    def record() -> None:
+        while not over.is_set():
+            gateway.decide()
+
+    busy = threading.Thread(target=record)
+    busy.start()
+    try:
+        while not feed.readline().startswith(b"data:"):
+            continue
+        dana.post("/sign-out")
+        assert feed.read().endswith(b"event: ended\ndata: {}\n\n")
+    finally:
+        over.set()
+        busy.join()
+        connection.close()

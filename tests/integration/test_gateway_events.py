@@ -164,3 +164,13 @@ def test_a_drain_ends_the_stream_in_order(gateway: Served) -> None:
     assert b"the gateway goes down" in rest
     gateway.thread.join(60)
     assert not gateway.thread.is_alive()
+
+
+@pytest.mark.parametrize("query", ["", "?after=0"])
+def test_a_stream_ends_with_the_key_that_opened_it(gateway: Served, query: str) -> None:
+    with watch(gateway, query=query) as stream:
+        gateway.decide()
+        stream.events(1)
+        gateway.credentials.revoke("auditor")
+        recorded = gateway.decide().json["decision_id"]
+        assert recorded not in stream.response.read().decode()

@@ -73,15 +73,21 @@ async def live(visit: Visit) -> Response:
 
 async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[str, str]) -> AsyncIterator[bytes]:
     yield b"retry: 2000\n\n"
-    quiet = standing = 0.0
+    clock = asyncio.get_running_loop().time
+    quiet, until = 0.0, clock() + STANDING_S
     while not visit.services.draining.is_set():
         try:
             items = await subscription.get(TICK_S)
         except Dropped:
             yield b"event: lost\ndata: {}\n\n"
             return
+        if clock() >= until:  # however much comes
+            until = clock() + STANDING_S
+            if not await asyncio.to_thread(_stands, visit):
+                yield b"event: ended\ndata: {}\n\n"
+                return
         if not items:
-            quiet, standing = quiet + TICK_S, standing + TICK_S
+            quiet += TICK_S
         text = b"".join(row.text for row in items if all(row.members[name] == wanted[name] for name in wanted))
         if text:
             quiet = 0.0
@@ -89,11 +95,6 @@ async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[s
         elif quiet >= HEARTBEAT_S:
             quiet = 0.0
             yield b": still here\n\n"
-        if standing >= STANDING_S:
-            standing = 0.0
-            if not await asyncio.to_thread(_stands, visit):
-                yield b"event: ended\ndata: {}\n\n"
-                return
 
 
 def _stands(visit: Visit) -> bool:
