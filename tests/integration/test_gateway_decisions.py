@@ -112,6 +112,16 @@ def test_a_key_can_be_limited_to_tools(gateway: Served) -> None:
     assert (refused.status, refused.json["decision"], refused.json["reason"]) == (200, "block", "policy_denied")
 
 
+@pytest.mark.claim("IDN-07")
+def test_a_limited_key_hears_no_yes_that_another_key_of_its_holder_got(gateway: Served) -> None:
+    asked = {"call_id": "two-keys", "want_permit": True}
+    gateway.credentials.add("party", "agent", agent="party")
+    assert gateway.decide("list_files", key="party", **asked).json["decision"] == "allow"
+    gateway.credentials.add("party", "agent", agent="party", tools=("read_*",))
+    refused = gateway.decide("list_files", key="party", **asked).json
+    assert (refused["decision"], refused["reason"], "permit" in refused) == ("block", "policy_denied", False)
+
+
 def test_an_agent_cannot_speak_for_another(gateway: Served) -> None:
     answer = gateway.decide(agent="other")
     assert (answer.status, answer.code) == (403, "forbidden")

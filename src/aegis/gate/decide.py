@@ -125,8 +125,8 @@ class Decisions:
                 judging=self._judging,
             )
             return (yield from resuming.steps())
-        if subject.session and known.decision.allowed:
-            # A mission can run out without a change of control state.
+        if known.decision.allowed and (subject.session or subject.principal.tools):
+            # A mission can run out, and another key of the same holder be limited, without a change of control state.
             _, evaluation = self.judge(self._parts.policy.current, subject, state, known, charge=False)
             if evaluation.combined.outcome is Outcome.BLOCK:
                 return None
