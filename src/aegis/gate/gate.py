@@ -59,7 +59,7 @@ class Gate:
         self._judging = Judging(parts, self._commits, self._decide_for_judge, self.aobserve)
         self._decisions = Decisions(parts, self.control, self.missions, self._judging)
         self._answering = Answering(parts, self.control, self._decisions)
-        self._redeeming = Redeeming(parts, self.control)
+        self._redeeming = Redeeming(parts, self.control, self.missions)
         self.results = Results(parts, self.missions)
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:

@@ -91,12 +91,11 @@ class Missions:
                 return None
             session = found[0]
             lineage = self.lineage(reader, session.mission_id, state.epoch, policy)  # (2)
-            declared = lineage.declarations
             own = ledgers.ledgers_of(
                 lineage.ceilings, agent=subject.agent, principal=subject.principal.id, session=subject.session
             )
             balances = () if taken else ledgers.balances(reader, own)
-            standing = _worst(lineage.standing, *(status.standing(reader, one, now // MICROS) for one in declared))
+            standing = _standing(reader, lineage, now)
         return self._attended(
             subject, key, session, lineage, standing, () if taken else own, balances, policy, repeats=repeats
         )
@@ -163,6 +162,14 @@ class Missions:
                 self._lineages.popitem(last=False)
         return lineage
 
+    def stands(self, reader: Reader, mission_id: str, epoch: int) -> bool:
+        """Whether nobody stopped a mission, or one above it, at this moment."""
+        try:
+            lineage = self.lineage(reader, mission_id, epoch, self._parts.policy.current)
+        except MissionInvalid:
+            return False
+        return _standing(reader, lineage, self._parts.clock()) == "active"
+
     def trusted(self, reader: Reader, policy: Policy) -> KeyFor:
         """The keys whose missions count: those of configured issuers, and this deployment's own."""
 
@@ -214,5 +221,7 @@ def stopped_by_mission(evaluation: Evaluation) -> bool:
 _WORST: Final[tuple[Status, ...]] = ("active", "unknown", "suspended", "revoked")
 
 
-def _worst(*standings: Status) -> Status:
-    return max(standings, key=_WORST.index)
+def _standing(reader: Reader, lineage: Lineage, now: int) -> Status:
+    """The worst that this deployment or a status list says of a lineage at `now` (microseconds since the epoch)."""
+    listed: list[Status] = [status.standing(reader, one, now // MICROS) for one in lineage.declarations]
+    return max((lineage.standing, *listed), key=_WORST.index)

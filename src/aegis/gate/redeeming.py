@@ -2,7 +2,7 @@
 
 (1) the permit is signed by a permit key that this log announced
 (2) the tool that presents it is the one that it is for, and asks about exactly this call, in time
-(3) its agent was not stopped since
+(3) neither its agent nor the mission of its call was stopped since
 (4) its identifier is used up, with a receipt; a second time is a conflict
 """
 
@@ -23,7 +23,7 @@ from aegis.errors import PermitInvalid, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
-from aegis.gate.missions import KEYS
+from aegis.gate.missions import KEYS, Missions
 from aegis.gate.parts import Parts
 from aegis.gate.permits import REDEEMED
 from aegis.keys.permits import Permit, check_permit, read_permit
@@ -36,9 +36,10 @@ Steps = Generator[Unit, tuple[Recorded, ...], Permit]
 class Redeeming:
     """Redeems permits over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control):
+    def __init__(self, parts: Parts, control: Control, missions: Missions):
         self._parts = parts
         self._control = control
+        self._missions = missions
 
     def steps(
         self, principal: Principal, token: str, *, tool: str, arguments: dict[str, Any], server: str | None = None
@@ -59,6 +60,8 @@ class Redeeming:
             state = self._control.current()
             if permit.sub in state.revoked:
                 raise PermitInvalid("the agent of this permit was stopped", code="permit_revoked", status=409)
+            if not self._mission_stands(permit, state.epoch):
+                raise PermitInvalid("the mission of this permit was stopped", code="permit_revoked", status=409)
             # (4)
             unit = _redemption(permit, principal, state.epoch)
             try:
@@ -73,6 +76,15 @@ class Redeeming:
             )
             return permit
         raise StoreUnavailable("the permit could not be redeemed under a stable configuration")
+
+    def _mission_stands(self, permit: Permit, epoch: int) -> bool:
+        """Whether the mission under which the call was let through, if any, still stands."""
+        with self._parts.store.reader() as reader:
+            entry = reader.entry_by_id(permit.decision_id)
+            if entry is None:
+                return False
+            mission = orjson.loads(entry.body).get("mission_id")
+            return mission is None or self._missions.stands(reader, mission, epoch)
 
 
 def _redemption(permit: Permit, principal: Principal, epoch: int) -> Unit:

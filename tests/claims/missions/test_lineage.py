@@ -11,7 +11,7 @@ import pytest
 
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Reason, Verdict
-from aegis.errors import InvalidCall, MissionInvalid
+from aegis.errors import InvalidCall, MissionInvalid, PermitInvalid
 from aegis.missions import jws
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import sign_mission
@@ -231,3 +231,17 @@ def test_a_tool_manifest_that_changed_opens_no_session(place: Desk) -> None:
     assert place.call("list_rows", "s-tools").allowed
     place.open(mission, "s-no-tools")
     assert place.call("list_rows", "s-no-tools").missing == ("tool_manifest",)
+
+
+def test_a_permit_is_void_once_the_mission_of_its_call_or_one_above_was_stopped(place: Desk) -> None:
+    root = place.issue(delegation={"depth": 1, "subjects": ["bot"]})
+    place.open(place.delegate(root, "p"), "s-permit")
+    calls = [ToolCall(tool="list_rows", session="s-permit", call_id=f"p-{n}", want_permit=True) for n in range(2)]
+    first, second = (place.ask(call).permit for call in calls)
+    assert place.gate.redeem(first, tool="list_rows", arguments={})
+    place.move(root, "suspended")
+    with pytest.raises(PermitInvalid) as refused:
+        place.gate.redeem(second, tool="list_rows", arguments={})
+    assert (refused.value.code, refused.value.status) == ("permit_revoked", 409)
+    place.move(root, "active")
+    assert place.gate.redeem(second, tool="list_rows", arguments={})
