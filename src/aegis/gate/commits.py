@@ -158,8 +158,9 @@ class _LoopWriter:
     def _hand_over(self, batch: list[_Waiter]) -> None:
         if self._thread is None or not self._thread.is_alive():  # first use, or this is a forked child
             self._handed = queue.SimpleQueue()
-            self._thread = threading.Thread(target=self._work, name="aegis-commit", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="aegis-commit", daemon=True)
+            thread.start()
+            self._thread = thread  # once it runs: who closes this waits for it
         self._handed.put(batch)
         asyncio.get_running_loop().call_later(COMMIT_WAIT_S, _too_late, batch)
 

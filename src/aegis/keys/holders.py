@@ -15,19 +15,17 @@ class Holders:
     """Principals by id, as of one control epoch: a revoked key or a changed account moves the epoch."""
 
     def __init__(self) -> None:
-        self._epoch = -1
-        self._known: dict[str, Principal] = {}
+        self._known: tuple[int, dict[str, Principal]] = (-1, {})
 
     def satisfies(self, reader: Reader, person: str, epoch: int, condition: Callable[[Principal], bool]) -> bool:
         """Whether `person` holds a credential and meets `condition`, under the control epoch `epoch`."""
-        if epoch != self._epoch:
-            self._epoch, self._known = epoch, {}
-        known = self._known.get(person)
-        if known is not None and condition(known):
+        since, known = self._known
+        if epoch == since and person in known and condition(known[person]):
             return True
         # A new key does not move the epoch: what is missing here may have been given meanwhile.
         found = holders(reader)
-        self._known = found
+        # Both at once: what another thread read before the epoch moved is never taken for what holds since.
+        self._known = (epoch, found)
         return person in found and condition(found[person])
 
 
