@@ -84,6 +84,29 @@ def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
     return "unknown", 0
 
 
+# Names that say of a text no more than that it is one, and tools that carry texts to people.
+_ANY_TEXT: Final = frozenset({
+    "data", "email", "input", "output", "payload", "str", "string", "text", "value",
+})  # fmt: skip
+_TO_PEOPLE: Final = frozenset({
+    "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "memo", "message", "notify",
+    "outlook", "post", "publish", "reply", "respond", "say", "send", "slack", "sms", "speak", "teams", "telegram",
+    "think", "thinking", "tweet", "whatsapp",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def is_for_people(tool: str) -> bool:
+    """Whether a tool's name says that its texts go to people."""
+    return not _TO_PEOPLE.isdisjoint(words_of(tool))
+
+
+@lru_cache(maxsize=8_192)
+def names_any_text(argument: str) -> bool:
+    """Whether an argument's name says no more than that there is some text: `input`, `value`, `user_data`."""
+    return next((word for word in reversed(words_of(argument)) if word in _BY_WORD), "") in _ANY_TEXT
+
+
 # Where text is searched for, or goes to a forge that shows it as it is: nothing executes, renders or obeys it.
 _WEB: Final = frozenset({
     "web", "google", "bing", "internet", "duckduckgo", "brave", "tavily", "wikipedia", "docs", "documentation", "arxiv",

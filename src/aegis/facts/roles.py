@@ -10,7 +10,7 @@ import re2
 
 from aegis.core.text import TextRole
 from aegis.facts.extract import Raw
-from aegis.facts.lexicon import executes, is_inert, named_role, writes_by_name
+from aegis.facts.lexicon import executes, is_for_people, is_inert, named_role, names_any_text, writes_by_name
 from aegis.facts.sql_words import looks_like_sql
 
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
@@ -26,6 +26,10 @@ _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
 _FILE: Final = re2.compile(
     r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12}|(?:Make|Docker|Jenkins|Proc)file|LICENSE|README)$"
 )
+# A short text of one line is as much a value as any other: what is put into a query, a command or a path.
+_SHORT: Final = 200
+# What a text for people does not begin with: at most one word, and then a sign that ends a value.
+_ENDS_VALUE: Final = re2.compile(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 
 
@@ -82,6 +86,8 @@ def role_of(
         return "sql", 80
     if role in _SHAPED:
         return _by_shape(value, role, confidence)
+    if role == "content" and _is_value(tool, argument, value):
+        return _by_shape(value, "unknown", 20)
     return role, confidence
 
 
@@ -90,6 +96,13 @@ def _named(tool: str, argument: str) -> tuple[TextRole, int, bool, TextRole | No
     """What names say: the role, how sure it is, whether it is inert, and what the tool executes."""
     role, confidence = named_role(tool, argument)
     return role, confidence, is_inert(tool, argument, role), executes(tool)
+
+
+def _is_value(tool: str, argument: str, value: str) -> bool:
+    """Whether what stands in a place for text is no text for people: short, and named or written like a value."""
+    if len(value) > _SHORT or "\n" in value or is_for_people(tool):
+        return False
+    return names_any_text(argument) or _ENDS_VALUE.search(value) is not None
 
 
 def _by_shape(value: str, role: TextRole, confidence: int) -> tuple[TextRole, int]:
