@@ -194,10 +194,12 @@ def test_sessions_are_found_by_every_filter(gateway: Served) -> None:
         ("/v1/missions", {"mission": {}, "token": "x"}, "at `/`: known are `mission`, `token`"),
         ("/v1/missions", {"mission": 7}, "at `/mission`: type object"),
         ("/v1/approvals/x", {"decision": "yes"}, "at `/decision`: one of `approve`, `deny`"),
+        ("/v1/decisions:batch", {"call": []}, "at `/`: known are `calls`; needed are `calls`"),
+        ("/v1/decisions:batch", [{"tool": "x", "arguments": {}}, 1], "at `/1`: type object"),
     ],
 )
 def test_a_wrong_body_is_refused_with_what_would_be_right(gateway: Served, path: str, body: Any, hint: str) -> None:
-    gateway.credentials.add("issuing", "issuer", "approver")
+    gateway.credentials.add("issuing", "issuer", "approver", "agent", agent="bot")
     answer = gateway.ask("POST", path, body, key="issuing")
     assert (answer.status, answer.json["error"]["hint"]) == (422, hint)
 

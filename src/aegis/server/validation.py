@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from jsonschema_rs import Draft202012Validator
+from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from aegis.core.pointer import escape
 from aegis.errors import InvalidCall
@@ -32,7 +32,7 @@ class BodyCheck:
         """Guarantee that `value` keeps to the schema; raises `InvalidCall` naming the first place that does not."""
         if self._validator.is_valid(value):
             return
-        error = next(iter(self._validator.iter_errors(value)))
+        error = _nearest(next(iter(self._validator.iter_errors(value))))
         place = "".join(f"/{escape(str(token))}" for token in error.instance_path)
         *above, rule = error.schema_path or ["schema"]
         if rule == "not":
@@ -57,6 +57,20 @@ class BodyCheck:
         if rule == "enum":
             return f"one of {', '.join(f'`{word}`' for word in asked)}"
         return f"{rule} {asked}" if isinstance(asked, str | int) else ""
+
+
+def _nearest(error: ValidationError) -> ValidationError:
+    """The error within the one alternative that could have been meant: the only one of the value's type."""
+    while isinstance(error.kind, ValidationErrorKind.AnyOf):
+        meant = [errors for errors in error.kind.context if not any(_of_type(error, one) for one in errors)]
+        if len(meant) != 1:
+            return error
+        error = meant[0][0]
+    return error
+
+
+def _of_type(whole: ValidationError, error: ValidationError) -> bool:
+    return error.instance_path == whole.instance_path and error.schema_path[-1:] == ["type"]
 
 
 class QueryCheck:
