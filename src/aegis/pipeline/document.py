@@ -60,14 +60,21 @@ def read(text: str, *, file: str) -> Node:
     try:
         node = builder.document(iter(yaml.parse(text, Loader=_PARSER)))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or "a character that YAML does not allow"
-        raise ConfigError(
-            (Problem(message=f"not YAML: {what}", file=file, line=mark.line + 1 if mark else 0),)
-        ) from error
+        raise ConfigError((_not_yaml(error, text, file),)) from error
     if builder.problems:
         raise ConfigError(tuple(builder.problems))
     return node
+
+
+def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> Problem:
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text.encode()[: error.position] if _PARSER is not yaml.SafeLoader else text[: error.position].encode()
+        line = before.count(b"\n") + 1  # libyaml counts bytes, the parser in Python counts characters
+        hint = "remove it, or write it as an escape between double quotes"
+        return Problem(message="not YAML: a character that YAML does not allow", file=file, line=line, hint=hint)
+    mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    hint = "look at the indentation (spaces only), the quotes and the brackets up to this line"
+    return Problem(message=f"not YAML: {what}", file=file, line=mark.line + 1 if mark else 0, hint=hint)
 
 
 def plain(node: Node) -> Any:

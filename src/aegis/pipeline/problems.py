@@ -65,7 +65,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def _translate(error: ErrorDetails, origins: Mapping[str, Origin], model: type[BaseModel]) -> Problem:
     kind, given = error["type"], error["input"]
     location = [part for part in error["loc"] if part != "[key]"]
-    name = f"`{location[-1]}`" if location else "the file"
+    name = _name(location)
     context = error.get("ctx", {})
     if kind == "extra_forbidden":
         key = str(location[-1])
@@ -89,6 +89,15 @@ def _translate(error: ErrorDetails, origins: Mapping[str, Origin], model: type[B
         sentence = "is not allowed: " + error["msg"][:1].lower() + error["msg"][1:]
     hint = "remove the key to keep the profile's value" if given is None and kind != "missing" else ""
     return problem(origins, location, f"{name} {sentence}", hint)
+
+
+def _name(location: Sequence[str | int]) -> str:
+    """What a message calls the value at `location`: its key, or the list that it is an entry of."""
+    if not location:
+        return "the file"
+    if isinstance(location[-1], int) and len(location) > 1:
+        return f"an entry of `{location[-2]}`"
+    return f"`{location[-1]}`"
 
 
 def _keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:

@@ -220,6 +220,18 @@ def test_text_that_is_not_plain_yaml_is_refused(text: str, part: str) -> None:
     assert any(part in problem.message for problem in problems(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "line"), [("version: 1\ntools: {\n", 3), ("# \u00e9\u00e9\u00e9\nprofile: \x01\n", 2)]
+)
+def test_text_that_is_not_yaml_is_refused_with_its_line_and_a_hint(text: str, line: int) -> None:
+    found = only(text)
+    assert (found.line, bool(found.hint)) == (line, True)
+
+
+def test_an_entry_of_a_list_is_named_by_its_list() -> None:
+    assert only("tools: {a: {effects: [fly]}}").message == "an entry of `effects` cannot be `fly`"
+
+
 def test_an_alias_bomb_is_refused_without_being_unfolded() -> None:
     text = "a: &a [x]\n" + "".join(
         f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20)
