@@ -10,6 +10,7 @@ import pytest
 
 from aegis.core.call import ToolCall
 from support.deployments import deployment
+from support.postgres import Server
 from support.shell import aegis, read_json
 
 
@@ -151,3 +152,13 @@ def test_a_damaged_page_of_the_database_fails(home: Path) -> None:
     assert code == 1
     assert checks["store"]["state"] == "fail"
     assert "damaged" in checks["store"]["found"] or "cannot be read" in checks["store"]["found"]
+
+
+def test_a_database_server_that_may_lose_what_it_confirmed_is_pointed_out(home: Path, postgres_server: Server) -> None:
+    """The server of the tests runs with `fsync=off`; `synchronous_commit=off` is what Aegis asked for."""
+    config = home / "aegis.yaml"
+    for durability, lost in (("fsync", "fsync=off"), ("os", "fsync=off, synchronous_commit=off")):
+        config.write_text(f"version: 1\nstore: '{postgres_server.database()}'\ndurability: {durability}\n")
+        config.chmod(0o600)
+        found = examine(home)[1]["durability"]
+        assert (found["state"], found["found"].rpartition(": ")[2]) == ("warn", lost)

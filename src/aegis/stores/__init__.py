@@ -11,7 +11,7 @@ from aegis.keys.reference import is_reference, read_secret
 from aegis.stores.memory import MemoryStore
 from aegis.stores.sqlite import Durability, SqliteStore
 
-__all__ = ["Durability", "MemoryStore", "SqliteStore", "open_store"]
+__all__ = ["Durability", "MemoryStore", "SqliteStore", "losses", "open_store"]
 
 _SQLITE: Final = "sqlite:///"
 _POSTGRES: Final = ("postgresql://", "postgres://")
@@ -38,6 +38,15 @@ def open_store(url: str, *, home: Path, durability: Durability = "fsync", busy_s
             "use `sqlite:///aegis.db` (a file in the home), `sqlite:////srv/aegis.db`, `postgresql://...` or `memory:`",
         )
     return SqliteStore(home / name, durability=durability, busy_s=busy_s)
+
+
+def losses(store: Store) -> tuple[str, ...]:
+    """Settings of a database server under which a crash may take what `store` has confirmed; none of other stores."""
+    if isinstance(store, MemoryStore | SqliteStore):
+        return ()
+    from aegis.stores.postgres import PostgresStore
+
+    return store.losses() if isinstance(store, PostgresStore) else ()
 
 
 def _postgres(url: str, durability: Durability, busy_s: float) -> Store:

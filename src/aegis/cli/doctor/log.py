@@ -21,7 +21,7 @@ def log(patient: Patient) -> Iterable[Found]:
     """Open the store, and check the end of the log as far as that is cheap."""
     from aegis.bootstrap.state import config_file
     from aegis.pipeline.config import load_config
-    from aegis.stores import open_store
+    from aegis.stores import losses, open_store
     from aegis.stores.sqlite.files import damage
 
     if not patient.home.is_dir():
@@ -45,6 +45,13 @@ def log(patient: Patient) -> Iterable[Found]:
         with store.reader() as reader:
             yield Found(check="store", state="ok", found=f"{settings.store}, whole")
             yield from _end_of(reader)
+        if losing := losses(store):
+            yield Found(
+                check="durability",
+                state="warn",
+                found=f"a crash of the database server may take decisions that were released: {', '.join(losing)}",
+                hint="turn them on in the server's configuration",
+            )
     except AegisError as error:
         yield Found(check="log", state="fail", found=str(error), hint="export the log and run `aegis log verify`")
     finally:

@@ -27,6 +27,10 @@ from aegis.stores.postgres.writer import PostgresTransaction
 BUSY_S: Final = 2.0  # how long a writer waits for another process
 IDLE: Final = 8  # reader connections that are kept; more are opened where more read at once
 _EPOCH: Final = b"SELECT epoch FROM aegis_control"
+# `synchronous_commit` is as this connection has it: `connect` turns it on where the log is to be durable.
+_LOSING: Final = b"""
+SELECT name, setting FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name"""
 
 _open_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 _abandoned: list[object] = []  # connections of a parent process: closing them here would end its sessions
@@ -78,6 +82,19 @@ class PostgresStore:
             raise StoreCorrupt("the store has no head")
         epoch: int = row[0]
         return epoch
+
+    def losses(self) -> tuple[str, ...]:
+        """Settings of the server under which a crash may take or tear what it has confirmed, `name=value` each."""
+        connection = self._take()
+        try:
+            connection.autocommit = True
+            rows = connection.execute(_LOSING).fetchall()
+            connection.autocommit = False
+        except psycopg.Error as error:
+            self._fault(connection)
+            raise wrapped(error) from error
+        self._give_back(connection)
+        return tuple(f"{name}={value}" for name, value in rows)
 
     def close(self) -> None:
         """Close every connection; afterwards every method raises `StoreUnavailable`."""
