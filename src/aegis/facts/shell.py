@@ -12,6 +12,7 @@ import re2
 from aegis.facts.effort import LEAST, Effort
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
+from aegis.facts.shell_cloud import cloud_deed
 from aegis.facts.shell_destroy import destroys, feeds_deleter, finds, loops_over_root, sets_permissions, writes_device
 from aegis.facts.shell_flow import asks_with_output, dropped, pipeline, substitutions
 from aegis.facts.shell_grants import grants
@@ -21,6 +22,8 @@ from aegis.facts.shell_replace import replaces
 from aegis.facts.shell_services import service_deed
 from aegis.facts.shell_spawn import inner_spawn, spawned
 from aegis.facts.shell_starts import STARTS_GIVEN, helpers, in_odd_place, interposed, unwrapped
+from aegis.facts.shell_system import SIGNAL as BREAKS
+from aegis.facts.shell_system import breaks, breaks_file
 from aegis.facts.shell_tamper import tampering, tampering_write
 from aegis.facts.shell_tree import MAX_SHELL, Command, parse_shell
 from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, READERS, SENDERS, SHELLS, WRITERS
@@ -31,7 +34,7 @@ MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 8
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
-_FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes"})
+_FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
 # Options whose value a program writes: naming a key there makes one.
 _OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--output-document", "-of"})
 
@@ -128,7 +131,11 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
         _written("crontab", command.pipeline, facts)
     for signal, evidence in tampering(command):
         facts.add(signal, evidence)
-    deed = service_deed(command) or grants(command)
+    broken = breaks(command)
+    if broken:
+        facts.writes = True
+        facts.add(broken, command.text)
+    deed = service_deed(command) or cloud_deed(command) or grants(command)
     if deed:
         facts.writes = facts.network = True
         facts.add(deed, command.text)
@@ -193,13 +200,14 @@ def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
         facts.writes = facts.writes or "-delete" in args
         for signal in finds(command):
             facts.add(signal, command.text)
+        named = [value for option, value in pairwise(args) if option in _NAMES and is_secret_file(value)]
         for at, arg in enumerate(args):
             if arg in {"-exec", "-execdir", "-ok", "-okdir"} and at + 1 < len(args):
                 if not facts.may_read(len(args) - at):
                     return
                 inner = args[at + 1 :]
                 stop = next((end for end, item in enumerate(inner) if item in {";", "+", "\\;"}), len(inner))
-                _inner(command, inner[:stop], facts, depth)
+                _inner(command, (*inner[:stop], *named), facts, depth)
         return
     rest = list(args)
     while rest and rest[0].startswith("-"):
@@ -226,6 +234,8 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     if name not in READERS:
         if name not in NAMERS and any(map(is_system_secret, args)):
             facts.add("shell.reads-secret", command.text)
+        elif name in _CARRIERS and any(map(is_secret_file, args)) and not _CARRIES.isdisjoint(args):
+            facts.add("shell.sends-secret", command.text)
         return
     operands = args[:-1] if name in {"cp", "mv", "install"} and len(args) > 1 else args
     for at, arg in enumerate(operands):
@@ -242,6 +252,14 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
+_NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
+# Programs that carry a file away, and the words with which they do.
+_CARRIERS: Final = frozenset({
+    "aws", "az", "croc", "gcloud", "gh", "glab", "gsutil", "mc", "rclone", "s3cmd", "s5cmd", "wormhole",
+})  # fmt: skip
+_CARRIES: Final = frozenset({
+    "copy", "copyto", "cp", "create", "move", "mv", "put", "rcat", "send", "sync", "upload", "upload-batch",
+})  # fmt: skip
 _TAKES_FOLDERS: Final = frozenset({"cp", "mv", "tar", "zip", "scp", "rsync", "7z"})
 
 
@@ -249,6 +267,9 @@ def _written(target: str, source: str, facts: ShellFacts) -> None:
     """What writing `source`, the text of the statement that writes, to `target` means."""
     if writes_device(target):
         facts.add("shell.destroy", target)
+        return
+    if breaks_file(target, source):
+        facts.add(BREAKS, target)
         return
     trace = tampering_write(target, source)
     if trace is not None:

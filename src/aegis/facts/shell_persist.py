@@ -16,7 +16,7 @@ from aegis.facts.remember import remembered
 _POWER: Final = re2.compile(
     r"(?:^|/)(?:authorized_keys2?|rc\.local|ld\.so\.preload|sudoers(?:\.d/[^/]+)?|shadow|passwd|pam\.d/[^/]+|\.git/hooks/[^/]+|"
     r"\.ssh/rc|\.rhosts|hosts\.equiv|ld\.so\.conf(?:\.d/[^/]+)?|modprobe\.d/[^/]+|udev/rules\.d/[^/]+|polkit-1/rules\.d/[^/]+|"
-    r"LaunchDaemons/[^/]+)$"
+    r"LaunchDaemons/[^/]+|Library/StartupItems/.+|emond\.d/rules/[^/]+)$"
 )
 # Files that run things, and that people edit every day.
 _STARTUP: Final = re2.compile(

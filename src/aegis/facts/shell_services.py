@@ -26,6 +26,13 @@ def deed(words: str, unless: str = "") -> Deed:
 _DRY: Final = frozenset(
     {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
 )
+
+
+def is_dry(words: frozenset[str]) -> bool:
+    """Whether a command only says what it would do."""
+    return bool(words & _DRY)
+
+
 _HOST_BY_H: Final = frozenset({"redis-cli", "dropdb", "dropuser", "mysqladmin"})  # where `-h` names a host
 _DESTROYS: Final[dict[str, tuple[Deed, ...]]] = {
     "kubectl": (
@@ -122,7 +129,7 @@ def service_deed(command: Command) -> str:
     if name not in _KNOWN:
         return ""
     words = frozenset(word.lower() for word in command.args) | _split_flags(command.args)
-    if words & _DRY or ("-h" in words and name not in _HOST_BY_H):
+    if is_dry(words) or ("-h" in words and name not in _HOST_BY_H):
         return ""
     if name == "git" and "push" in words:
         return _push(command, words)

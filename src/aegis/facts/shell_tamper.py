@@ -137,8 +137,8 @@ def _module(args: tuple[str, ...]) -> str:
 
 
 def _account(args: tuple[str, ...]) -> str:
-    root = any(first in {"-u", "--uid"} and second == "0" for first, second in pairwise(args))
-    return "shell.privilege" if root and ("-o" in args or "--non-unique" in args or "-ou" in args) else ""
+    root = any(first in {"-u", "-ou", "--uid"} and second == "0" for first, second in pairwise(args))
+    return "shell.privilege" if root and {"-o", "-ou", "--non-unique"} & set(args) else ""
 
 
 def _group(args: tuple[str, ...]) -> str:
