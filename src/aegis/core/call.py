@@ -58,26 +58,29 @@ def check_call(call: ToolCall) -> None:
     Raises `InvalidCall` naming the member; what `arguments` holds is checked where it is made canonical.
     """
     check_name("tool", call.tool)
-    for member, value in (
-        ("server", call.server),
-        ("call_id", call.call_id),
-        ("agent", call.agent),
-        ("session", call.session),
-        ("parent", call.parent),
-        ("messages_digest", call.messages_digest),
-    ):
-        if value is not None:
-            check_name(member, value)
-    for member, text, limit in (("task", call.task, MAX_TASK_CHARS), ("proof", call.proof, MAX_PROOF_CHARS)):
-        if text is not None and (not isinstance(text, str) or len(text) > limit or not _encodable(text)):
-            raise InvalidCall(f"`{member}` must be text of at most {limit} characters")
+    if call.server is not None:
+        check_name("server", call.server)
+    if call.call_id is not None:
+        check_name("call_id", call.call_id)
+    if call.agent is not None:
+        check_name("agent", call.agent)
+    if call.session is not None:
+        check_name("session", call.session)
+    if call.parent is not None:
+        check_name("parent", call.parent)
+    if call.messages_digest is not None:
+        check_name("messages_digest", call.messages_digest)
+    if call.task is not None:
+        _check_text("task", call.task, MAX_TASK_CHARS)
+    if call.proof is not None:
+        _check_text("proof", call.proof, MAX_PROOF_CHARS)
     if type(call.want_permit) is not bool:
         raise InvalidCall("`want_permit` must be true or false")
     if call.turn is not None and (type(call.turn) is not int or not 0 <= call.turn < 2**53):
         raise InvalidCall("`turn` must be a whole number, zero or more")
     if not isinstance(call.arguments, dict):
         raise InvalidCall("`arguments` must be a JSON object")
-    if not isinstance(call.unresolved, tuple | list):
+    if not isinstance(call.unresolved, (tuple, list)):
         raise InvalidCall("`unresolved` must be a list of JSON pointers")
     if len(call.unresolved) > MAX_UNRESOLVED:
         raise InvalidCall(f"`unresolved` holds more than {MAX_UNRESOLVED} pointers")
@@ -96,6 +99,11 @@ def check_name(member: str, value: object) -> None:
         raise InvalidCall(f"`{member}` must have at most {MAX_NAME_CHARS} characters")
     if not _encodable(value):
         raise InvalidCall(f"`{member}` must not hold lone surrogates")
+
+
+def _check_text(member: str, value: object, limit: int) -> None:
+    if not isinstance(value, str) or len(value) > limit or not _encodable(value):
+        raise InvalidCall(f"`{member}` must be text of at most {limit} characters")
 
 
 def _encodable(text: str) -> bool:

@@ -9,7 +9,16 @@ from enum import Enum, IntEnum
 from typing import Final, Literal
 
 
-class Outcome(IntEnum):
+class _Worded(IntEnum):
+    """A number by which values are ordered, with its word on the wire: a plain attribute, read many times a call."""
+
+    word: str
+
+    def __init__(self, value: int) -> None:
+        self.word = self.name.lower()
+
+
+class Outcome(_Worded):
     """What happens to a call, from least to most restrictive."""
 
     ALLOW = 0
@@ -17,43 +26,22 @@ class Outcome(IntEnum):
     REQUIRE_APPROVAL = 2
     BLOCK = 3
 
-    @property
-    def word(self) -> str:
-        return _OUTCOME_WORDS[self]
 
-
-_OUTCOME_WORDS: Final = ("allow", "sanitize", "require_approval", "block")
-
-
-class Verdict(IntEnum):
+class Verdict(_Worded):
     """The evidence axis: a call that could not be evaluated is never called compliant."""
 
     COMPLIANT = 0
     INSUFFICIENT_EVIDENCE = 1
     VIOLATION = 2
 
-    @property
-    def word(self) -> str:
-        return _VERDICT_WORDS[self]
 
-
-_VERDICT_WORDS: Final = ("compliant", "insufficient_evidence", "violation")
-
-
-class Risk(IntEnum):
+class Risk(_Worded):
     """Risk tier of a call, and severity of a finding."""
 
     LOW = 0
     MEDIUM = 1
     HIGH = 2
     CRITICAL = 3
-
-    @property
-    def word(self) -> str:
-        return _RISK_WORDS[self]
-
-
-_RISK_WORDS: Final = ("low", "medium", "high", "critical")
 
 
 class Reason(str, Enum):

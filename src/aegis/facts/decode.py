@@ -41,6 +41,7 @@ HIDES: Final = (  # what every encoded run begins with
 )
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
 _LEAST_TEXT: Final = 6
+_CONTROLS: Final = bytes(code for code in (*range(32), 127) if code not in b"\n\r\t")  # no text holds them
 _LEAST_PLUS: Final = 2
 _PADDING: Final = ("", "===", "==", "=")  # by how many characters the last group of four has
 
@@ -200,6 +201,8 @@ def _text(data: bytes) -> str | None:
     """The bytes as text, where they are text that a person or a program would read."""
     if b"\0" in data[1::2] and data[1::2].count(0) > len(data) // 3:
         data = data[::2]  # UTF-16LE, the way PowerShell encodes commands
+    if len(data.translate(None, _CONTROLS)) < len(data):  # what only looked encoded mostly holds one: said at once
+        return None
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -25,6 +25,8 @@ _CLAIMS: Final = ("parent", "turn", "task", "messages_digest")  # members that a
 _NO_RULES: Final[tuple[str, ...]] = ()
 _NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
+_last: tuple[Combined | None, list[dict[str, Any]]] = (None, [])  # what `guard_members` said last, and of what
+
 
 class Subject(Struct, frozen=True, kw_only=True):
     """One call on its way: who asks, and its arguments as canonical bytes.
@@ -144,7 +146,19 @@ def _closed_names(missing: Sequence[str]) -> list[str]:
 
 
 def guard_members(combined: Combined) -> list[dict[str, Any]]:
-    """What a receipt says of each guard: its outcome, and the rules that it found broken."""
+    """What a receipt says of each guard: its outcome, and the rules that it found broken.
+
+    The list is nobody's to change: where nothing was found, call after call comes to the same `combined`.
+    """
+    global _last
+    known, members = _last
+    if known is not combined:
+        members = _guard_members(combined)
+        _last = (combined, members)
+    return members
+
+
+def _guard_members(combined: Combined) -> list[dict[str, Any]]:
     return [
         {
             "guard": report.guard,

@@ -40,6 +40,9 @@ Check = tuple[str, Callable[[C], Report], bool]  # a guard's name, its check, an
 # Guards that count: asked once a call, however often the call is analysed.
 COUNTING: Final = frozenset({"rate"})
 _USUAL_US: Final = 128  # microseconds a guard usually takes at most: answers up to it are made once
+_USUAL_NS: Final = 1_000 * _USUAL_US
+_ALLOW: Final = Outcome.ALLOW
+_SANITIZE: Final = Outcome.SANITIZE
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
@@ -93,12 +96,17 @@ class Policy:
         self._expected = tuple(name for name, _, _ in self._checks)
         self._mission_expected = tuple(name for name, _, _ in self._mission_checks)
         self._result_expected = tuple(name for name, _, _ in self._result_checks)
+        self._mission_result_expected = tuple(name for name, _, _ in self._mission_result_checks)
         self._uncharged = {name: Report(guard=name) for name in self._expected if name in COUNTING}
         self._routes = routes
         self._quiet: dict[int, tuple[tuple[Report, ...], Combined]] = {}
-        self._usual_times = {
+        usual = {
             name: [GuardTime(guard=name, outcome=Outcome.ALLOW, us=us) for us in range(_USUAL_US)]
-            for name in {*self._mission_expected, *self._result_expected}
+            for name in {*self._mission_expected, *self._mission_result_expected}
+        }
+        self._usual = {
+            names: tuple(usual[name] for name in names)
+            for names in (self._expected, self._mission_expected, self._result_expected, self._mission_result_expected)
         }
 
     def approval_for(self, server: str | None, tool: str, held_by: Iterable[str] = ()) -> ApprovalPolicy:
@@ -154,7 +162,7 @@ class Policy:
             tier=tier,
             irreversible=irreversible,
             effects=effects,
-            times=self._times(combined.reports, times),
+            times=self._times(expected, combined.reports, times),
             entry=route.entry,
             approval=approval,
             held_by=held_by,
@@ -165,10 +173,9 @@ class Policy:
     def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
         """What this policy makes of a tool's result; `incoming.result` must be held by nobody else."""
         route = self._routes.find(incoming.server, incoming.tool)
-        checks = self._mission_result_checks
+        checks, expected = self._mission_result_checks, self._mission_result_expected
         if incoming.mission is None and not incoming.must_sign and incoming.provenance == "unsigned":
-            checks = self._result_checks
-        expected = tuple(name for name, _, _ in checks)
+            checks, expected = self._result_checks, self._result_expected
         evidence = self.evidence if incoming.mission is None else stricter(self.evidence, incoming.mission.evidence)
         times = [0] * len(checks)
 
@@ -181,7 +188,7 @@ class Policy:
         if combined.patches:
             combined, result, data = settle(result, combined, analyse, expected, evidence)
         return ResultEvaluation(
-            combined=combined, result=result, canonical=data, times=self._times(combined.reports, times)
+            combined=combined, result=result, canonical=data, times=self._times(expected, combined.reports, times)
         )
 
     def _combine(self, reports: list[Report], expected: tuple[str, ...], evidence: EvidencePolicy) -> Combined:
@@ -203,14 +210,18 @@ class Policy:
         }
         return tuple(name for name in self._policy_approvals if name in asking)
 
-    def _times(self, reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
+    def _times(
+        self, expected: tuple[str, ...], reports: Sequence[Report], times: Sequence[int]
+    ) -> tuple[GuardTime, ...]:
         """What each guard demanded and how long it took; the usual values are made once."""
-        made: list[GuardTime] = []
-        for report, spent in zip(reports, times, strict=True):
-            us, outcome = spent // 1_000, report.outcome
-            usual = self._usual_times.get(report.guard) if outcome is Outcome.ALLOW and us < _USUAL_US else None
-            made.append(usual[us] if usual else GuardTime(guard=report.guard, outcome=outcome, us=us))
-        return tuple(made)
+        return tuple(
+            [
+                usual[spent // 1_000]
+                if report.outcome is _ALLOW and spent < _USUAL_NS
+                else GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000)
+                for usual, report, spent in zip(self._usual[expected], reports, times, strict=True)
+            ]
+        )
 
     def _analyse(
         self,
@@ -357,7 +368,8 @@ def _ask(
         if broken is None:
             try:
                 report = check(case)
-                if report.guard != name or _is_contradictory(report):
+                # A report that sanitises without a patch, or patches what it would allow, contradicts itself.
+                if report.guard != name or report.outcome is (_ALLOW if report.patches else _SANITIZE):
                     report = failed(name)
             except BaseException as error:
                 # Extensions written in Rust panic outside the tree of `Exception`.
@@ -373,13 +385,6 @@ def _ask(
         times[position] += after - before
         before = after
     return reports
-
-
-def _is_contradictory(report: Report) -> bool:
-    """Whether a report sanitises without a patch, or patches what it would allow."""
-    if report.patches:
-        return report.outcome is Outcome.ALLOW
-    return report.outcome is Outcome.SANITIZE
 
 
 _NO_NAMES: Final[tuple[str, ...]] = ()

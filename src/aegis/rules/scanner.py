@@ -182,19 +182,33 @@ class Scanner:
         once, where that tells something. A match across two of them only means that they are scanned one by one, as
         what is not quiet always is.
         """
-        if next(self._standing(together, surfaces, settled), None) is not None:
+        found = self._reported(together, surfaces)
+        if found and next(self._standing(found, together, surfaces, settled), None) is not None:
             return False
         return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
 
     def standing(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> list[int]:
         """The places of the patterns that can match in texts of ASCII that are lines of `together`, for `scan`."""
-        return list(self._standing(together, surfaces, settled))
+        return list(self._standing(self._reported(together, surfaces), together, surfaces, settled))
 
-    def _standing(self, together: str, surfaces: Sequence[Surface], settled: Collection[Outcome]) -> Iterator[int]:
+    def _reported(self, together: str, surfaces: Sequence[Surface]) -> list[tuple[int, int]]:
+        """What the engines of `surfaces` report of `together`; those of a call's values where none is named."""
+        data = together.encode("utf-8", "replace")
+        if not surfaces:
+            return self._engines["unknown"].hits(data)
+        engines = dict.fromkeys(self._engines[surface] for surface in surfaces)
+        return [hit for engine in engines for hit in engine.hits(data)]
+
+    def _standing(
+        self,
+        found: Sequence[tuple[int, int]],
+        together: str,
+        surfaces: Sequence[Surface],
+        settled: Collection[Outcome],
+    ) -> Iterator[int]:
         data = together.encode("utf-8", "replace")
         applies = [self._applies[surface] for surface in surfaces]
-        engines = dict.fromkeys(self._engines[surface] for surface in surfaces or ("unknown",))
-        for index in dict.fromkeys(index for engine in engines for index, _ in engine.hits(data)):
+        for index in dict.fromkeys(index for index, _ in found):
             if applies and not any(one[index] for one in applies):
                 continue
             rule = self._owners[index]
@@ -292,7 +306,9 @@ class _Parts:
     def hits(self, data: bytes) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         for places, engine in self._parts:
-            found += [(places[index], end) for index, end in engine.hits(data)]
+            reported = engine.hits(data)
+            if reported:
+                found += [(places[index], end) for index, end in reported]
         return found
 
 

@@ -19,6 +19,8 @@ def check_continues(size: int, entries: Sequence[Entry], head: Head) -> None:
 
 def check_payloads(size: int, payloads: Sequence[Payload], head: Head) -> None:
     """Guarantee that every payload belongs to one of the new leaves, and to one alone; raises `StoreCorrupt`."""
-    indexes = {payload.index for payload in payloads}
-    if len(indexes) != len(payloads) or any(not size <= index < head.size for index in indexes):
-        raise StoreCorrupt("a payload does not belong to a new leaf of its own")
+    last = size - 1
+    for payload in payloads:  # in the order of their leaves
+        if not last < payload.index < head.size:
+            raise StoreCorrupt("a payload does not belong to a new leaf of its own")
+        last = payload.index

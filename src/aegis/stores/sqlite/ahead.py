@@ -24,7 +24,7 @@ from aegis.stores.sqlite.schema import SCHEMA_VERSION
 from aegis.stores.sqlite.writer import Held, SqliteTransaction
 
 MOST: Final = 64  # groups in one commit of SQLite: bounds what has to be put back after a crash
-LAG_S: Final = 0.01  # how long a group may stand in the redo file alone
+LAG_S: Final = 0.05  # how long a group may stand in the redo file alone
 
 _log = logging.getLogger("aegis.store")
 
@@ -47,7 +47,8 @@ class Ahead:
         self._groups = 0
         self._settle = weakref.WeakMethod(settle)
         self._due = threading.Event()
-        self._follower: threading.Thread | None = None
+        self._ended = threading.Event()  # whether no thread follows
+        self._ended.set()
 
     @property
     def waits(self) -> bool:
@@ -120,24 +121,28 @@ class Ahead:
 
     def _is_followed(self) -> bool:
         """Whether a thread will commit what waits, should nobody else."""
-        if self._follower is None or not self._follower.is_alive():
-            self._follower = threading.Thread(
-                target=_follow, args=(self._due, self._settle), name="aegis-settle", daemon=True
+        if self._ended.is_set():
+            self._ended.clear()
+            follower = threading.Thread(
+                target=_follow, args=(self._due, self._ended, self._settle), name="aegis-settle", daemon=True
             )
             try:
-                self._follower.start()
+                follower.start()
             except RuntimeError:  # the interpreter is ending
-                self._follower = None
+                self._ended.set()
                 return False
         return True
 
 
-def _follow(due: threading.Event, settle: weakref.WeakMethod[Callable[[], bool]]) -> None:
+def _follow(due: threading.Event, ended: threading.Event, settle: weakref.WeakMethod[Callable[[], bool]]) -> None:
     """Commit what waits, `LAG_S` after it is `due`, for as long as the store is there."""
-    while due.wait():
-        due.clear()
-        time.sleep(LAG_S)
-        call = settle()
-        if call is None or not call():
-            return
-        del call
+    try:
+        while due.wait():
+            due.clear()
+            time.sleep(LAG_S)
+            call = settle()
+            if call is None or not call():
+                return
+            del call
+    finally:
+        ended.set()

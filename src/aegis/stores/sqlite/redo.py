@@ -35,7 +35,7 @@ from msgspec import Struct
 from aegis.errors import StoreBusy, StoreCorrupt, StoreUnavailable
 from aegis.stores.sqlite.schema import SCHEMA_VERSION
 
-CAPACITY: Final = 262_144  # bytes; their blocks exist beforehand, so that a flush writes no metadata
+CAPACITY: Final = 1_048_576  # bytes; their blocks exist beforehand, so that a flush writes no metadata
 JOIN_S: Final = 2.0  # how long an opening process waits for one that writes frames; its commits come far sooner
 _POLL_S: Final = 0.0005
 _HEADER: Final = struct.Struct(">II")
