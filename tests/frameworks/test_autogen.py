@@ -1,4 +1,4 @@
-"""AutoGen: tools that stream their results, run past a workbench and in one."""
+"""AutoGen: tools that stream their results, run past a workbench and in one; handoffs that come to nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 from autogen_core import CancellationToken
 from pydantic import BaseModel
 
+from aegis.cli.demo.wire import Call, Turn
 from aegis.errors import CallRefused
-from frameworks.drivers.autogen import FRAMEWORK
-from frameworks.model import hooked
+from frameworks.drivers.autogen import FRAMEWORK, agent_of
+from frameworks.model import READ, hooked
 from support.decider import ScriptedDecider, blocked, changed, withheld
-from support.worlds import scripted
+from support.worlds import scripted, world
 
 tools: Any = import_module("autogen_core.tools")
 
@@ -88,3 +89,20 @@ def test_a_tool_that_streams_is_decided_once_and_nothing_is_told_before_its_resu
     told = said(decider, tool, run)
     assert "[masked]" in told
     assert "secret" not in told
+
+
+HANDOFF = Call(tool="transfer_to_b", arguments={}, id="call_handoff_0123456789")
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+def test_an_agent_goes_on_when_its_handoff_is_blocked(streams: bool) -> None:
+    async def go(one: Any) -> Any:
+        return (await agent_of(one, handoffs=["b"], model_client_stream=streams).run(task="go")).messages[-1]
+
+    turns = Turn(calls=(HANDOFF, READ)), Turn(text="done")
+    with hooked(FRAMEWORK, scripted(transfer_to_b=blocked)), world(*turns) as one:
+        assert asyncio.run(go(one)).content == "done"
+        assert "`transfer_to_b` was not run" in one.results_sent(1)[HANDOFF.id]
+        assert one.results_sent(1)[READ.id] == "text"
+    with hooked(FRAMEWORK, scripted()), world(*turns) as one:
+        assert asyncio.run(go(one)).target == "b"

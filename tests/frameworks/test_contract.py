@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from aegis.cli.demo.wire import Call, Turn
-from aegis.client import Client
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.errors import InvalidCall
 from frameworks.conftest import framework
 from frameworks.model import BOOK, MAIL, READ, Agent, Framework, Way, agent, hooked
 from support.decider import ScriptedDecider, allowed, blocked, changed, digest_of, held, sanitized, withheld
-from support.raw_server import Received, answer, serving
 from support.worlds import scripted
 
 BOTH = Turn(text="let me", calls=(MAIL, READ))
@@ -152,39 +149,6 @@ FAULTS: dict[str, Callable[[ToolCall], Any]] = {
 def test_a_decider_that_fails_lets_nothing_run(under_test: Framework, way: Way, fault: str) -> None:
     world = run(under_test, way, scripted(send_email=FAULTS[fault]), BOTH)
     assert world.ran_tools() == ["read_file"]
-
-
-def test_without_a_gateway_nothing_runs(under_test: Framework, way: Way) -> None:
-    with hooked(under_test, Client("http://127.0.0.1:9", timeout=0.5)), agent(under_test, way, BOTH, DONE) as world:
-        way.drive(world)
-    assert world.ran == []
-
-
-SLOW = threading.Event()  # never set: whoever waits for it waits all the time
-SLOW_SECONDS = 3  # many times the client's patience
-
-
-def _late() -> None:
-    SLOW.wait(SLOW_SECONDS)
-
-
-GATEWAYS: dict[str, Callable[[Received], bytes | None]] = {
-    "limits": lambda _: answer(429, {"error": {"code": "rate_limited"}}, "retry-after: 60"),
-    "fails": lambda _: answer(500, b"oops"),
-    "babbles": lambda _: answer(200, b'{"decision": "allow"}'),
-    "hangs up": lambda _: None,
-    "is slow": lambda _: _late(),
-}
-
-
-@pytest.mark.parametrize("gateway", GATEWAYS)
-def test_a_gateway_that_does_not_decide_lets_nothing_run(under_test: Framework, gateway: str) -> None:
-    way = under_test.ways[0]
-    with serving(GATEWAYS[gateway]) as server, hooked(under_test, Client(server.url, api_key="k", timeout=0.5)):
-        with agent(under_test, way, BOTH, DONE) as world:
-            way.drive(world)
-        assert server.received
-    assert world.ran == []
 
 
 def test_results_are_observed_before_the_model_sees_them(under_test: Framework, way: Way) -> None:

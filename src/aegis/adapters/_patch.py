@@ -20,7 +20,7 @@ class Patches:
     """
 
     def __init__(self) -> None:
-        self._done: list[tuple[Any, str, Method, Method]] = []
+        self._done: list[tuple[Any, str, Any, Any]] = []
         self._waiting: list[Callable[[], None]] = []
         self._bases: list[tuple[Any, Any]] = []
         self._active = True
@@ -44,7 +44,9 @@ class Patches:
 
         Raises `UnhookedFramework` where there is no such method: the seam is not what it was.
         """
-        original = owner.__dict__.get(name)
+        found = owner.__dict__.get(name)
+        static = isinstance(found, staticmethod)
+        original = found.__func__ if static else found
         if not inspect.isfunction(original):
             raise UnhookedFramework(f"`{_named(owner)}` has no method `{name}` to hook")
         wrapped = make(original)
@@ -55,7 +57,7 @@ class Patches:
             async def areplacement(*args: Any, **kwargs: Any) -> Any:
                 return await (wrapped if self._active else original)(*args, **kwargs)
 
-            replacement: Method = areplacement
+            replacement: Any = areplacement
         else:
 
             @functools.wraps(original)
@@ -63,8 +65,10 @@ class Patches:
                 return (wrapped if self._active else original)(*args, **kwargs)
 
             replacement = plain
+        if static:
+            replacement = staticmethod(replacement)
         setattr(owner, name, replacement)
-        self._done.append((owner, name, original, replacement))
+        self._done.append((owner, name, found, replacement))
 
     def family(self, base: Any, makers: dict[str, Callable[[Method], Method]]) -> None:
         """Put replacements in place of these methods wherever a class under `base` defines one, now or later."""

@@ -19,6 +19,7 @@ from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, lo
 from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
+from aegis.errors import CallRefused
 
 DISTRIBUTION: Final = "autogen-core"
 SUPPORTED: Final = ((0, 7, 5), (0, 8))
@@ -56,10 +57,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             module.ChatCompletionClient, {"create": _asking, "create_stream": _asking_stream}
         ),
     )
-    patches.when(
-        "autogen_agentchat.agents._assistant_agent",
-        lambda module: patches.replace(module.AssistantAgent, "on_messages_stream", _loop),
-    )
+    patches.when("autogen_agentchat.agents._assistant_agent", lambda module: _agents(patches, module.AssistantAgent))
     return Seams(
         seams=(
             "Workbench.call_tool",
@@ -70,6 +68,12 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         ),
         uncovered=("code that a code executor agent runs",),
     )
+
+
+def _agents(patches: Patches, agent: Any) -> None:
+    patches.replace(agent, "on_messages_stream", _loop)
+    patches.replace(agent, "_execute_tool_call", _ending)
+    patches.replace(agent, "_check_and_handle_handoff", _handing_off)
 
 
 def _calling(gate: ToolGate, original: Method) -> Method:
@@ -170,6 +174,36 @@ def _loop(original: Method) -> Method:
         return aitems_in(looping(_LOOP), original(*args, **kwargs))
 
     return on_messages_stream
+
+
+def _ending(original: Method) -> Method:
+    """A call of an agent comes to a result: the agent waits for ever for one that raises instead."""
+
+    async def execute(*, tool_call: Any, **options: Any) -> Any:
+        try:
+            return await original(tool_call=tool_call, **options)
+        except Exception as error:
+            from autogen_core.models import FunctionExecutionResult
+
+            # What an error says was judged where it is a refusal, and nowhere where it is one of our own.
+            said = (
+                str(error) if isinstance(error, CallRefused) else f"`{tool_call.name}` failed: {type(error).__name__}"
+            )
+            result = FunctionExecutionResult(content=said, call_id=tool_call.id, is_error=True, name=tool_call.name)
+            return tool_call, result
+
+    return execute
+
+
+def _handing_off(original: Method) -> Method:
+    """A handoff that came to nothing is a call like any other: its agent goes on and is told."""
+
+    def check(*, executed_calls_and_results: Any, handoffs: Any, **options: Any) -> Any:
+        failed = {call.name for call, result in executed_calls_and_results if result.is_error}
+        left = {name: one for name, one in handoffs.items() if name not in failed}
+        return original(executed_calls_and_results=executed_calls_and_results, handoffs=left, **options)
+
+    return check
 
 
 def _asking(original: Method) -> Method:
