@@ -13,6 +13,7 @@ from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAl
 
 from aegis.cli.demo.wire import Call, Turn
 from aegis.core.decision import ResultDecision
+from aegis.errors import UnhookedFramework
 from frameworks.drivers.claude_agent import FRAMEWORK, Told, options
 from frameworks.model import agent, hooked
 from support.decider import ScriptedDecider, allowed, blocked, changed, digest_of, sanitized, withheld
@@ -151,3 +152,24 @@ def test_sanitised_arguments_are_what_the_program_runs() -> None:
     assert results(run(decider, call), call) == "safe"
     (asked,) = decider.decided
     assert rule(asked).call_digest == digest_of(asked, {"command": "echo safe"})
+
+
+BARE: dict[str, dict[str, Any]] = {
+    "a flag": {"extra_args": {"bare": None}},
+    "settings": {"settings": json.dumps({"env": {"CLAUDE_CODE_SIMPLE": "1"}})},
+}
+
+
+@pytest.mark.parametrize("bare", BARE)
+def test_a_program_that_asks_no_hooks_is_not_started(bare: str) -> None:
+    with pytest.raises(UnhookedFramework):
+        run(scripted(), shell("echo open"), **BARE[bare])
+
+
+def test_a_program_that_turns_out_to_ask_no_hooks_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing that can be seen before tells that it asks none.
+    monkeypatch.setattr("aegis.adapters.claude_agent._is_bare", lambda _: False)
+    decider = scripted()
+    with pytest.raises(UnhookedFramework):
+        run(decider, shell("echo open"), **BARE["a flag"])
+    assert decider.decided == []

@@ -36,9 +36,24 @@ class Hooks:
         self._allowed: Bounded[str, list[tuple[Execution, Enforced]]] = Bounded(MAX_CALLS, 0)
         # What must not reach the model of each call, and what stands in its place.
         self._changed: Bounded[str, tuple[Any, Judged]] = Bounded(MAX_CALLS, 0)
+        self._asked = False  # whether the program has ever asked one of these callbacks
+
+    async def prompted(self, event: dict[str, Any], _id: str | None, _context: Any) -> Output:
+        """`UserPromptSubmit`, which comes before a model is asked for the first time."""
+        self._asked = True
+        return {}
+
+    def unasked(self, message: dict[str, Any]) -> str:
+        """The tool that a model's message calls though the program asks no callback: it runs without a decision."""
+        content = (message.get("message") or {}).get("content") if message.get("type") == "assistant" else None
+        if self._asked or not isinstance(content, list):
+            return ""
+        called = (str(block.get("name")) for block in content if block.get("type") == "tool_use")
+        return next((tool for tool in called if named(tool)[1] not in self._inside), "")
 
     async def before(self, event: dict[str, Any], _id: str | None, _context: Any) -> Output:
         """`PreToolUse`: a call that may run is left to the host's own permissions."""
+        self._asked = True
         try:
             if named(event["tool_name"])[1] in self._inside:
                 return {}

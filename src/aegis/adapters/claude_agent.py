@@ -3,13 +3,18 @@
 The SDK drives a program that executes tools. Its hooks are the seam for these; they are put in beside those of the
 host. What the host's own hooks and `can_use_tool` make of the arguments is decided again. The tools of an SDK MCP
 server run in this process and are decided where the program's message about them arrives. A result that the program
-does not let be replaced ends the run before the next request.
+does not let be replaced ends the run before the next request. A program that asks no hooks is not started where that
+can be told before, and stopped at its first call where its settings say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from aegis.adapters import _mcp_results
 from aegis.adapters._claude_hooks import Hooks, named
@@ -20,6 +25,7 @@ from aegis.adapters._runner import Execution, RunnerGate
 from aegis.adapters._scope import DECIDED, looping, scoped
 from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters.seams import Seams
+from aegis.errors import UnhookedFramework
 
 DISTRIBUTION: Final = "claude-agent-sdk"
 SUPPORTED: Final = ((0, 2, 187), (0, 3))
@@ -27,6 +33,12 @@ SUPPORTED: Final = ((0, 2, 187), (0, 3))
 # A hook waits as long as an approval may; the program takes a time-out for a failure, and a failure blocks.
 TIMEOUT_SECONDS: Final = 86_400
 _TOOL_USE: Final = "claudecode/toolUseId"
+# With these the program asks no hooks, and says nothing of it.
+_BARE_FLAG: Final = "bare"
+_BARE_VARIABLE: Final = "CLAUDE_CODE_SIMPLE"
+_OFF: Final = ("", "0", "false", "no", "off")
+
+_conversations: Final[WeakKeyDictionary[Any, Hooks]] = WeakKeyDictionary()
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
@@ -36,6 +48,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def query(module: Any) -> None:
         patches.replace(module.Query, "initialize", lambda original: _initializing(runner, original))
+        patches.replace(module.Query, "start", lambda original: _starting(enforcer, original))
         patches.replace(module.Query, "_handle_sdk_mcp_request", lambda original: _serving(gate, original))
 
     patches.when("claude_agent_sdk._internal.query", query)
@@ -44,13 +57,18 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
     return Seams(
         seams=("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "can_use_tool", "SDK MCP servers"),
-        uncovered=("what hooks in settings files make of arguments, until the call has run",),
+        barred=("programs that ask no hooks (`--bare`, `CLAUDE_CODE_SIMPLE`)",),
+        uncovered=(
+            "what hooks in settings files or a permission tool make of arguments, until the call has run",
+            "the first calls of a program whose own settings turn hooks off: the run ends with an alarm",
+            "conversations that were connected before",
+        ),
     )
 
 
 def _initializing(gate: RunnerGate, original: Method) -> Method:
     async def initialize(query: Any) -> Any:
-        hooks = Hooks(gate, frozenset(query.sdk_mcp_servers))
+        hooks = _conversations[query] = Hooks(gate, frozenset(query.sdk_mcp_servers))
         given: dict[str, list[dict[str, Any]]] = query.hooks
         query.hooks = {**given, **_with_ours(hooks, given)}
         if query.can_use_tool is not None:
@@ -58,6 +76,52 @@ def _initializing(gate: RunnerGate, original: Method) -> Method:
         return await original(query)
 
     return initialize
+
+
+def _starting(enforcer: Enforcer, original: Method) -> Method:
+    """Refuse a program that is started without hooks; stop one that turns out to ask none."""
+
+    async def start(query: Any) -> Any:
+        transport = query.transport
+        if _is_bare(getattr(transport, "_options", None)):
+            await transport.close()
+            raise UnhookedFramework(f"with `--{_BARE_FLAG}` or `{_BARE_VARIABLE}` no hook is asked, so it is refused")
+        read = transport.read_messages
+
+        async def messages() -> AsyncIterator[dict[str, Any]]:
+            async for message in read():
+                hooks = _conversations.get(query)
+                tool = "" if hooks is None else hooks.unasked(message)
+                if tool:
+                    await transport.close()
+                    enforcer.uncovered(named(tool)[0])
+                    raise UnhookedFramework("the program asks no hooks, because of its settings; it was stopped")
+                yield message
+
+        transport.read_messages = messages
+        return await original(query)
+
+    return start
+
+
+def _is_bare(options: Any) -> bool:
+    """Whether a program with these options asks no hooks."""
+    variables = {**os.environ, **getattr(options, "env", {}), **_variables(getattr(options, "settings", None))}
+    flags = getattr(options, "extra_args", {})
+    return _BARE_FLAG in flags or str(variables.get(_BARE_VARIABLE, "")).lower() not in _OFF
+
+
+def _variables(settings: Any) -> dict[str, Any]:
+    """The environment that settings, or a file of them, give to the program."""
+    if settings is None:
+        return {}
+    text = str(settings).strip()
+    try:
+        given = json.loads(text if text.startswith("{") else Path(text).read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError):
+        return {}  # the program does not start with them either
+    found = given.get("env") if isinstance(given, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _with_ours(hooks: Hooks, given: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
@@ -70,6 +134,7 @@ def _with_ours(hooks: Hooks, given: dict[str, list[dict[str, Any]]]) -> dict[str
                 for matcher in given[event]
             ]
     ours: dict[str, Callable[..., Any]] = {
+        "UserPromptSubmit": hooks.prompted,
         "PreToolUse": hooks.before,
         "PostToolUse": hooks.after,
         "PostToolUseFailure": hooks.after,
