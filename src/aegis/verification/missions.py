@@ -73,7 +73,7 @@ class MissionRules:
             released = kind == "redemption" or (kind == "decision" and receipt.get("decision") in RELEASED)
             if released:
                 self._covered(receipt, lineage)  # (3)
-                self._take(receipt, lineage, receipt.get("budget", {}).get("cost", {}), 1)  # (4)
+                self._take(receipt, lineage, _amounts(receipt, "cost"), 1)  # (4)
             elif kind == "result":
                 self._take(receipt, lineage, self._refund(receipt), -1)
 
@@ -145,7 +145,10 @@ class MissionRules:
             raise _invalid("mission_exceeded", "standing")
         if acting.sub != receipt.get("agent"):
             raise _invalid("mission_exceeded", "sub")
-        moment = from_rfc3339(receipt["time"])
+        try:
+            moment = from_rfc3339(receipt["time"])
+        except ValueError as error:  # its form was checked, and it is no day of any calendar
+            raise _invalid("malformed_member", "time") from error
         server, tool = receipt.get("server"), receipt.get("tool", "")
         for one in lineage:
             # The log's time is the commit's, which a call reaches moments after it was decided.
@@ -159,16 +162,16 @@ class MissionRules:
                 raise _invalid("mission_exceeded", "effects")
 
     def _reserve(self, receipt: dict[str, Any]) -> None:
-        cost = receipt.get("budget", {}).get("cost", {})
+        cost = _amounts(receipt, "cost")
         priced = {name: value for name, value in cost.items() if is_priced(name)}
         if priced and receipt.get("decision") != "block":
             self._priced[receipt["receipt_id"]] = priced
 
     def _refund(self, receipt: dict[str, Any]) -> dict[str, Any]:
-        refund: dict[str, Any] = receipt.get("budget", {}).get("refund", {})
+        refund = _amounts(receipt, "refund")
         reserved = self._priced.pop(receipt.get("parent", ""), {})
         for name, value in refund.items():
-            if type(value) is not int or value > reserved.get(name, 0):
+            if value > reserved.get(name, 0):
                 raise _invalid("budget_exceeded", name)
         return refund
 
@@ -184,7 +187,7 @@ class MissionRules:
         enforced = lineage[-1].mode == "enforce"
         for ledger in ledgers:
             for name, value in amounts.items():
-                if name not in ledger.ceilings or type(value) is not int or value < 0:
+                if name not in ledger.ceilings:
                     continue
                 place = (ledger.name, name)
                 self._used[place] += sign * value
@@ -193,6 +196,17 @@ class MissionRules:
 
 
 COMMIT_S: Final = 30  # a decision is recorded within this time, or not at all
+
+
+def _amounts(receipt: dict[str, Any], name: str) -> dict[str, int]:
+    """What a receipt says was taken or given back, by dimension; raises `LogInvalid` for anything but amounts."""
+    amounts = receipt.get("budget", {}).get(name, {})
+    if type(amounts) is not dict:
+        raise _invalid("malformed_member", f"budget.{name}")
+    for dimension, amount in amounts.items():
+        if type(amount) is not int or amount < 0:
+            raise _invalid("budget_exceeded", dimension)
+    return amounts
 
 
 def _selects(selectors: tuple[str, ...], server: str | None, tool: str) -> bool:

@@ -81,6 +81,9 @@ def test_an_export_with_missions_verifies_at_the_command_line(place: Desk, tmp_p
         ({"effects": ["exec", "read"]}, None),
         ({"agent": "other"}, "mission_exceeded"),
         ({"budget": {"cost": {"calls": 6}}}, "budget_exceeded"),
+        ({"budget": {"cost": {"calls": "1"}}}, "budget_exceeded"),
+        ({"budget": {"cost": ["calls"]}}, "malformed_member"),
+        ({"time": "2026-02-31T00:00:00.000000Z"}, "malformed_member"),
         ({"time": "2001-01-01T00:00:00.000000Z"}, "mission_exceeded"),
     ],
 )
