@@ -21,7 +21,7 @@ from aegis.gate.events import Event, Listener, notify
 from aegis.gate.ids import new_id
 from aegis.keys.keyring import Keyring
 from aegis.pipeline.config import Config, load_config, parse_config
-from aegis.pipeline.reload import read_trusted
+from aegis.pipeline.trusted import read_trusted
 from aegis.stores import open_store
 
 CONFIG_NAME: Final = "aegis.yaml"

@@ -7,7 +7,6 @@ On any error the old configuration stays in force, and the error says so. The se
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, Literal
 
-from aegis.errors import ConfigError, InvalidCall, Problem
+from aegis.errors import InvalidCall
 from aegis.pipeline.compile import Policy, compile_policy
 from aegis.pipeline.config import Config, check_version, parse_config
-from aegis.pipeline.document import MAX_BYTES
 from aegis.pipeline.rule_folders import rule_files
+from aegis.pipeline.trusted import check_folder, read_trusted
 
 Trigger = Literal["file", "signal", "api"]
 MAX_PROTECTED: Final = 1_000  # each is looked for in every call
@@ -138,7 +137,7 @@ class PolicyHolder:
                 return self._accept(candidate, "api", by)
             # A link stays a link: what it leads to is replaced.
             target = self._path.resolve()
-            _check_folder(target)
+            check_folder(target)
             written = _write_beside(target, text)
             try:
                 return self._accept(candidate, "api", by, publish=lambda: written.replace(target))
@@ -182,43 +181,6 @@ class PolicyHolder:
             publish()
         self._in_force = candidate
         return change
-
-
-def read_trusted(path: Path) -> str:
-    """The text of a configuration file that nobody but its owner can write.
-
-    Raises `ConfigError` where others can write the file or put another in its place, where it is
-    owned by somebody else, or where it cannot be read.
-    """
-    try:
-        with path.open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            data = stream.read(MAX_BYTES + 1)
-        text = data.decode()
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else type(error).__name__
-        raise _refused(path, f"the configuration cannot be read: {reason}") from error
-    except UnicodeDecodeError as error:
-        raise _refused(path, "the configuration is not UTF-8 text") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise _refused(path, "the configuration is not a regular file")
-    if status.st_uid not in (0, os.geteuid()):
-        raise _refused(path, "the configuration belongs to another user")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _refused(path, "others can write the configuration", f"chmod go-w {path}")
-    _check_folder(path.resolve())
-    return text
-
-
-def _check_folder(path: Path) -> None:
-    """Guarantee that others cannot put another file in the place of `path`; raises `ConfigError`."""
-    mode = path.parent.stat().st_mode
-    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
-        raise _refused(path, "others can replace the configuration", f"chmod go-w {path.parent}")
-
-
-def _refused(path: Path, message: str, hint: str = "") -> ConfigError:
-    return ConfigError((Problem(message=message, file=str(path), hint=hint),))
 
 
 def _write_beside(path: Path, text: str) -> Path:

@@ -7,7 +7,8 @@ from typing import Any
 
 from aegis.errors import ConfigError
 from aegis.pipeline.document import dump, plain, read
-from aegis.pipeline.reload import PolicyHolder, read_trusted
+from aegis.pipeline.reload import PolicyHolder
+from aegis.pipeline.trusted import read_trusted
 
 
 def text_in_force(holder: PolicyHolder) -> str:

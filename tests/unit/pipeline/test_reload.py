@@ -8,7 +8,8 @@ from aegis.core.outcome import Outcome
 from aegis.errors import ConfigError, StoreUnavailable
 from aegis.pipeline.config import load_config
 from aegis.pipeline.model import Incoming
-from aegis.pipeline.reload import Change, PolicyHolder, read_trusted
+from aegis.pipeline.reload import Change, PolicyHolder
+from aegis.pipeline.trusted import read_trusted
 from aegis.pipeline.watch import FileWatch
 from support.cases import AGENT
 

@@ -35,7 +35,7 @@ def check(file: File = None, config: ConfigFile = None, as_json: Json = False) -
     """Compile a configuration as a start would: exit 0, or every problem with file and line."""
     from aegis.pipeline.compile import compile_policy
     from aegis.pipeline.config import load_config
-    from aegis.pipeline.reload import read_trusted
+    from aegis.pipeline.trusted import read_trusted
     from aegis.rules.cache import default_cache_folder
 
     path = file or config

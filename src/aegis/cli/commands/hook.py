@@ -100,7 +100,7 @@ def _compile(config: Path | None, home: Path | None) -> None:
     from aegis.bootstrap.state import config_file
     from aegis.pipeline.compile import compile_policy
     from aegis.pipeline.config import load_config, parse_config
-    from aegis.pipeline.reload import read_trusted
+    from aegis.pipeline.trusted import read_trusted
     from aegis.rules.cache import default_cache_folder
 
     path = config_file(config, home_of(home))

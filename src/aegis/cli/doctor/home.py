@@ -68,7 +68,7 @@ def configuration(patient: Patient) -> Iterable[Found]:
     from aegis.bootstrap.state import config_file
     from aegis.pipeline.compile import compile_policy
     from aegis.pipeline.config import load_config
-    from aegis.pipeline.reload import read_trusted
+    from aegis.pipeline.trusted import read_trusted
     from aegis.rules.cache import default_cache_folder
 
     path = config_file(patient.config, patient.home)
