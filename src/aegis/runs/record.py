@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -19,9 +19,11 @@ from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.gate import Gate
 from aegis.gate.ids import new_id
+from aegis.runs.rows import first_end, first_start
 
 Action = Literal["start", "ingress", "route", "result", "turn", "egress", "pause", "resume", "end"]
 GuardRow = dict[str, Any]
+_FIRST: Final = {"start": first_start, "end": first_end}
 
 
 class RunRecord:
@@ -41,7 +43,10 @@ class RunRecord:
         guards: Sequence[GuardRow] = (),
         details: dict[str, Any] | None = None,
     ) -> str:
-        """Record one step; gives back the receipt's id."""
+        """Record one step; gives back the receipt's id.
+
+        A run starts once and ends once: one that was taken up again adds nothing there.
+        """
         salt, receipt_id = os.urandom(SALT_BYTES), new_id()
         payload = orjson.dumps({"action": action, **(details or {})})
         members: dict[str, Any] = {
@@ -57,5 +62,10 @@ class RunRecord:
             "policy_digest": self._gate.parts.policy.current.digest,
             "payload_commitment": payload_commitment(salt, payload),
         }
-        await self._gate.arecord(Unit(drafts=(Draft(members=members, payload=payload, salt=salt),)))
+        draft = Draft(members=members, payload=payload, salt=salt)
+        first = _FIRST.get(action)
+        if first is None:
+            await self._gate.arecord(Unit(drafts=(draft,)))
+        else:
+            await self._gate.arecord(Unit(apply=lambda transaction: (draft,) if first(transaction, run_id) else ()))
         return receipt_id

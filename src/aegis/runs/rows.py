@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from aegis.core.ports import Clock, Document, Store
+from aegis.core.ports import Clock, Document, Store, Transaction
 from aegis.core.times import MICROS
 from aegis.errors import StoreConflict
 from aegis.runs.state import Status
@@ -122,6 +122,23 @@ class RunRows:
             if forget:
                 transaction.delete_document(OPENINGS, row.run_id)
         return row
+
+
+def first_start(transaction: Transaction, run_id: str) -> bool:
+    """Whether this is the first time that a run's start is recorded; it is noted where its opening is kept."""
+    opening = transaction.document(OPENINGS, run_id)
+    if opening is None or opening.version > 1:
+        return False
+    transaction.put_document(Document(collection=OPENINGS, key=run_id, version=2, body=opening.body))
+    return True
+
+
+def first_end(transaction: Transaction, run_id: str) -> bool:
+    """Whether this is the first time that a run's end is recorded; its opening goes with it."""
+    if transaction.document(OPENINGS, run_id) is None:
+        return False
+    transaction.delete_document(OPENINGS, run_id)
+    return True
 
 
 def _gone(owner: str) -> bool:

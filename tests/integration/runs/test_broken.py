@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from aegis.errors import StoreUnavailable
 from aegis.runs.explain import explain
 from aegis.runs.nodes import Nodes
 from aegis.runs.plan import BuildGraph
+from aegis.runs.record import Action, RunRecord
 from aegis.runs.request import RunRequest
 from aegis.runs.rows import RunRow, RunRows
 from aegis.runs.service import MOST_ATTEMPTS, Runs, open_runs
@@ -127,6 +129,33 @@ async def test_a_run_that_broke_off_before_its_first_step_begins_again(
             stages = [step.stage for step in explain(reader, "poor")]
             assert not reader.documents("run-openings")  # what it began from is not kept any longer
         assert (stages[0], stages.count("start"), stages[-1]) == ("start", 1, "end")
+
+
+@pytest.mark.parametrize("broken_at", ["start", "end"])
+async def test_a_run_that_breaks_off_behind_a_receipt_starts_and_ends_once_on_record(
+    broken_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = RunRecord.write
+    left = [broken_at]
+
+    async def write(record: RunRecord, run_id: str, principal: Principal, action: Action, **more: Any) -> str:
+        written = await real(record, run_id, principal, action, **more)
+        if action in left:
+            left.remove(action)
+            raise StoreUnavailable("gone behind the commit")
+        return written
+
+    async with world(tmp_path) as (runs, place, _, _):
+        monkeypatch.setattr(RunRecord, "write", write)
+        with monkeypatch.context() as patch:
+            patch.setattr("aegis.runs.rows.LEASE_SECONDS", 0)
+            with suppress(StoreUnavailable):
+                await runs.start(BOT, REQUEST)
+        await runs.recover()
+        assert (left, (await runs.get(BOT, "poor")).status) == ([], "completed")
+        with place.store.reader() as reader:
+            stages = [step.stage for step in explain(reader, "poor")]
+        assert (stages[0], stages[-1], stages.count("start"), stages.count("end")) == ("start", "end", 1, 1)
 
 
 async def test_a_run_whose_route_is_gone_keeps_no_other_from_going_on(tmp_path: Path) -> None:
