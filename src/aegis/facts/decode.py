@@ -7,6 +7,7 @@ entities, a shell quotes, a script base64.
 
 from __future__ import annotations
 
+import base64
 import binascii
 import html
 from collections.abc import Callable, Iterator
@@ -32,11 +33,16 @@ _HEX: Final = re2.compile(
     r"(?:0x|\\x)?[0-9a-fA-F]{16,}|(?:\\x[0-9a-fA-F]{2}){6,}|(?:[0-9a-fA-F]{2}[ :]){8,}[0-9a-fA-F]{2}"
 )
 _BITS: Final = re2.compile(r"(?:[01]{8}[ ,]?){6,}")
+_BASE32: Final = re2.compile(r"\b[A-Z2-7]{16,}={0,6}")
+NUMBERED: Final = r"\b(?:\d{2,3}(?:,| |, )){8}"  # characters by their numbers, decimal or octal
+_NUMBERS: Final = re2.compile(r"\b(?:\d{2,3}(?:,| |, )){7,}\d{2,3}\b")
+_MOST_NUMBER: Final = 126
 _VERSION: Final = 6  # digits of a version that a comment of MySQL asks for
 _CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
 SPELLS: Final = r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b"
 _SPELLED: Final = re2.compile(SPELLS)
 HIDES: Final = (  # what every encoded run begins with
+    rf"{NUMBERED}|"
     r"[A-Za-z0-9+/_-]{12}|(?:\\x[0-9a-fA-F]{2}){6}|(?:[0-9a-fA-F]{2}[ :]){8}|(?:[01]{8}[ ,]?){6}"
 )
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
@@ -160,7 +166,7 @@ def spelled_out(text: str) -> str | None:
 
 
 def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
-    """Texts that stand encoded inside `text` as base64, hex or bits, with the name of the encoding.
+    """Texts that stand encoded inside `text` as base64, base32, hex, bits or numbers, with the name of the encoding.
 
     There are none where `HIDES` does not match.
     """
@@ -174,8 +180,10 @@ def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def may_be_encoded(run: str) -> bool:
-    """Whether a run of base64's characters decodes to a text, or is nothing but hex digits."""
-    return not run.strip("0123456789abcdefABCDEF") or _from_base64(run) is not None
+    """Whether a run of base64's characters decodes to a text (as base32 too), or is nothing but hex digits."""
+    if not run.strip("0123456789abcdefABCDEF") or _from_base64(run) is not None:
+        return True
+    return run.isupper() and _from_base32(run) is not None
 
 
 def _from_base64(run: str) -> str | None:
@@ -190,6 +198,28 @@ def _from_base64(run: str) -> str | None:
 def _from_hex(run: str) -> str | None:
     digits = run.replace("\\x", "").replace("0x", "").replace(" ", "").replace(":", "")
     return _text(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+
+
+def _from_base32(run: str) -> str | None:
+    body = run.rstrip("=")
+    body = body[: len(body) - (1 if len(body) % 8 in {1, 3, 6} else 0)]
+    try:
+        return _text(base64.b32decode(f"{body}{'=' * (-len(body) % 8)}"))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _from_decimal(run: str) -> str | None:
+    return _from_numbers(run, 10)
+
+
+def _from_octal(run: str) -> str | None:
+    return None if "8" in run or "9" in run else _from_numbers(run, 8)
+
+
+def _from_numbers(run: str, base: int) -> str | None:
+    codes = [int(word, base) for word in run.replace(",", " ").split()]
+    return _text(bytes(codes)) if max(codes) <= _MOST_NUMBER else None
 
 
 def _from_bits(run: str) -> str | None:
@@ -215,4 +245,7 @@ _RUNS: Final[tuple[tuple[str, Any, Callable[[str], str | None]], ...]] = (
     ("base64", _BASE64, _from_base64),
     ("hex", _HEX, _from_hex),
     ("bits", _BITS, _from_bits),
+    ("base32", _BASE32, _from_base32),
+    ("decimal", _NUMBERS, _from_decimal),
+    ("octal", _NUMBERS, _from_octal),
 )

@@ -12,6 +12,7 @@ import orjson
 
 from aegis.facts.decode import (
     HIDES,
+    NUMBERED,
     SPELLS,
     character_codes,
     entities,
@@ -43,6 +44,7 @@ _LONG_RUN: Final = 0
 _QUICK: Final = one_of(
     r"[A-Za-z0-9+/_-]{12,}",
     r"[01]{8}[ ,][01]{8}",
+    NUMBERED,
     r"(?:[0-9a-fA-F]{2}[ :]){8}",
     r"\b[A-Za-z](?:[ .*_|-][A-Za-z]){7,}\b",
     r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}",

@@ -13,6 +13,7 @@ from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome
 from aegis.core.pointer import resolve
 from aegis.guards.base import Case
+from aegis.guards.encoded import encoded_spans
 from aegis.guards.options import ContentOptions, DlpPolicy
 from aegis.rules.scanner import DATA, Checks, Scanner
 
@@ -48,7 +49,7 @@ def answer_data(
             if found:
                 spans.setdefault(finding.path, []).extend(found)
             else:
-                outcome = Outcome.REQUIRE_APPROVAL  # seen only in a decoded reading: nothing to mask in place
+                outcome = Outcome.REQUIRE_APPROVAL  # it stands in an encoding, so nothing is masked in place
         answered.append(finding if finding.outcome is outcome else replace(finding, outcome=outcome))
     patches = [
         Patch(path=path, value=mask_spans(resolve(case.arguments, path), found)) for path, found in spans.items()
@@ -91,7 +92,8 @@ def _spans(finding: Finding, root: Any, scanner: Scanner, checks: Checks) -> lis
     rule = scanner.rules.by_id.get(finding.rule)
     if not isinstance(value, str) or len(value) > _LONGEST_MASKED or rule is None:
         return []
-    return [(start, end, rule.id) for start, end in scanner.spans(rule, value, checks=checks)]
+    found = [(start, end, rule.id) for start, end in scanner.spans(rule, value, checks=checks)]
+    return [] if found and encoded_spans(rule, value, scanner) else found
 
 
 def _hosts(value: str) -> list[str]:

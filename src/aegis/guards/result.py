@@ -5,7 +5,7 @@ Injected instructions are blocked, taken out or fenced, as configured; secrets a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from aegis.facts.model import Text
 from aegis.facts.views import MOST_DECODED, may_have_views, views_of
 from aegis.guards.base import ResultCase
 from aegis.guards.bounded import is_name
+from aegis.guards.encoded import encoded_spans, still_hides
 from aegis.guards.options import ContentOptions
 from aegis.guards.outflow import mask_spans
 from aegis.guards.verdicts import report_of
@@ -48,6 +49,7 @@ class ResultContentGuard:
         """One report; patches point into the result."""
         findings: list[Finding] = []
         decoding = Effort(MOST_DECODED)
+        decoded: set[tuple[str, str]] = set()  # path and rule of what another reading shows
         for text in self._loud(case.texts.strings):
             value = text.value
             seen: dict[str, tuple[Rule, str]] = {}
@@ -58,6 +60,7 @@ class ResultContentGuard:
                     continue
                 for hit in self._scanner.scan(reading, "result"):
                     seen.setdefault(hit.rule.id, (hit.rule, reading[hit.start : hit.end]))
+                    decoded.add((text.path, hit.rule.id))
             hidden = "" if value.isascii() else hidden_text(value)
             if hidden:
                 for rule in self._scanner.rules_for("text.hidden"):
@@ -69,7 +72,7 @@ class ResultContentGuard:
         if not findings and not case.texts.limits:
             return _QUIET
         findings.sort(key=lambda finding: -finding.outcome)
-        findings, patches = self._answer(findings, case)  # all of them: what is not reported is masked as well
+        findings, patches = self._answer(findings, case, decoded)  # all of them: what is not reported is masked as well
         findings.sort(key=lambda finding: -finding.outcome)
         return report_of(self.name, [*case.texts.limits, *findings[:MOST_FINDINGS]], patches=patches)
 
@@ -98,8 +101,13 @@ class ResultContentGuard:
             evidence=evidence[:_EVIDENCE],
         )
 
-    def _answer(self, findings: list[Finding], case: ResultCase) -> tuple[list[Finding], list[Patch]]:
-        """Findings and patches after the options: what is fenced, removed or masked is not blocked."""
+    def _answer(
+        self, findings: list[Finding], case: ResultCase, decoded: Collection[tuple[str, str]]
+    ) -> tuple[list[Finding], list[Patch]]:
+        """Findings and patches after the options: what is fenced, removed or masked is not blocked.
+
+        What stands encoded is masked with the piece that hides it; where no piece can be told, the result is blocked.
+        """
         masked: dict[str, list[tuple[int, int, str]]] = {}
         fenced: set[str] = set()
         answered: list[Finding] = []
@@ -108,9 +116,9 @@ class ResultContentGuard:
             if outcome is Outcome.ALLOW:
                 pass
             elif finding.category in {"secret", "pii"}:
-                spans = self._spans(finding, case)
-                outcome = Outcome.SANITIZE if spans else Outcome.ALLOW
-                masked.setdefault(finding.path, []).extend(spans)
+                spans = self._spans(finding, case, (finding.path, finding.rule) in decoded)
+                outcome = Outcome.BLOCK if spans is None else Outcome.SANITIZE
+                masked.setdefault(finding.path, []).extend(spans or ())
             elif finding.category in _INJECTED and self._options.injected != "block":
                 outcome = Outcome.SANITIZE
                 fenced.add(finding.path)
@@ -124,12 +132,18 @@ class ResultContentGuard:
             patches.append(Patch(path=path, value=self._rewritten(value, masked.get(path, []), path in fenced)))
         return answered, patches
 
-    def _spans(self, finding: Finding, case: ResultCase) -> list[tuple[int, int, str]]:
+    def _spans(self, finding: Finding, case: ResultCase, decoded: bool) -> list[tuple[int, int, str]] | None:
+        """What of a value is masked for a finding; `None` where it stays visible in another reading."""
         value = resolve(case.result, finding.path)
         rule = self._scanner.rules.by_id[finding.rule]
         if not isinstance(value, str):
-            return []
-        return [(start, end, rule.id) for start, end in self._scanner.spans(rule, value)]
+            return []  # a key: its patch refuses the whole result
+        spans = [(start, end, rule.id) for start, end in self._scanner.spans(rule, value)]
+        if decoded:
+            spans += [(start, end, rule.id) for start, end in encoded_spans(rule, value, self._scanner)]
+            if still_hides(rule, mask_spans(value, spans), self._scanner):
+                return None
+        return spans or None
 
     def _rewritten(self, value: str, spans: list[tuple[int, int, str]], injected: bool) -> str:
         if injected and self._options.injected == "remove":
