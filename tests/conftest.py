@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,10 @@ from support.postgres import Server, postgres
 
 # A process that a test starts with a home of its own does not compile every rule anew.
 os.environ["XDG_CACHE_HOME"] = str(default_cache_folder().parents[1])
+
+# Hundreds of processes are started, and each would compile every module anew where the machine keeps none of them.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Tests interrupt programs that they start: a suite that runs in the background would have them all ignore it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
