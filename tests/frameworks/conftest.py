@@ -24,6 +24,7 @@ RECORD = os.environ.get("AEGIS_TEST_RECORD", "")  # the file that the results ar
 ALONE = {
     # Its kit brings a host of its own; it lives where this framework does.
     "test_agent_hooks.py": "agent_framework",
+    "test_agents_calls.py": "openai_agents",
     "test_agents_pause.py": "openai_agents",
     "test_autogen.py": "autogen",
     "test_claude_agent.py": "claude_agent",

@@ -186,3 +186,34 @@ def test_the_tools_that_a_proxy_has_itself_are_decided() -> None:
     assert refusal.is_error
     assert "`look_up` was not run" in refusal.content[0].text
     assert ran == ["safe"]
+
+
+FETCHED = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "status": "completed",
+    "output": [
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": one.id,
+            "name": one.tool,
+            "arguments": json.dumps(one.arguments),
+        }
+        for one in (MAIL, READ)
+    ],
+}
+
+
+@pytest.mark.parametrize("fetch", ["get_responses", "aget_responses", "acancel_responses"])
+def test_calls_of_an_answer_that_was_made_in_the_background_are_decided(fetch: str) -> None:
+    with hooked(framework(), scripted(send_email=blocked)), answering(FETCHED) as (url, _):
+        asked = getattr(litellm, fetch)(response_id="resp_1", custom_llm_provider="openai", api_base=url, api_key="k")
+        found: Any = asyncio.run(_awaited(asked)) if fetch.startswith("a") else asked
+    assert [item.name for item in found.output if item.type == "function_call"] == ["read_file"]
+
+
+async def _awaited(asked: Any) -> Any:
+    return await asked

@@ -36,11 +36,12 @@ from aegis.errors import UnhookedFramework
 DISTRIBUTION: Final = "litellm"
 SUPPORTED: Final = ((1, 106, 2), (2,))
 
+_RESPONSES: Final = "responses"
 # By the last part of an address: formats whose streams are filtered event by event.
 _FILTERED: Final[dict[str, Dialect]] = {
     "messages": AnthropicMessages(),
     "completions": OpenAIChat(),
-    "responses": OpenAIResponses(),
+    _RESPONSES: OpenAIResponses(),
 }
 # Formats in which every event of a stream is an answer of its own, or there is no stream.
 _WHOLE: Final = {"generateContent": GEMINI, "streamGenerateContent": GEMINI, "converse": BEDROCK}
@@ -54,6 +55,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     def http(module: Any) -> None:
         patches.replace(module.HTTPHandler, "post", clients.post)
         patches.replace(module.AsyncHTTPHandler, "post", clients.apost)
+        patches.replace(module.HTTPHandler, "get", clients.get)
+        patches.replace(module.AsyncHTTPHandler, "get", clients.aget)
 
     gate = ToolGate(enforcer, memory)
     patches.when("litellm.llms.custom_httpx.http_handler", http)
@@ -69,7 +72,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     if bar:
         patches.when("litellm.llms.custom_httpx.aiohttp_handler", lambda module: _bar_aiohttp(module, patches))
     return Seams(
-        seams=("HTTPHandler.post", "AsyncHTTPHandler.post", "the MCP tools that a proxy has itself"),
+        seams=("HTTPHandler", "AsyncHTTPHandler", "the MCP tools that a proxy has itself"),
         barred=unseen if bar else (),
         uncovered=("answers out of a cache", "requests that are passed through as they are", "realtime sessions")
         + (() if bar else unseen),
@@ -156,6 +159,36 @@ class _Clients:
 
         return post
 
+    def get(self, original: Method) -> Method:
+        def get(client: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
+            response = original(client, url, *args, **kwargs)
+            turn = self._fetched(url)
+            if turn is None:
+                return response
+            body = response.read()
+            settled = self._enforcer.run(turn.body(body))
+            return response if settled is body else with_body(response, settled)
+
+        return get
+
+    def aget(self, original: Method) -> Method:
+        async def get(client: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
+            response = await original(client, url, *args, **kwargs)
+            turn = self._fetched(url)
+            if turn is None:
+                return response
+            body = await response.aread()
+            settled = await self._enforcer.arun(turn.body(body))
+            return response if settled is body else with_body(response, settled)
+
+        return get
+
+    def _fetched(self, url: Any) -> Turn | None:
+        """The turn of an answer that was made in the background and is fetched now."""
+        if _operation(url) != _RESPONSES:
+            return None
+        return Turn(self._enforcer, self._memory, _FILTERED[_RESPONSES], deferred=current_scope().deferred)
+
     def _turn(self, sent: _Sent) -> StreamedTurn | _EventTurn | None:
         """The turn that a request begins; raises for one whose calls would not be seen."""
         deferred = current_scope().deferred
@@ -195,7 +228,7 @@ class _Sent:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
-        self.operation = urlsplit(str(given["url"])).path.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+        self.operation = _operation(given["url"])
         self._name = next((name for name in ("json", "content", "data") if given.get(name) is not None), "json")
         self.body = _object(given.get(self._name))
 
@@ -205,6 +238,13 @@ class _Sent:
             return self._given
         spelled = amended if self._name == "json" else json.dumps(amended)
         return {**self._given, self._name: spelled}
+
+
+def _operation(url: Any) -> str:
+    """What a request asks for, by its address."""
+    *before, last = urlsplit(str(url)).path.rstrip("/").split("/")
+    # One response is named behind its kind, and what is done to it behind that.
+    return _RESPONSES if _RESPONSES in before[-2:] else last.rpartition(":")[2]
 
 
 def _object(body: Any) -> dict[str, Any] | None:

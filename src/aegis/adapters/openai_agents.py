@@ -1,13 +1,12 @@
 """OpenAI Agents SDK: every function tool, those of MCP servers and of agents as tools included, right before it runs.
 
 Guardrails of tools see arguments before they are validated and are given tool by tool; every invocation goes through
-one function below them. Other calls of the model (handoffs, shells, patches) are decided in its answer.
+one function below them. Other calls of the model (handoffs, shells, patches, custom tools) are decided in its answer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from aegis.adapters._arguments import jsonable, named_arguments, shown
@@ -15,8 +14,8 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, aitems_in, deferring, scoped
 from aegis.adapters._tools import ToolGate
+from aegis.adapters.openai_agents_models import Asking
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "openai-agents"
@@ -35,13 +34,18 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     patches.when("agents.tool", invocation)
     # It took the function by name when it was loaded, if that was before.
     patches.when("agents.run_internal.tool_execution", lambda module: _same(module, patches, gate))
+    asking = Asking(enforcer, memory)
     patches.when(
         "agents.models.interface",
-        lambda module: patches.family(module.Model, {"get_response": _asking, "stream_response": _streaming}),
+        lambda module: patches.family(module.Model, {"get_response": asking.whole, "stream_response": asking.streamed}),
     )
     return Seams(
         seams=("function tool invocation", "Model.get_response", "Model.stream_response"),
-        uncovered=("tools that OpenAI hosts",),
+        uncovered=(
+            "tools that OpenAI hosts",
+            "handoffs in realtime sessions",
+            "a tool called past a run (`tool.on_invoke_tool`)",
+        ),
     )
 
 
@@ -100,24 +104,3 @@ def _final(tool: Any, arguments: str) -> dict[str, Any]:
         named.pop(next(iter(schema.signature.parameters)))
     found: dict[str, Any] = jsonable(named)
     return found
-
-
-def _asking(original: Method) -> Method:
-    async def ask(*args: Any, **kwargs: Any) -> Any:
-        with scoped(_deferred(args, kwargs)):
-            return await original(*args, **kwargs)
-
-    return ask
-
-
-def _streaming(original: Method) -> Method:
-    def ask(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        return aitems_in(_deferred(args, kwargs), original(*args, **kwargs))
-
-    return ask
-
-
-def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
-    """The function tools that a run gave to the model, which it executes itself."""
-    given = kwargs.get("tools", args[4] if len(args) > 4 else ())
-    return deferring(tool.name for tool in given if hasattr(tool, "on_invoke_tool"))
