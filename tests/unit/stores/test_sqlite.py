@@ -32,11 +32,6 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "log.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
     opened = SqliteStore(path, durability="os", busy_s=0.2)
     yield opened

@@ -19,11 +19,6 @@ from support.log_entries import append, entry, grow, payload
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "log.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
     opened = SqliteStore(path, durability="os", busy_s=0.2)
     yield opened

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,29 +18,11 @@ from aegis.errors import StoreBusy, StoreCorrupt, StoreUnavailable
 from aegis.stores.sqlite import SqliteStore, ahead, redo
 from aegis.stores.sqlite.redo import RedoFile
 from support.log_entries import append, entry, grow, payload
-from support.redo import check, in_sqlite
+from support.redo import NEEDS_LOCKS, check, in_sqlite
 
 PATIENCE_S = 120.0
 
-pytestmark = pytest.mark.skipif(redo._SET_LOCK is None, reason="frames are written where the system has such locks")
-
-
-@pytest.fixture(autouse=True)
-def _nobody_settles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is acknowledged stays in the redo file until something else moves it."""
-    monkeypatch.setattr(ahead, "LAG_S", 3_600.0)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "log.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    opened = SqliteStore(path, durability="fsync", busy_s=0.2)
-    yield opened
-    opened.close()
+pytestmark = [NEEDS_LOCKS, pytest.mark.usefixtures("nobody_settles")]
 
 
 def _has(path: Path, size: int) -> bool:

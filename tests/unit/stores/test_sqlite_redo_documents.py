@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from aegis.core.ports import Document, Transaction
 from aegis.errors import StoreConflict
-from aegis.stores.sqlite import SqliteStore, ahead, redo
+from aegis.stores.sqlite import SqliteStore
 from support.log_entries import append, entry, grow
-from support.redo import check, in_sqlite, python
+from support.redo import NEEDS_LOCKS, check, in_sqlite, python
 
-pytestmark = pytest.mark.skipif(redo._SET_LOCK is None, reason="frames are written where the system has such locks")
-
-
-@pytest.fixture(autouse=True)
-def _nobody_settles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "LAG_S", 3_600.0)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "log.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    opened = SqliteStore(path, durability="fsync", busy_s=0.2)
-    yield opened
-    opened.close()
+pytestmark = [NEEDS_LOCKS, pytest.mark.usefixtures("nobody_settles")]
 
 
 def put(transaction: Transaction, version: int, key: str = "k", state: str = "") -> None:

@@ -11,18 +11,13 @@ from pathlib import Path
 import pytest
 
 from aegis.errors import StoreCorrupt, StoreUnavailable
-from aegis.stores.sqlite import SqliteStore, ahead, redo
+from aegis.stores.sqlite import SqliteStore, ahead
 from support.log_entries import append, entry, grow
-from support.redo import check, crash, in_sqlite, python
+from support.redo import NEEDS_LOCKS, check, crash, in_sqlite, python
 
 PATIENCE_S = 120.0
 
-pytestmark = pytest.mark.skipif(redo._SET_LOCK is None, reason="frames are written where the system has such locks")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "log.db"
+pytestmark = NEEDS_LOCKS
 
 
 @pytest.mark.parametrize("groups", [1, 40])
