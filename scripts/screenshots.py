@@ -57,11 +57,13 @@ previews: {workspace: WORKSPACE}
 def main() -> int:
     """Seed the demonstration's gateway, and take every page in every size."""
     folder = Path(tempfile.mkdtemp(prefix="aegis-screenshots-"))
+    shop = Path(tempfile.gettempdir(), "shop")  # pages show where it is, so it is the same for everybody
+    shop.mkdir()
     try:
         with stage(folder) as here, sync_playwright() as playwright, scripted_model() as model:
             model.script = lambda _: DRAFT
             drafting = f"drafting: {{model: {{api: openai, url: {model.url}/v1, name: gpt-x, private: true}}}}\n"
-            pages = seed(here, folder / "shop", drafting)
+            pages = seed(here, shop, drafting)
             shutil.rmtree(OUT, ignore_errors=True)
             OUT.mkdir(parents=True)
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -70,6 +72,7 @@ def main() -> int:
             browser.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(shop, ignore_errors=True)
     return 0
 
 
