@@ -234,6 +234,8 @@ def _url(text: Text, found: Gathering) -> None:
     if target.scheme:
         found.effects |= {"network"}
         found.touched = True
+    if len(found.signals) >= _MOST_SIGNALS:  # whatever it is, nothing of it would be kept
+        return
     local = is_local(target)
     if is_metadata(target):
         found.signal("host.metadata", text, value)

@@ -18,7 +18,7 @@ from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
 from aegis.facts.fold import unpiled
-from aegis.facts.grammar import captured, trees
+from aegis.facts.grammar import captures
 
 CodeLanguage = Literal["python", "javascript", "php"]
 MAX_CODE: Final = 16_384  # characters given to a parser
@@ -120,10 +120,10 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     assignments: list[Assignment] = []
     aliases: dict[str, str] = {}
     cut = False
-    for tree in trees(grammar, text, effort):
-        if tree is None:
+    for captured in captures(grammar, query, text, effort):
+        if captured is None:
             return Code(tuple(calls), tuple(assignments), cut=True)
-        found = captured(query, tree.root_node, effort)
+        found = captured.nodes
         for node in found.get("import", ())[:200]:
             _aliases(node, aliases)
         called = _affordable(found.get("call", ()), effort)

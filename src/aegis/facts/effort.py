@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 MOST_EFFORT: Final = 73_728  # units of one call, about a third of a microsecond each: bounds crafted calls
-MOST_SECONDS: Final = 0.05  # of the processor for all grammars of a call: what units cannot foresee
+MOST_SECONDS: Final = 0.04  # of the processor for all parsers of a call: what units cannot foresee
 LEAST: Final = 64  # units that looking at anything costs, however short it is
 
 
 class Effort:
     """What is left to one call. A unit is what reading one character of a shell text costs.
 
-    `seconds` are those of the processor that parsers by grammar may still take.
+    `seconds` are those of the processor that parsers may still take.
     """
 
     __slots__ = ("left", "seconds")
@@ -25,3 +25,9 @@ class Effort:
         """Whether `units` more, and never fewer than `LEAST`, may be spent; the caller says what it left unread."""
         self.left -= max(units, LEAST)
         return self.left >= 0
+
+    def has_time(self) -> bool:
+        """Whether parsers may still take time; where not, nothing more may be read."""
+        if self.seconds <= 0:
+            self.left = min(self.left, -1)
+        return self.seconds > 0

@@ -89,7 +89,19 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
                 return out, total, (exceeded("depth", path),)
             if len(item) > max_strings:
                 return out, total, (exceeded("strings", path),)
-            stack.extend([(f"{path}/{index}", inner, depth + 1) for index, inner in enumerate(item)][::-1])
+            taken = 0
+            for inner in item:
+                if type(inner) is not str or not inner.isascii():
+                    break
+                if total + len(inner) > max_bytes or len(out) >= max_strings:
+                    break
+                total += len(inner)
+                out.append((f"{path}/{taken}", inner, False))
+                taken += 1
+            if taken < len(item):
+                stack.extend(
+                    [(f"{path}/{index}", item[index], depth + 1) for index in range(len(item) - 1, taken - 1, -1)]
+                )
         elif kind is int and not -SMALLEST_TEXT_NUMBER < item < SMALLEST_TEXT_NUMBER:
             if not -LARGEST_TEXT_NUMBER < item < LARGEST_TEXT_NUMBER:
                 return out, total, (exceeded("bytes", path),)

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import thread_time
-from typing import Final
+from typing import Final, NamedTuple
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from aegis.facts.effort import Effort
 
 # What is not of a grammar can take its parser as long as the square of its length, seconds for 16 KiB, and no count
 # of characters, steps or repairs tells beforehand. So the parser is stopped by the time of the processor that it
 # took: an honest text of 16 KiB takes four milliseconds.
-_WHOLE: Final = 0.025  # seconds for a text in one piece
+_WHOLE: Final = 0.015  # seconds for a text in one piece
 _PIECE: Final = 512  # bytes of a piece of a text that takes longer: pieces are parsed one by one
+# A search takes the square of the children of a root that is an error: beyond these each child is searched alone.
+_MOST_BROKEN: Final = 256
 _READ: Final = 1_024  # bytes handed to the parser at a time
 _CUTS: Final = (b"\n", b";", b" ")
 _ASCII_ALONE: Final = bytes(code if code < 128 else ord("_") for code in range(256))
+
+
+class Captures(NamedTuple):
+    """The nodes that a query found, by the names in it; `error` where part of the text was not grammar."""
+
+    error: bool
+    nodes: dict[str, list[Node]]
 
 
 def parser_bytes(text: str) -> bytes:
@@ -31,47 +40,54 @@ def parser_bytes(text: str) -> bytes:
     return data if text.isascii() else data.translate(_ASCII_ALONE)
 
 
-def trees(language: Language, text: str, effort: Effort) -> Iterator[Tree | None]:
-    """The tree of a text; or of its pieces, in their order, where repairing it whole would take too long.
+def captures(
+    language: Language, query: Query, text: str, effort: Effort, *, whole: bool = True
+) -> Iterator[Captures | None]:
+    """What `query` finds in the tree of a text; or in its pieces, in their order, where the whole would take too long.
 
-    `None` ends the trees where `effort` does: what follows was not read.
+    `None` ends them where `effort` does: what follows was not read. Without `whole` it is known that it would.
     """
     data = parser_bytes(text)
-    tree = _parsed(language, data, effort)
-    if tree is not None:
-        yield tree
+    found = _found(language, query, data, effort) if whole else None
+    if found is not None:
+        yield found
         return
     for piece in _pieces(data):
-        tree = _parsed(language, piece, effort)
-        if tree is None:
+        found = _found(language, query, piece, effort)
+        if found is None:
             effort.left = min(effort.left, -1)
-        yield tree
-        if tree is None:
+        yield found
+        if found is None:
             return
 
 
-def _parsed(language: Language, data: bytes, effort: Effort) -> Tree | None:
-    """The tree of `data`; `None` where the parser took longer than is waited for."""
+def _found(language: Language, query: Query, data: bytes, effort: Effort) -> Captures | None:
+    """What stands in `data`; `None` where the parser took longer than is waited for."""
     start = thread_time()
     try:
         if len(data) <= _PIECE:  # too short to take long alone
-            return Parser(language).parse(data) if effort.seconds > 0 else None
+            return _searched(query, Parser(language).parse(data).root_node) if effort.seconds > 0 else None
         end = start + min(_WHOLE, effort.seconds)
-        return Parser(language).parse(
+        tree = Parser(language).parse(
             lambda offset, _: data[offset : offset + _READ], progress_callback=lambda *_: thread_time() > end
         )
+        return _searched(query, tree.root_node)
     except ValueError:  # how the binding says that it was stopped
         return None
     finally:
         effort.seconds -= thread_time() - start
 
 
-def captured(query: Query, root: Node, effort: Effort) -> dict[str, list[Node]]:
-    """What `query` finds below `root`; what it takes is taken from `effort`."""
-    start = thread_time()
-    found = QueryCursor(query).captures(root)
-    effort.seconds -= thread_time() - start
-    return found
+def _searched(query: Query, root: Node) -> Captures:
+    """What `query`, whose patterns are single nodes, finds below a root."""
+    if root.type != "ERROR" or root.child_count <= _MOST_BROKEN:
+        return Captures(root.has_error, QueryCursor(query).captures(root))
+    found: dict[str, list[Node]] = {}
+    for child in root.children:
+        if child.child_count:
+            for name, nodes in QueryCursor(query).captures(child).items():
+                found.setdefault(name, []).extend(nodes)
+    return Captures(True, found)
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:

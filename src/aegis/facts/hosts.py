@@ -6,7 +6,7 @@ import ipaddress
 import unicodedata
 from typing import Final, NamedTuple
 
-from aegis.facts.fold import skeleton
+from aegis.facts.fold import skeleton, unpiled
 
 METADATA: Final = frozenset({
     "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "metadata.google.internal",
@@ -88,7 +88,7 @@ def is_look_alike(target: Target) -> bool:
 
 def _is_latin(label: str) -> bool:
     """Whether every letter is Latin or ASCII: accents make a word, not a disguise."""
-    composed = unicodedata.normalize("NFKC", label)
+    composed = unicodedata.normalize("NFKC", unpiled(label))
     return all(char.isascii() or unicodedata.name(char, "").startswith("LATIN") for char in composed)
 
 

@@ -13,11 +13,13 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
-from aegis.facts.grammar import captured, trees
+from aegis.facts.grammar import captures
 from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
 MAX_COMMANDS: Final = 500  # commands of one text that are looked at
+# The parser takes the square of a pipeline's stages in one step, in which nothing can stop it.
+_MOST_PIPES: Final = 1_000
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
 _QUERY: Final = Query(
     _LANGUAGE,
@@ -67,18 +69,19 @@ def parse_shell(text: str, effort: Effort) -> Shell:
     commands: list[Command] = []
     writes: list[tuple[str, str]] = []
     error = cut = False
-    for tree in trees(_LANGUAGE, text, effort):
-        if tree is None:
+    for found in captures(_LANGUAGE, _QUERY, text, effort, whole=text.count("|") <= _MOST_PIPES):
+        if found is None:
             cut = True
             break
-        error = error or tree.root_node.has_error
-        cut = _add(tree.root_node, text, commands, writes, effort) or cut
+        error = error or found.error
+        cut = _add(found.nodes, text, commands, writes, effort) or cut
     return Shell(tuple(commands), tuple(writes), error, cut)
 
 
-def _add(root: Node, text: str, commands: list[Command], writes: list[tuple[str, str]], effort: Effort) -> bool:
-    """Add what stands in one tree of `text`; whether something was left out because effort ran out."""
-    found = captured(_QUERY, root, effort)
+def _add(
+    found: dict[str, list[Node]], text: str, commands: list[Command], writes: list[tuple[str, str]], effort: Effort
+) -> bool:
+    """Add what was found in one tree of `text`; whether something was left out because effort ran out."""
     plain = not ("|" in text or "(" in text or "`" in text)
     first = max((command.pipe for command in commands), default=0)
     places = None if plain else Places(found.get("pipeline", ()), found.get("substitution", ()), first)

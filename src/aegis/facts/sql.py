@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from time import thread_time
 from typing import Final
 
 import sqlglot
@@ -62,20 +63,23 @@ class SqlFacts:
 def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
     """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters, as far as `effort` goes."""
     facts = SqlFacts(signals=[])
-    if len(text) > MAX_SQL or (effort is not None and not effort.take(len(text) * _UNITS)):
+    effort = effort or Effort()
+    if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS) or not effort.has_time():
         facts.parsed, facts.too_long, facts.writes = False, True, True
         return facts
     if _nesting(text) > MAX_NESTING:
         _by_words(text, facts)
         return facts
+    start = thread_time()
     try:
         statements = [statement for statement in sqlglot.parse(text) if statement is not None]
     except (SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError, IndexError):
         # A tree that cannot be built is a fact, not a failure: the words are read instead.
-        if effort is not None:
-            effort.left -= _FAILED + len(text) * _UNITS
+        effort.left -= _FAILED + len(text) * _UNITS
         _by_words(text, facts)
         return facts
+    finally:
+        effort.seconds -= thread_time() - start
     if not statements:
         facts.parsed = False
         return facts

@@ -59,6 +59,13 @@ class Hit(NamedTuple):
     end: int
 
 
+class _Confirming(NamedTuple):
+    """One pattern of a rule compiled alone, and the group of a match that its checks read (0: all of it)."""
+
+    pattern: Any
+    group: int
+
+
 class Checks:
     """How many matches of one call may still be checked: bounds what many near matches cost together."""
 
@@ -79,23 +86,22 @@ class Scanner:
         self.rules = rules
         owners: list[Rule] = []
         patterns: list[Pattern] = []
-        confirm: list[Any] = []
         facts: dict[str, list[Rule]] = {}
         self._first: dict[str, int] = {}  # the place of each rule's first pattern
         for rule in rules.rules:
             self._first[rule.id] = len(owners)
-            judged = bool(rule.check or rule.entropy)
             for text in rule.patterns:
                 owners.append(rule)
                 patterns.append(Pattern(text, rule.case_sensitive, lines=True))
-                confirm.append(compile_pattern(text, case_sensitive=rule.case_sensitive, groups=judged))
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
         # Whether a bare short word can be a finding: then no text may be passed over for being one.
         self.reads_words = any(_is_word(pattern.text) for pattern in patterns)
         self._owners = tuple(owners)
-        self._confirm = tuple(confirm)
         self._patterns = tuple(pattern.text for pattern in patterns)
+        # Compiled when the engine first reports them: few ever are, and all of them take longer than a start may.
+        self._confirm: dict[int, _Confirming] = {}
+        self._by_lines: dict[int, Any] = {}
         self._engines, self._cased = self._compile(patterns, cache, engine)
         self._facts: Mapping[str, tuple[Rule, ...]] = {name: tuple(found) for name, found in facts.items()}
         self._applies = {surface: tuple(surface in rule.surfaces for rule in owners) for surface in SURFACES}
@@ -172,7 +178,10 @@ class Scanner:
                 if len(distinct) < rule.least or not self._dense(rule, distinct, data):
                     continue
             taken.add(rule.id)
-            hits.append(Hit(rule, _characters(data, span[0]), _characters(data, span[1])))
+            start, end = span
+            if len(data) != len(text):
+                start, end = _characters(data, start), _characters(data, end)
+            hits.append(Hit(rule, start, end))
         return hits
 
     def is_quiet(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> bool:
@@ -219,8 +228,19 @@ class Scanner:
 
     def _in_lines(self, index: int) -> Any:
         """The pattern at one place, as it matches in texts that are joined by newlines."""
-        rule = self._owners[index]
-        return compile_pattern(f"(?m){by_lines(self._patterns[index])}", case_sensitive=rule.case_sensitive)
+        compiled = self._by_lines.get(index)
+        if compiled is None:
+            text = f"(?m){by_lines(self._patterns[index])}"
+            compiled = compile_pattern(text, case_sensitive=self._owners[index].case_sensitive)
+            self._by_lines[index] = compiled
+        return compiled
+
+    def _confirming(self, index: int) -> _Confirming:
+        """The pattern at one place, as it matches in a text by itself."""
+        made = self._confirm.get(index)
+        if made is None:
+            made = self._confirm[index] = _confirming(self._owners[index], self._patterns[index])
+        return made
 
     def rules_for(self, fact: str) -> tuple[Rule, ...]:
         """The rules that judge the signal `fact`."""
@@ -236,13 +256,13 @@ class Scanner:
         judged = bool(rule.check or rule.entropy)
         found: list[tuple[int, int]] = []
         for pattern in rule.patterns:
-            compiled = compile_pattern(pattern, case_sensitive=rule.case_sensitive, groups=judged)
+            compiled, group = _confirming(rule, pattern)
             for match in _first(compiled.finditer(data)):
                 checks.left -= judged
-                if not judged or checks.left < 0 or _passes(rule, match):
-                    group = 1 if judged and match.re.groups else 0
-                    start, end = match.span(group)
-                    found.append((_characters(data, start), _characters(data, end)))
+                if not judged or checks.left < 0 or _passes(rule, match, group):
+                    found.append(match.span(group))
+        if not text.isascii():
+            found = [(_characters(data, start), _characters(data, end)) for start, end in found]
         return sorted(found)
 
     def _dense(self, rule: Rule, indexes: set[int], data: bytes) -> bool:
@@ -254,7 +274,7 @@ class Scanner:
             return True
         places: list[tuple[int, int]] = []
         for index in indexes:
-            places.extend((match.start(), index) for match in _first(self._confirm[index].finditer(data)))
+            places.extend((match.start(), index) for match in _first(self._confirming(index).pattern.finditer(data)))
         places.sort()
         first = 0
         inside: Counter[int] = Counter()
@@ -278,11 +298,11 @@ class Scanner:
         The whole text is searched only as far as `budget` goes; beyond it a report stands unconfirmed,
         because giving up must not let anything through.
         """
-        pattern = self._confirm[index]
+        pattern, group = self._confirming(index)
         if rule.check or rule.entropy:
             for match in _first(pattern.finditer(data)):
                 checks.left -= 1
-                if checks.left < 0 or _passes(rule, match):
+                if checks.left < 0 or _passes(rule, match, group):
                     span: tuple[int, int] = match.span()
                     return span
             return None
@@ -327,9 +347,14 @@ def _first(matches: Iterator[Any]) -> Iterator[Any]:
         yield match
 
 
-def _passes(rule: Rule, match: Any) -> bool:
-    group = match.group(1) if match.re.groups else None
-    value = (group or match.group(0)).decode("utf-8", "replace")
+def _confirming(rule: Rule, pattern: str) -> _Confirming:
+    judged = bool(rule.check or rule.entropy)
+    compiled = compile_pattern(pattern, case_sensitive=rule.case_sensitive, groups=judged)
+    return _Confirming(compiled, 1 if judged and compiled.groups else 0)
+
+
+def _passes(rule: Rule, match: Any, group: int) -> bool:
+    value = (match.group(group) or match.group(0)).decode("utf-8", "replace")
     if rule.entropy and entropy(value) < rule.entropy:
         return False
     if rule.check in WHOLE_CHECKS:

@@ -18,7 +18,8 @@ LINES = "\n".join(f"echo line number {number} of the script" for number in range
 def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     """A processor whose every look at the clock finds so many seconds more."""
     ticks = itertools.count()
-    monkeypatch.setattr("aegis.facts.grammar.thread_time", lambda: next(ticks) * step)
+    for module in ("grammar", "sql"):
+        monkeypatch.setattr(f"aegis.facts.{module}.thread_time", lambda: next(ticks) * step)
 
 
 def test_a_text_that_takes_too_long_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +37,24 @@ def test_a_text_that_takes_too_long_in_pieces_too_is_refused(monkeypatch: pytest
     for tool, argument in (("bash", "command"), ("python", "code")):
         subject = Subject(tool=tool, server=None, arguments={argument: LINES}, limits=Limits())
         assert [finding.rule for finding in gather(subject).texts.limits] == ["limit-effort"]
+
+
+@pytest.mark.claim("DET-12")
+def test_statements_that_take_too_long_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, 0.01)
+    subject = Subject(tool="run_sql", server=None, arguments={"sql": ["SELECT 1 FROM t"] * 9}, limits=Limits())
+    assert [finding.rule for finding in gather(subject).texts.limits] == ["limit-effort"]
+
+
+def test_a_command_among_thousands_of_errors_is_found() -> None:
+    facts = analyse_shell(f"{'([{<' * 100}\n(rm -rf /)\n{'([{<' * 500}")
+    assert "shell.destroy" in {name for name, _ in facts.signals}
+
+
+def test_a_command_behind_a_thousand_pipes_is_found() -> None:
+    facts = analyse_shell(f"{'a | ' * 1_001} b\nrm -rf /")
+    assert not facts.too_long
+    assert "shell.destroy" in {name for name, _ in facts.signals}
 
 
 @pytest.mark.parametrize("text", ["a?" * 8_000, "a1|" * 5_000, ".a()" * 4_000, "$a=$b;" * 2_700, "%252e" * 3_000])
