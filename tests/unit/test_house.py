@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,11 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 EVERY = [path for folder in ("src", "tests", "scripts", "benchmarks") for path in modules(ROOT / folder)]
 PACKAGE = modules(SOURCE)
 
@@ -71,7 +77,7 @@ def test_most_modules_are_short() -> None:
 
 @pytest.mark.parametrize("path", PACKAGE, ids=name)
 def test_every_module_says_what_it_guarantees(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     if not tree.body and path.name == "__init__.py":
         pytest.fail("a package has a docstring")
     assert ast.get_docstring(tree) or path.name == "_version.py"
@@ -85,12 +91,33 @@ def test_every_folder_of_the_package_is_a_package() -> None:
 @pytest.mark.parametrize("path", PACKAGE, ids=name)
 def test_no_module_uses_a_backtracking_engine(path: Path) -> None:
     imported = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").partition(".")[0])
     assert not imported & {"re", "regex", "fnmatch"}, "use google-re2, hyperscan or plain string operations"
+
+
+def test_every_private_name_of_a_module_is_used() -> None:
+    made: dict[str, str] = {}
+    used: set[str] = set()
+    for path in PACKAGE:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                made[node.name] = name(path)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                made |= {target.id: name(path) for target in targets if isinstance(target, ast.Name)}
+        for one in ast.walk(tree_of(path)):
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+                used.add(one.id)
+            elif isinstance(one, ast.Attribute):
+                used.add(one.attr)
+            elif isinstance(one, ast.ImportFrom):
+                used |= {alias.name for alias in one.names}
+    private = {word for word in made if word.startswith("_") and not word.startswith("__")}
+    assert sorted(f"{made[word]}: {word}" for word in private - used) == []
 
 
 def test_no_file_holds_a_forbidden_word() -> None:

@@ -23,7 +23,6 @@ from aegis.errors import UnhookedFramework
 DISTRIBUTION: Final = "boto3"
 SUPPORTED: Final = ((1, 44), (2,))
 
-_SERVICES: Final = ("bedrock-runtime",)
 _INVOKE: Final = ("InvokeModel", "InvokeModelWithResponseStream")
 _UNSEEN: Final = ("InvokeModelWithBidirectionalStream", "InvokeAgent", "InvokeInlineAgent")
 

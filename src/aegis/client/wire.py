@@ -6,7 +6,6 @@ all members, and digests that equal what this side computed itself. Anything els
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,8 +21,6 @@ from aegis.errors import InvalidCall
 
 MAX_RETRY_AFTER: Final = 86_400  # a gateway cannot put a caller to sleep for longer than a day
 _MEMBERS: Final = ("server", "agent", "session", "parent", "turn", "task", "messages_digest", "proof")
-
-_UNRESERVED: Final = frozenset(string.ascii_letters + string.digits + "-._~")  # RFC 3986, section 2.3
 
 
 class BadAnswer(Exception):

@@ -23,7 +23,6 @@ from aegis.facade.runtime import current_runtime
 R = TypeVar("R")
 
 _RECEIVERS: Final = ("self", "cls")
-_ASYNC: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 class PermitVerifier(Protocol):

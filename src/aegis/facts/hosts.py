@@ -12,10 +12,6 @@ METADATA: Final = frozenset({
     "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "metadata.google.internal",
     "metadata.goog", "metadata.azure.com", "metadata", "instance-data", "metadata.tencentyun.com", "168.63.129.16",
 })  # fmt: skip
-WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "tel", "sftp", "ssh", "git", "s3", "gs"})
-ODD: Final = frozenset(
-    {"gopher", "dict", "ldap", "ldaps", "tftp", "expect", "phar", "php", "zip", "netdoc", "jar", "glob"}
-)
 
 
 _QUAD: Final = 4

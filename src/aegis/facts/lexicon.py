@@ -50,9 +50,6 @@ _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.ite
 _SQL_TOOL: Final = frozenset(
     {"sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb"}
 )
-_SHELL_TOOL: Final = frozenset(
-    {"bash", "shell", "terminal", "sh", "exec", "execute", "run", "command", "cmd", "powershell", "console"}
-)
 _CODE_TOOL: Final = frozenset(
     {"python", "javascript", "code", "node", "repl", "notebook", "jupyter", "interpreter", "ruby", "php"}
 )

@@ -69,13 +69,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return Window(high=self.high, bits=f"{bits | 1 << (self.high - number):x}")
 
 
-def holder_key(declaration: Declaration) -> bytes:
-    """The public key that a mission names; raises `MissionInvalid` where it names none."""
-    if declaration.cnf is None:
-        raise MissionInvalid("the mission names no holder key", member="cnf")
-    return _named_key(declaration.cnf.jwk.x)[0]
-
-
 @lru_cache(maxsize=1_024)
 def _named_key(x: str) -> tuple[bytes, str]:
     """The public key of a JWK, and its identifier."""

@@ -20,8 +20,6 @@ from aegis.pipeline.settings_tools import ApprovalSettings, OwnApprovalSettings,
 
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
 
-TIERS = ("low", "medium", "high", "critical")
-
 
 def check(settings: Settings, place: Place) -> list[Problem]:
     """Every problem of settings whose members are each well-formed; none where they can be enforced."""

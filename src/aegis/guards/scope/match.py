@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from aegis.core.globs import Pattern, matches
 from aegis.core.mission import KINDS, Kind, Scope
 from aegis.guards.scope import commands, hosts, paths, recipients
 from aegis.guards.scope.touch import Segments, Touched
 
-EXACT: Final = "exact:"
 # Where a path really leads on this file system, as segments; `None` where that cannot be told.
 Resolve = Callable[[Segments], Segments | None]
 
