@@ -38,9 +38,10 @@ def test_files_are_private_and_an_agents_name_is_no_path(tmp_path: Path) -> None
     assert files[0].stat().st_mode & 0o777 == 0o600
 
 
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o610, 0o604, 0o602, 0o601])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     Keyring(tmp_path).log_signer()
-    path_for(tmp_path, "log").chmod(0o644)
+    path_for(tmp_path, "log").chmod(mode)
     with pytest.raises(KeyFileError, match="others"):
         Keyring(tmp_path).log_signer()
 
