@@ -57,7 +57,7 @@ def compile_policy(
     schema_guard = compile_schema_guard(config, problems)
     cedar_guard = compile_cedar_guard(config, problems)
     folders = rule_folders(config)
-    rules = load(*(scanner_folders or (builtin_folder(),)), *folders)
+    rules = load(*(scanner_folders or (builtin_folder(),)), *folders, cache=cache)
     _check_rule_names(config, rules, problems)
     judges = compile_judges(config, problems)
     if problems:

@@ -2,7 +2,7 @@
 
 A database is machine state that the engine trusts blindly. It is therefore read only from a folder
 and a file that belong to this user and that nobody else can write, and only if its digest is right;
-everything else counts as absent.
+everything else counts as absent. The folder keeps the files that were used last.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _MAGIC: Final = b"aegis-patterns-1\n"
 _DIGEST_BYTES: Final = 32
 _MAX_BYTES: Final = 268_435_456  # a larger file is none of ours
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_MOST_KEPT: Final = 64  # files, of which a set of rules has about ten; each of some megabytes
+_USED_ANEW: Final = 3_600.0  # seconds after which a use is written down again, and a file half written is left over
+_SUFFIX: Final = ".db"
 _LONGEST_WAIT: Final = 60.0  # seconds for which another process may compile: one that is stopped stops no other
 _PAUSE: Final = 0.05  # seconds between two looks
 
@@ -49,6 +52,9 @@ def load_cached(folder: Path, identity: Sequence[str]) -> bytes | None:
         if not stat.S_ISREG(status.st_mode) or not _private(status) or status.st_size > _MAX_BYTES:
             return None
         data = file.read(_MAX_BYTES)
+        if time.time() - status.st_mtime > _USED_ANEW:
+            with contextlib.suppress(OSError):  # a file system that cannot be written: nothing is removed there either
+                os.utime(file.fileno())
     head = len(_MAGIC) + _DIGEST_BYTES
     body = data[head:]
     if data[: len(_MAGIC)] != _MAGIC or not hmac.compare_digest(data[len(_MAGIC) : head], _digest(identity, body)):
@@ -72,6 +78,26 @@ def store_cached(folder: Path, identity: Sequence[str], body: bytes) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             Path(name).unlink()
+    _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove all but the files that were used last, and what a process that was killed left half written.
+
+    Who reads a file that is removed reads on; who comes later compiles again.
+    """
+    found: list[tuple[float, Path]] = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            with contextlib.suppress(OSError):  # another process removed it
+                if entry.is_file(follow_symlinks=False):
+                    found.append((entry.stat(follow_symlinks=False).st_mtime, Path(entry.path)))
+    found.sort(reverse=True)
+    whole = [path for _, path in found if path.suffix == _SUFFIX]
+    half = [path for used, path in found if path.suffix != _SUFFIX and time.time() - used > _USED_ANEW]
+    for path in (*whole[_MOST_KEPT:], *half):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 @contextlib.contextmanager
@@ -120,4 +146,4 @@ def _digest(identity: Sequence[str], body: bytes) -> bytes:
 
 def _name(identity: Sequence[str]) -> str:
     machine = f"{platform.machine()} {platform.node()}"
-    return hashlib.sha256("\0".join((machine, *identity)).encode()).hexdigest()[:32] + ".db"
+    return hashlib.sha256("\0".join((machine, *identity)).encode()).hexdigest()[:32] + _SUFFIX

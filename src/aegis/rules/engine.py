@@ -112,6 +112,8 @@ def relaxed(pattern: str) -> str:
 
 def by_lines(pattern: str) -> str:
     """The pattern with the anchors of a whole text as those of a line: for texts that are joined by newlines."""
+    if "\\A" not in pattern and "\\z" not in pattern:
+        return pattern
     out: list[str] = []
     escaped = False
     for char in pattern:

@@ -14,6 +14,7 @@ from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.errors import ConfigError, Problem
 from aegis.rules.checks import CHECKS, WHOLE_CHECKS
 from aegis.rules.document import parse
+from aegis.rules.kept import keep_rules, kept_rules
 from aegis.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
 from aegis.rules.patterns import check_pattern
 
@@ -35,41 +36,53 @@ _GROUPS: Final[dict[str, tuple[Surface, ...]]] = {
 }
 
 
-def load(*folders: Path) -> RuleSet:
+def load(*folders: Path, cache: Path | None = None) -> RuleSet:
     """Every rule of `folders` (`<family>/<id>.yaml`), validated.
 
-    Raises `ConfigError` with one problem for each thing that is wrong: unknown members or words, an
-    id that differs from the file name or occurs twice, a pattern that is not linear-time, fewer
-    than two `match` and two `pass` examples.
+    `cache` is a private folder: rules that were validated before are taken from there. Raises `ConfigError` with one
+    problem for each thing that is wrong: unknown members or words, an id that differs from the file name or occurs
+    twice, a pattern that is not linear-time, fewer than two `match` and two `pass` examples.
     """
     problems: list[Problem] = []
+    files = _read(folders, problems)
+    kept = kept_rules(cache, files) if cache is not None and not problems else None
+    if kept is not None:
+        return rule_set(kept)
     rules: dict[str, Rule] = {}
+    for path, text in files:
+        try:
+            rule = parse_rule(text, file=str(path), family=path.parent.name)
+        except ConfigError as error:
+            problems.extend(error.problems)
+            continue
+        if rule.id != path.stem:
+            problems.append(Problem(message=f"the id `{rule.id}` differs from the file name", file=str(path), line=1))
+        if rule.id in rules:
+            message = f"the id `{rule.id}` is already taken by `{rules[rule.id].file}`"
+            problems.append(Problem(message=message, file=str(path), line=1))
+        rules[rule.id] = rule
+    if problems:
+        raise ConfigError(tuple(problems))
+    if cache is not None:
+        keep_rules(cache, files, tuple(rules.values()))
+    return rule_set(list(rules.values()))
+
+
+def _read(folders: Sequence[Path], problems: list[Problem]) -> list[tuple[Path, str]]:
+    """The texts of all rule files in their order; what cannot be read is added to `problems`."""
+    files: list[tuple[Path, str]] = []
     for folder in folders:
         if not folder.is_dir():
             problems.append(Problem(message="the rule folder does not exist", file=str(folder)))
             continue
         for path in sorted(folder.glob("*/*.yaml")):
+            if len(files) == MAX_RULES:
+                raise ConfigError((Problem(message=f"there are more than {MAX_RULES} rules", file=str(folder)),))
             try:
-                rule = parse_rule(path.read_text(encoding="utf-8"), file=str(path), family=path.parent.name)
-            except ConfigError as error:
-                problems.extend(error.problems)
-                continue
+                files.append((path, path.read_text(encoding="utf-8")))
             except (OSError, UnicodeDecodeError) as error:
                 problems.append(Problem(message=f"the file cannot be read: {type(error).__name__}", file=str(path)))
-                continue
-            if rule.id != path.stem:
-                problems.append(
-                    Problem(message=f"the id `{rule.id}` differs from the file name", file=str(path), line=1)
-                )
-            if rule.id in rules:
-                message = f"the id `{rule.id}` is already taken by `{rules[rule.id].file}`"
-                problems.append(Problem(message=message, file=str(path), line=1))
-            rules[rule.id] = rule
-            if len(rules) > MAX_RULES:
-                raise ConfigError((Problem(message=f"there are more than {MAX_RULES} rules", file=str(folder)),))
-    if problems:
-        raise ConfigError(tuple(problems))
-    return rule_set(list(rules.values()))
+    return files
 
 
 def rule_set(rules: Sequence[Rule]) -> RuleSet:
