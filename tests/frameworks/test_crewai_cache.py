@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from crewai.tools import BaseTool
 
 from aegis.cli.demo.wire import Call, Turn
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from frameworks.conftest import framework
-from frameworks.drivers.crewai import areact, caching, llm, react, speaker
+from frameworks.drivers.crewai import areact, caching, crew, llm, react, speaker
 from frameworks.model import MAIL, READ, Agent, Way, agent, hooked
 from frameworks.spoken import spoken
 from support.decider import ScriptedDecider, allowed, blocked, sanitized, withheld
@@ -103,3 +104,33 @@ def test_a_blocked_call_is_decided_once(drive: Any) -> None:
         assert way.drive(world) == "done"
     assert world.ran == []
     assert len(decider.decided) == 1
+
+
+class Sending(BaseTool):  # type: ignore[misc]
+    """A tool whose body is its own `run`."""
+
+    name: str = "send_email"
+    description: str = "Send a mail."
+    note: Any = None
+
+    def _run(self, to: str, subject: str = "hello") -> str:
+        raise AssertionError("nobody runs it")
+
+    def run(self, *args: Any, **kwargs: Any) -> str:
+        return str(self.note(kwargs))
+
+
+@pytest.mark.parametrize("rule", [blocked, sanitized(to="safe@example.com", subject="checked")])
+def test_a_tool_that_has_a_run_of_its_own_is_decided(rule: Any) -> None:
+    ran: list[Any] = []
+
+    def note(given: Any) -> str:
+        ran.append(given)
+        return "sent"
+
+    with (
+        hooked(framework(), scripted(send_email=rule)),
+        agent(framework(), WAYS["native"], Turn(calls=(MAIL,)), DONE) as world,
+    ):
+        assert str(crew(world, [Sending(note=note)]).kickoff()) == "done"
+    assert ran == ([] if rule is blocked else [{"to": "safe@example.com", "subject": "checked"}])

@@ -45,11 +45,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def tools(module: Any) -> None:
         patches.replace(module.BaseTool, "_validate_kwargs", _given)
-        for owner in (module.BaseTool, module.Tool):
-            patches.replace(owner, "run", hooks.run)
-            patches.replace(owner, "arun", hooks.arun)
         witness = witnessed(enforcer, lambda tool, *_: _sanitized(tool.name))
-        patches.family(module.BaseTool, {"_run": witness, "_arun": witness})
+        # Tools may have a body in a `run` of their own.
+        patches.family(module.BaseTool, {"run": hooks.run, "arun": hooks.arun, "_run": witness, "_arun": witness})
 
     def structured(module: Any) -> None:
         patches.replace(module.CrewStructuredTool, "_parse_args", _given)
