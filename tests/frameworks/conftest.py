@@ -31,6 +31,7 @@ ALONE = {
     "test_crewai_cache.py": "crewai",
     "test_google_adk.py": "google_adk",
     "test_google_genai.py": "google_genai",
+    "test_langchain_tools.py": "langchain",
     "test_litellm_formats.py": "litellm",
     "test_litellm_proxy.py": "litellm",
     "test_llama_tools.py": "llama_index",

@@ -25,6 +25,8 @@ DISTRIBUTION: Final = "autogen-core"
 SUPPORTED: Final = ((0, 7, 5), (0, 8))
 
 _LOOP: Final = "autogen"
+_TOOL_AGENT: Final = "autogen tool agent"
+_CALLER: Final = "tool_agent_caller_loop"
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
@@ -58,6 +60,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         ),
     )
     patches.when("autogen_agentchat.agents._assistant_agent", lambda module: _agents(patches, module.AssistantAgent))
+    patches.when("autogen_core.tool_agent._caller_loop", lambda module: patches.replace(module, _CALLER, _calling_loop))
+    patches.when(
+        "autogen_core.tool_agent._tool_agent",
+        lambda module: patches.replace(module.ToolAgent, "handle_function_call", _handling),
+    )
+    # It took the function by name when it was loaded, if that was before.
+    patches.when("autogen_core.tool_agent", lambda module: _same(module, patches))
     return Seams(
         seams=(
             "Workbench.call_tool",
@@ -74,6 +83,31 @@ def _agents(patches: Patches, agent: Any) -> None:
     patches.replace(agent, "on_messages_stream", _loop)
     patches.replace(agent, "_execute_tool_call", _ending)
     patches.replace(agent, "_check_and_handle_handoff", _handing_off)
+
+
+def _same(module: Any, patches: Patches) -> None:
+    from autogen_core.tool_agent import _caller_loop
+
+    if vars(module).get(_CALLER) is not vars(_caller_loop).get(_CALLER):
+        patches.replace(module, _CALLER, _calling_loop)
+
+
+def _calling_loop(original: Method) -> Method:
+    """The loop of a tool agent, which decides the calls where it runs its tools."""
+
+    async def loop(*args: Any, **kwargs: Any) -> Any:
+        with scoped(looping(_LOOP)):
+            return await original(*args, **kwargs)
+
+    return loop
+
+
+def _handling(original: Method) -> Method:
+    async def handle(agent: Any, message: Any, ctx: Any) -> Any:
+        with scoped(looping(_TOOL_AGENT)):
+            return await original(agent, message, ctx)
+
+    return handle
 
 
 def _calling(gate: ToolGate, original: Method) -> Method:
@@ -110,7 +144,10 @@ def _running(gate: ToolGate, original: Method) -> Method:
         async def body(given: dict[str, Any]) -> Any:
             return await original(tool, _fitting(tool, given), cancellation_token, call_id)
 
-        return (await gate.acall(_direct(tool, args, call_id), body, shown)).output()
+        told = current_scope().loop == _TOOL_AGENT
+        ran = await gate.acall(_direct(tool, args, call_id), body, shown)
+        # A tool agent loses what an exception says.
+        return ran.seen if told and (ran.refused or ran.withheld) else ran.output()
 
     return run_json
 

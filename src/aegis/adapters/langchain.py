@@ -7,6 +7,7 @@ them. All of them end in `BaseTool.run` or `arun`, which validate and then run t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -33,11 +34,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     hooks = _Hooks(ToolGate(enforcer, memory, pauses=("langgraph.errors.GraphBubbleUp",)))
 
     def tools(module: Any) -> None:
-        patches.replace(module.BaseTool, "run", hooks.run)
-        patches.replace(module.BaseTool, "arun", hooks.arun)
         patches.replace(module.BaseTool, "_to_args_and_kwargs", _given)
         witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
-        patches.family(module.BaseTool, {"_run": witness, "_arun": witness})
+        entries = {"run": hooks.run, "arun": hooks.arun, "invoke": hooks.invoke, "ainvoke": hooks.ainvoke}
+        # Tools may have a body in an entry of their own.
+        patches.family(module.BaseTool, {**entries, "_run": witness, "_arun": witness})
 
     patches.when("langchain_core.tools.base", tools)
     models = langchain_models.hook(patches)
@@ -71,7 +72,7 @@ class _Hooks:
     def run(self, original: Method) -> Method:
         def run(tool: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
             call = _Call(tool, tool_input, kwargs)
-            if call.invalid is not None:
+            if call.invalid is not None and _is_packages_own(original):
                 return call.prepared(call.invalid, lambda: original(tool, tool_input, *args, **kwargs))
             ran = self._gate.call(
                 call.execution,
@@ -87,7 +88,7 @@ class _Hooks:
     def arun(self, original: Method) -> Method:
         async def arun(tool: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
             call = _Call(tool, tool_input, kwargs)
-            if call.invalid is not None:
+            if call.invalid is not None and _is_packages_own(original):
                 return await call.aprepared(call.invalid, original(tool, tool_input, *args, **kwargs))
 
             async def body(given: dict[str, Any]) -> Any:
@@ -96,6 +97,46 @@ class _Hooks:
             return call.output(await self._gate.acall(call.execution, body, _view))
 
         return arun
+
+    def invoke(self, original: Method) -> Method:
+        if _is_packages_own(original):
+            return original
+
+        def invoke(tool: Any, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+            call, again = _entered(tool, input, config)
+            ran = self._gate.call(
+                call.execution, lambda given: original(tool, again(call.input(given)), config, **kwargs), _view
+            )
+            return call.output(ran)
+
+        return invoke
+
+    def ainvoke(self, original: Method) -> Method:
+        if _is_packages_own(original):
+            return original
+
+        async def ainvoke(tool: Any, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+            call, again = _entered(tool, input, config)
+
+            async def body(given: dict[str, Any]) -> Any:
+                return await original(tool, again(call.input(given)), config, **kwargs)
+
+            return call.output(await self._gate.acall(call.execution, body, _view))
+
+        return ainvoke
+
+
+def _is_packages_own(entry: Method) -> bool:
+    """Whether an entry is the package's, which leads to `run`."""
+    return str(entry.__module__).startswith("langchain_core.tools.")
+
+
+def _entered(tool: Any, given: Any, config: Any) -> tuple[_Call, Callable[[Any], Any]]:
+    """The call that an entry is asked for, and what makes its input of arguments again."""
+    if not isinstance(given, dict) or given.get("type") != "tool_call":
+        return _Call(tool, given, {"config": config}), lambda values: values
+    call = _Call(tool, given["args"], {"config": config, "tool_call_id": given["id"]})
+    return call, lambda values: {**given, "args": values}
 
 
 class _Call:
@@ -119,7 +160,7 @@ class _Call:
             tool=tool.name,
             call_id=self._id or "",
             answer_id=_answer_of(options.get("config")),
-            arguments=lambda: self._named,
+            arguments=self._final,
         )
 
     def input(self, given: dict[str, Any]) -> Any:
@@ -162,6 +203,11 @@ class _Call:
         if not ran.replaced:
             return ran.result
         return _message(self._tool, self._id, ran) if self._id else ran.seen
+
+    def _final(self) -> dict[str, Any]:
+        if self.invalid is not None:
+            raise self.invalid
+        return self._named
 
     def _of_model(self) -> dict[str, Any]:
         """The final arguments by name, without those that the framework injects."""

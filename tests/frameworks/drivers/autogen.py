@@ -10,7 +10,9 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.tools import AgentTool
-from autogen_core.models import ModelInfo
+from autogen_core import AgentId, SingleThreadedAgentRuntime
+from autogen_core import tool_agent as loops
+from autogen_core.models import ModelInfo, UserMessage
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
@@ -83,6 +85,23 @@ def as_tool(world: World) -> Any:
     return agent_of(world, tools=[AgentTool(helper)])
 
 
+def tool_agent(world: World) -> str:
+    """A loop beside agents, whose tools a tool agent runs for messages that it is sent."""
+    made = [FunctionTool(one, description="d") for one in functions(world)]
+
+    async def go() -> str:
+        runtime = SingleThreadedAgentRuntime()
+        await loops.ToolAgent.register(runtime, "tools", lambda: loops.ToolAgent("t", made))
+        runtime.start()
+        said = [UserMessage(content="go", source="user")]
+        # As it is found now: a name that was taken before the hooks asks about a call twice.
+        messages = await loops.tool_agent_caller_loop(runtime, AgentId("tools", "a"), model(world), said, made)
+        await runtime.stop()
+        return str(messages[-1].content)
+
+    return asyncio.run(go())
+
+
 def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
     first = Call(tool="delegate", arguments={"task": "go"}, id="call_delegate_012345")
     return [Turn(calls=(first,)), *turns, Turn(text="done")]
@@ -95,6 +114,7 @@ FRAMEWORK = Framework(
         Way(name="agent streamed", drive=streamed),
         Way(name="team", drive=run(team)),
         Way(name="workbench of the host", drive=run(workbench)),
+        Way(name="tool agent", drive=tool_agent),
         Way(name="agent as tool", drive=run(as_tool), wrap=delegated),
     ],
 )
