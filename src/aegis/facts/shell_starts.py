@@ -100,7 +100,7 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "yum": ("-e",),
     "cpio": ("--rsh-command",),
     "ansible": ("-a", "--args"),
-    "gdb": ("-ex", "--eval-command", "-iex"),
+    "gdb": ("-ex", "--eval-command", "-iex"), "bpftrace": ("-c",),
     "vim": ("-c", "--cmd"), "vi": ("-c",), "view": ("-c",), "nvim": ("-c", "--cmd"), "rvim": ("-c", "--cmd"),
     "ex": ("-c",), "gvim": ("-c", "--cmd"), "vimdiff": ("-c",),
     "psql": ("-c", "--command"), "mysql": ("-e", "--execute"), "mariadb": ("-e", "--execute"),
