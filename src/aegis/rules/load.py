@@ -37,7 +37,7 @@ _GROUPS: Final[dict[str, tuple[Surface, ...]]] = {
 
 
 def load(*folders: Path, cache: Path | None = None) -> RuleSet:
-    """Every rule of `folders` (`<family>/<id>.yaml`), validated.
+    """Every rule of `folders` (`<family>/<id>.yaml`), validated; a folder that is given twice is read once.
 
     `cache` is a private folder: rules that were validated before are taken from there. Raises `ConfigError` with one
     problem for each thing that is wrong: unknown members or words, an id that differs from the file name or occurs
@@ -71,7 +71,7 @@ def load(*folders: Path, cache: Path | None = None) -> RuleSet:
 def _read(folders: Sequence[Path], problems: list[Problem]) -> list[tuple[Path, str]]:
     """The texts of all rule files in their order; what cannot be read is added to `problems`."""
     files: list[tuple[Path, str]] = []
-    for folder in folders:
+    for folder in {folder.resolve(): folder for folder in folders}.values():
         if not folder.is_dir():
             problems.append(Problem(message="the rule folder does not exist", file=str(folder)))
             continue

@@ -66,3 +66,9 @@ def test_an_id_has_one_file_named_after_it(tmp_path: Path) -> None:
     write(tmp_path, GOOD, name="other")
     with pytest.raises(ConfigError, match="differs from the file name"):
         load(tmp_path)
+
+
+def test_a_folder_that_is_given_twice_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever works in a clone names the folder of the built-in rules, under another spelling."""
+    monkeypatch.chdir(builtin_folder().parent)
+    assert load(builtin_folder(), Path("rules")).digest == load(builtin_folder()).digest
