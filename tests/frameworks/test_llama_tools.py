@@ -11,11 +11,13 @@ from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool, Too
 from llama_index.core.tools.calling import acall_tool, call_tool
 from llama_index.core.tools.types import adapt_to_async_tool
 
+from aegis.cli.demo.wire import Turn
 from frameworks.conftest import framework
+from frameworks.drivers.llama_index import FRAMEWORK, model, tools
 from frameworks.drivers.llama_tools import ASKED, Bare, Derived, Engine, Retriever
-from frameworks.model import hooked
-from support.decider import blocked, changed, sanitized
-from support.worlds import scripted
+from frameworks.model import MAIL, agent, hooked
+from support.decider import ScriptedDecider, allowed, blocked, changed, held, sanitized
+from support.worlds import World, scripted
 
 TOOLS: dict[str, Callable[[], BaseTool]] = {
     "query engine": lambda: QueryEngineTool.from_defaults(Engine(), name="search", description="d"),
@@ -77,3 +79,21 @@ def test_what_a_query_gives_is_observed(tool: BaseTool, call: Any) -> None:
     decider.inspect = lambda value: changed("[masked]")
     with hooked(framework(), decider):
         assert call(tool, "who").content == "[masked]"
+
+
+def predicted(world: World, mode: str) -> str:
+    """What a model says that runs the tools itself."""
+    llm = model(world)
+    if mode == "sync":
+        return str(llm.predict_and_call(tools(world), user_msg="go"))
+    return str(asyncio.run(llm.apredict_and_call(tools(world), user_msg="go")))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_call_of_a_model_that_runs_tools_itself_is_decided_once_and_its_refusal_told(mode: str) -> None:
+    for rule, told, waited in ((held, "sent", 1), (blocked, "`send_email` was not run", 0)):
+        decider = ScriptedDecider(rules={"send_email": rule}, resolve=allowed)
+        with hooked(FRAMEWORK, decider), agent(FRAMEWORK, FRAMEWORK.ways[0], Turn(calls=(MAIL,))) as world:
+            assert told in predicted(world, mode)
+        assert (len(decider.decided), len(decider.waited)) == (1, waited)
+        assert len(world.ran) == waited

@@ -46,7 +46,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
     return Seams(
         seams=("FunctionTool.invoke", "BaseChatClient"),
-        uncovered=("tools that a provider hosts",),
+        uncovered=(
+            "tools that a provider hosts",
+            "handoffs of `agent-framework-orchestrations`, whose agents' tools are covered",
+            "calls of tools that are only declared, over clients that nothing else hooks",
+        ),
     )
 
 

@@ -26,6 +26,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     def models(module: Any) -> None:
         patches.replace(module.FunctionCallingLLM, "achat_with_tools", _aasking)
         patches.replace(module.FunctionCallingLLM, "astream_chat_with_tools", _astreaming)
+        patches.replace(module.FunctionCallingLLM, "predict_and_call", _predicting)
+        patches.replace(module.FunctionCallingLLM, "apredict_and_call", _apredicting)
 
     patches.when(
         "llama_index.core.tools.types",
@@ -71,6 +73,29 @@ def _agent_asking(original: Method) -> Method:
             return await original(agent, *args, **kwargs)
 
     return ask
+
+
+def _predicting(original: Method) -> Method:
+    """A model is asked by itself, and runs the tools."""
+
+    def predict(llm: Any, tools: Any, *args: Any, **kwargs: Any) -> Any:
+        with scoped(_own(tools)):
+            return original(llm, tools, *args, **kwargs)
+
+    return predict
+
+
+def _apredicting(original: Method) -> Method:
+    async def predict(llm: Any, tools: Any, *args: Any, **kwargs: Any) -> Any:
+        with scoped(_own(tools)):
+            return await original(llm, tools, *args, **kwargs)
+
+    return predict
+
+
+def _own(tools: Any) -> Scope:
+    names = frozenset(tool.metadata.get_name() for tool in tools)
+    return running(names)._replace(deferred=names)
 
 
 def _aasking(original: Method) -> Method:
