@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from aegis.audit.breaks import Break
 from aegis.core.ports import Head, Node
@@ -44,8 +45,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return _sha256(b"\x01" + left + right).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Frontier:
+class Frontier(Struct, frozen=True):
     """The compact range of a tree of `size` leaves: roots of its complete subtrees, largest first."""
 
     size: int

@@ -94,7 +94,7 @@ class Decision:
             "decision": self.outcome.word,
             "verdict": self.verdict.word,
             "risk": self.risk.word,
-            "reason": self.reason.value,
+            "reason": self.reason.word,
             "message": self.message,
             "decision_id": self.decision_id,
             "call_id": self.call_id,
@@ -143,7 +143,7 @@ class ResultDecision:
         wire: dict[str, Any] = {
             "decision": self.outcome.word,
             "verdict": self.verdict.word,
-            "reason": self.reason.value,
+            "reason": self.reason.word,
             "message": self.message,
         }
         if self.outcome is Outcome.SANITIZE:

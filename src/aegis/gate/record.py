@@ -115,7 +115,7 @@ def make(
         "risk": risk.word,
         "decision": combined.outcome.word,
         "verdict": combined.verdict.word,
-        "reason": combined.reason.value,
+        "reason": combined.reason.word,
         "guards": guard_members(combined),
         "policy_digest": policy_digest,
         "settings": settings,

@@ -65,7 +65,7 @@ class Metrics(Collector):
         self._receipts[event.kind] += 1
         decision = event.decision
         if decision is not None:
-            self._decisions[decision.outcome.word, decision.reason.value] += 1
+            self._decisions[decision.outcome.word, decision.reason.word] += 1
             self._decision_time.observe(event.seconds)
             for time in decision.guards:
                 guard, us = time.guard, time.us

@@ -38,3 +38,11 @@ def test_a_value_at_the_bounds_is_walked_whole() -> None:
     texts = extract({"d": deep}, Limits())
     assert texts.limits == ()
     assert texts.strings[-1].value == "x"
+
+
+def test_an_object_of_plain_texts_keeps_to_the_same_bounds() -> None:
+    value = {"a": "xy", "b": "z"}
+    for strings, size, ended in ((4, 5, []), (3, 5, ["limit-strings"]), (4, 4, ["limit-bytes"])):
+        texts = extract(value, Limits(max_strings=strings, max_bytes=size))
+        assert [finding.rule for finding in texts.limits] == ended
+    assert [text.path for text in extract({"o": value}, Limits()).strings] == ["/o", "/o/a", "/o/b", "/o/a", "/o/b"]

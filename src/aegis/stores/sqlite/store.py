@@ -86,6 +86,9 @@ class SqliteStore:
 
     def epoch(self) -> int:
         """The current control epoch, as the last commit of any process left it."""
+        head = self._ahead.head
+        if head is not None and not self._closed:
+            return head.epoch  # while the redo file keeps a transaction open, nobody else can move it
         pool = self._pool
         connection = self._take(pool)
         try:
