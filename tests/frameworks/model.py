@@ -47,9 +47,9 @@ class Framework:
     adapters: tuple[str, ...]
     ways: Sequence[Way]
     provide: Provide = ScriptedProvider
-    # Rewinds to a call that has run and lets the framework run it again, giving the text of the second run; or says
-    # why there is no such thing.
-    again: Drive | str = "not exercised"
+    # Has every call run twice, by middleware or by going back to it, and gives the text of the last run; or says why
+    # there is no such thing.
+    again: Drive | str
 
 
 @dataclass

@@ -199,8 +199,12 @@ def test_without_hooks_calls_run_as_ever(under_test: Framework, way: Way) -> Non
 def test_a_call_that_the_framework_runs_again_is_decided_and_executed_once(under_test: Framework) -> None:
     if isinstance(under_test.again, str):
         return
+    with agent(under_test, under_test.ways[0], BOTH, DONE) as world:
+        assert under_test.again(world) == "done"
+    assert all(world.ran_tools().count(tool) > 1 for tool in ("send_email", "read_file"))
     decider = scripted()
     with hooked(under_test, decider), agent(under_test, under_test.ways[0], BOTH, DONE) as world:
         assert under_test.again(world) == "done"
     assert world.ran_tools() == ["read_file", "send_email"]
     assert [call.tool for call in asked_about(decider)] == ["send_email", "read_file"]
+    assert len(decider.observed) == len(decider.decided)

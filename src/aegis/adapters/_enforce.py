@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -225,10 +225,13 @@ class Enforcer:
 
     async def _aanswer(self, question: Question) -> list[Any]:
         if isinstance(question, DecideAll):
-            return await asyncio.gather(*(self._adecide(call) for call in question.calls))
-        if isinstance(question, ObserveAll):
-            return await asyncio.gather(*(self._aobserve(result) for result in question.results))
-        return await asyncio.gather(*(self._await(call, held) for call, held in question.held))
+            asked: list[Coroutine[Any, Any, Any]] = [self._adecide(call) for call in question.calls]
+        elif isinstance(question, ObserveAll):
+            asked = [self._aobserve(result) for result in question.results]
+        else:
+            asked = [self._await(call, held) for call, held in question.held]
+        # A single one needs no task of its own, which costs more than all the rest.
+        return [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
 
     def _decide(self, call: ToolCall) -> Decision:
         try:

@@ -74,8 +74,10 @@ class RunnerGate:
             self._memory.learn_execution_id(name, execution.answer_id, execution.call_id, enforced.decision.call_id)
         if not enforced.allowed:
             return self._refused(name, execution, enforced.refusal)
-        decided = Decided(decision_id=enforced.decision.decision_id, allowed=True)
-        self._memory.learn_decision(name, execution.call_id, decided)
+        # A call that is run again keeps what is known of its result.
+        if known is None or known.decision_id != enforced.decision.decision_id:
+            decided = Decided(decision_id=enforced.decision.decision_id, allowed=True)
+            self._memory.learn_decision(name, execution.call_id, decided)
         return enforced
 
     def after(self, execution: Execution, enforced: Enforced, result: Any) -> Steps[Any]:

@@ -23,13 +23,16 @@ class Scope(NamedTuple):
     """What holds for a piece of code.
 
     `runs` names the tools that the agent around it executes; `deferred` those of them whose calls a model
-    is just asked for; `decided` is the call in whose body it runs: its tool and its arguments. `loop` is what
-    an adapter keeps of an agent's loop.
+    is just asked for; `decided` is the call in whose body it runs: its tool and its arguments, and `key` what that
+    execution is known by, if the framework gives the call an id. `call` is the model's call that is being executed,
+    its tool and its id, for a seam underneath that is not told. `loop` is what an adapter keeps of an agent's loop.
     """
 
     runs: frozenset[str] = frozenset()
     deferred: frozenset[str] = frozenset()
     decided: tuple[str, bytes] | None = None
+    key: str = ""
+    call: tuple[str, str] | None = None
     loop: Any = None
 
 
@@ -69,9 +72,25 @@ def looping(loop: Any) -> Scope:
     return current_scope()._replace(loop=loop)
 
 
-def body_of(tool: str, arguments: bytes) -> Scope:
+def executing(tool: str, call_id: Any) -> Scope:
+    """The scope of code that executes a call of a model, once or more often; it ends where the body begins."""
+    return current_scope()._replace(call=(tool, call_id if isinstance(call_id, str) else ""))
+
+
+def call_id_of(tool: str) -> str:
+    """The id of the call that is executed, if it is one of this tool."""
+    call = current_scope().call
+    return call[1] if call is not None and call[0] == tool else ""
+
+
+def body_of(tool: str, arguments: bytes, key: str) -> Scope:
     """The scope of the body of a decided call; nothing of the scopes around it holds in there."""
-    return Scope(decided=(tool, arguments))
+    return Scope(decided=(tool, arguments), key=key)
+
+
+def inside(key: str) -> Scope:
+    """The scope of a body within the body of the same call."""
+    return current_scope()._replace(key=key)
 
 
 def items_in(scope: Scope, source: Iterable[T]) -> Generator[T, None, None]:

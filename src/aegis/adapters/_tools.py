@@ -11,7 +11,7 @@ from aegis.adapters._failures import is_one_of
 from aegis.adapters._memory import Memory
 from aegis.adapters._once import Once
 from aegis.adapters._runner import Execution, Judged, RunnerGate, View
-from aegis.adapters._scope import body_of, current_scope, scoped
+from aegis.adapters._scope import body_of, current_scope, inside, scoped
 from aegis.adapters.context import permit_context
 from aegis.core.canonical import canonical
 from aegis.core.strict_json import parse
@@ -62,16 +62,23 @@ class ToolGate:
         """
         inner = _inner(execution)
         if inner is not None:
-            result = body(inner)
-            return Ran(seen=view(result), result=result)
+            key = _inner_key(execution)
+
+            def pass_on() -> Ran:
+                with scoped(inside(key)):
+                    result = body(inner)
+                return Ran(seen=view(result), result=result)
+
+            passed: Ran = self._once.run(key, pass_on)
+            return passed
         outcome = self._enforcer.run(self._gate.before(execution))
         if isinstance(outcome, str):
             return Ran(seen=outcome, refused=True)
-        enforced = outcome
+        enforced, known_by = outcome, _key(execution, outcome)
 
         def execute() -> Ran:
             try:
-                with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
+                with scoped(body_of(execution.tool, enforced.body, known_by)), permit_context(enforced.decision.permit):
                     result = body(enforced.arguments())
             except Exception as error:
                 if self._paused(error):
@@ -83,7 +90,7 @@ class ToolGate:
             return _ran(result, self._enforcer.run(self._gate.judged(execution, enforced, result, view)))
 
         try:
-            ran: Ran = self._once.run(_key(execution, enforced), execute)
+            ran: Ran = self._once.run(known_by, execute)
         except _Withheld as failure:
             return _ran(None, failure.judged)
         return ran
@@ -94,16 +101,23 @@ class ToolGate:
         """The async twin of `call`."""
         inner = _inner(execution)
         if inner is not None:
-            result = await body(inner)
-            return Ran(seen=view(result), result=result)
+            key = _inner_key(execution)
+
+            async def pass_on() -> Ran:
+                with scoped(inside(key)):
+                    result = await body(inner)
+                return Ran(seen=view(result), result=result)
+
+            passed: Ran = await self._once.arun(key, pass_on)
+            return passed
         outcome = await self._enforcer.arun(self._gate.before(execution))
         if isinstance(outcome, str):
             return Ran(seen=outcome, refused=True)
-        enforced = outcome
+        enforced, known_by = outcome, _key(execution, outcome)
 
         async def execute() -> Ran:
             try:
-                with scoped(body_of(execution.tool, enforced.body)), permit_context(enforced.decision.permit):
+                with scoped(body_of(execution.tool, enforced.body, known_by)), permit_context(enforced.decision.permit):
                     result = await body(enforced.arguments())
             except Exception as error:
                 if self._paused(error):
@@ -115,7 +129,7 @@ class ToolGate:
             return _ran(result, await self._enforcer.arun(self._gate.judged(execution, enforced, result, view)))
 
         try:
-            ran: Ran = await self._once.arun(_key(execution, enforced), execute)
+            ran: Ran = await self._once.arun(known_by, execute)
         except _Withheld as failure:
             return _ran(None, failure.judged)
         return ran
@@ -148,6 +162,12 @@ def _inner(execution: Execution) -> dict[str, Any] | None:
         return None  # decided like any other call, and refused there
     arguments: dict[str, Any] = parse(body)
     return arguments if body == decided[1] else None
+
+
+def _inner_key(execution: Execution) -> str:
+    """What an execution inside the body of the very call is known again by: each layer runs the next one once."""
+    around = current_scope().key
+    return f"{around}/" if around and execution.call_id else ""
 
 
 def _key(execution: Execution, enforced: Enforced) -> str:

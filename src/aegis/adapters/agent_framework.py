@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from aegis.adapters._arguments import fitted, named_arguments, shown
-from aegis.adapters._current import executing, take_call_id
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, scoped
+from aegis.adapters._scope import Scope, aitems_in, call_id_of, current_scope, deferring, executing, scoped
 from aegis.adapters._tools import ToolGate
 from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
@@ -58,7 +57,7 @@ def _identified(original: Method) -> Method:
     """Keep the id of the model's call for the body that is going to run."""
 
     async def invoke(tool: Any, **options: Any) -> Any:
-        with executing(tool.name, options.get("tool_call_id")):
+        with scoped(executing(tool.name, options.get("tool_call_id"))):
             return await original(tool, **options)
 
     return invoke
@@ -69,7 +68,7 @@ def _running(gate: ToolGate, original: Method) -> Method:
         context = tool._context_parameter_name
         values = _named(tool, {name: value for name, value in call_kwargs.items() if name != context})
         given_by_host = {name: value for name, value in call_kwargs.items() if name == context}
-        execution = Execution(tool=tool.name, call_id=take_call_id(tool.name), answer_id=None, arguments=lambda: values)
+        execution = Execution(tool=tool.name, call_id=call_id_of(tool.name), answer_id=None, arguments=lambda: values)
 
         async def body(given: dict[str, Any]) -> Any:
             return await original(tool, {**fitted(values, given, tool._prepare_arguments), **given_by_host})

@@ -20,7 +20,7 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import deferring, scoped
+from aegis.adapters._scope import call_id_of, deferring, executing, scoped
 from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
@@ -28,8 +28,6 @@ from aegis.adapters.seams import Seams
 DISTRIBUTION: Final = "crewai"
 SUPPORTED: Final = ((1, 15, 30), (2,))
 
-# The model's call that is executed: its id, and what tells the answer apart.
-_call: ContextVar[str] = ContextVar("aegis_crewai_call", default="")
 # The values that the tool's own validation is to give: what was decided is not validated a second time.
 _prepared: ContextVar[tuple[Any, dict[str, Any]] | None] = ContextVar("aegis_crewai_prepared", default=None)
 
@@ -95,17 +93,22 @@ def _identified(at: int) -> Callable[[Method], Method]:
 
     def wrap(original: Method) -> Method:
         def execute(*args: Any, **kwargs: Any) -> Any:
-            given = args[at]
-            found = given.get("id") if isinstance(given, dict) else getattr(given, "id", None)
-            token = _call.set(found if isinstance(found, str) else "")
-            try:
+            with scoped(executing(*_named(args[at]))):
                 return original(*args, **kwargs)
-            finally:
-                _call.reset(token)
 
         return execute
 
     return wrap
+
+
+def _named(call: Any) -> tuple[str, Any]:
+    """The tool and the id of a model's call; the package makes ids up that are no id of the model's."""
+    from crewai.utilities.agent_utils import extract_tool_call_info
+
+    found = extract_tool_call_info(call)
+    given = call if isinstance(call, dict) else getattr(call, "__dict__", {})
+    ids = [given[name] for name in ("call_id", "id", "toolUseId") if given.get(name)]
+    return ("" if found is None else found[1]), (ids[0] if ids else "")
 
 
 def _asking(original: Method) -> Method:
@@ -233,14 +236,12 @@ class _Invocation:
         self.execution = Execution(
             # As models are told its name.
             tool=_sanitized(tool.name),
-            call_id=_call.get(),
+            call_id=call_id_of(_sanitized(tool.name)),
             answer_id=None,
             arguments=lambda: self.values,
         )
         self._again = _again.get()
         self._kept = _take_kept(self.execution.tool, given)
-        # The id stands for this tool, not for what its body calls.
-        _call.set("")
 
     def validated(self, given: Any) -> dict[str, Any]:
         """The arguments as the body would get them."""

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from aegis.adapters._arguments import bound_arguments, check_types, fitted, shown
-from aegis.adapters._current import executing, take_call_id
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, running, scoped
+from aegis.adapters._scope import Scope, aitems_in, call_id_of, current_scope, deferring, executing, running, scoped
 from aegis.adapters._tools import Ran, ToolGate
 from aegis.adapters.seams import Seams
 
@@ -58,7 +57,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
 def _identified(original: Method) -> Method:
     async def call_tool(agent: Any, ctx: Any, ev: Any) -> Any:
-        with executing(ev.tool_name, ev.tool_id):
+        with scoped(executing(ev.tool_name, ev.tool_id)):
             return await original(agent, ctx, ev)
 
     return call_tool
@@ -153,7 +152,7 @@ class _Call:
         self._unnamed: list[str] = []
         name = tool.metadata.get_name()
         self.execution = Execution(
-            tool=name, call_id=take_call_id(name), answer_id=None, arguments=lambda: self._final(args, kwargs)
+            tool=name, call_id=call_id_of(name), answer_id=None, arguments=lambda: self._final(args, kwargs)
         )
 
     def run(self, original: Method, given: dict[str, Any]) -> Any:

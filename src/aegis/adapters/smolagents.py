@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aegis.adapters._arguments import bound_arguments, fitted, shown
-from aegis.adapters._current import executing, take_call_id
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, current_scope, deferring, items_in, running, scoped
+from aegis.adapters._scope import Scope, call_id_of, current_scope, deferring, executing, items_in, running, scoped
 from aegis.adapters._tools import ToolGate
 from aegis.adapters._witness import witnessed
 from aegis.adapters.seams import Seams
@@ -86,7 +85,7 @@ def _identified(original: Method) -> Method:
 
 def _executing(original: Method) -> Method:
     def execute(agent: Any, tool_name: str, arguments: Any) -> Any:
-        with executing(tool_name, _id_of(tool_name, arguments)):
+        with scoped(executing(tool_name, _id_of(tool_name, arguments))):
             return original(agent, tool_name, arguments)
 
     return execute
@@ -267,7 +266,7 @@ class _Hooks:
 
     def _ran(self, name: str, values: dict[str, Any], run: Callable[[dict[str, Any]], Any], *, told: bool) -> Any:
         """The result; a refusal is told to an agent as the result, and raised into code that goes on with it."""
-        execution = Execution(tool=name, call_id=take_call_id(name), answer_id=None, arguments=lambda: values)
+        execution = Execution(tool=name, call_id=call_id_of(name), answer_id=None, arguments=lambda: values)
         ran = self._gate.call(execution, run, lambda result: str(result).strip())
         if told:
             return ran.seen if ran.replaced else ran.result

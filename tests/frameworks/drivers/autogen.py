@@ -107,8 +107,22 @@ def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [Turn(calls=(first,)), *turns, Turn(text="done")]
 
 
+class Twice(StaticWorkbench):
+    """A workbench that runs every call twice."""
+
+    async def call_tool(self, *args: Any, **options: Any) -> Any:
+        await super().call_tool(*args, **options)
+        return await super().call_tool(*args, **options)
+
+
+def again(world: World) -> str:
+    made = [FunctionTool(one, description="does it") for one in functions(world)]
+    return run(lambda one: agent_of(one, workbench=Twice(made)))(world)
+
+
 FRAMEWORK = Framework(
     adapters=("openai", "autogen"),
+    again=again,
     ways=[
         Way(name="agent", drive=run(agent_of)),
         Way(name="agent streamed", drive=streamed),

@@ -24,6 +24,7 @@ from claude_agent_sdk import (
     query,
     tool,
 )
+from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from mcp.server import MCPServer
 
 from aegis.adapters._scope import DECIDED, looping, scoped
@@ -170,6 +171,33 @@ def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
     ]
 
 
+class Twice(SubprocessCLITransport):
+    """A program that sends every call of a tool in this process twice, and forgets that it did."""
+
+    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        async for message in super().read_messages():
+            request = message.get("request", {})
+            if request.get("message", {}).get("method") == "tools/call":
+                second = {**request["message"], "id": SECOND}
+                yield {**message, "request_id": SECOND, "request": {**request, "message": second}}
+            yield message
+
+    async def write(self, data: str) -> None:
+        if SECOND not in data:
+            await super().write(data)
+
+
+SECOND = "the-same-call-again"
+
+
+async def again(world: World, home: str) -> str:
+    text = ""
+    given = options(world, home)
+    async for message in query(prompt="go", options=given, transport=Twice("go", given)):
+        text = message.result or text if isinstance(message, ResultMessage) else text
+    return text
+
+
 def drive(run: Callable[[World, str], Any]) -> Callable[[World], str]:
     def driven(world: World) -> str:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
@@ -181,6 +209,7 @@ def drive(run: Callable[[World, str], Any]) -> Callable[[World], str]:
 ABLE = EVERYTHING - {"coerces", "defaults"}
 FRAMEWORK = Framework(
     adapters=("mcp", "claude_agent"),
+    again=drive(again),
     provide=Provider,
     ways=[
         Way(name="query", drive=drive(asked), can=ABLE),

@@ -12,6 +12,7 @@ os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
 os.environ.setdefault("OTEL_SDK_DISABLED", "true")
 
 from crewai import LLM, Agent, Crew, Process, Task
+from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import BaseTool, tool
 from pydantic import BaseModel
@@ -142,8 +143,22 @@ def delegated(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [Turn(calls=(first,)), *turns, Turn(text="done")]
 
 
+def again(world: World) -> str:
+    """A hook that runs every call before its executor does."""
+
+    def twice(context: Any) -> None:
+        context.tool.invoke(context.tool_input)
+
+    register_before_tool_call_hook(twice)
+    try:
+        return kickoff(world)
+    finally:
+        unregister_before_tool_call_hook(twice)
+
+
 FRAMEWORK = Framework(
     adapters=("openai", "crewai"),
+    again=again,
     provide=ToldProvider,
     ways=[
         Way(name="crew", drive=kickoff),

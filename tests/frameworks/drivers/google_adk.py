@@ -76,10 +76,20 @@ def transferred(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [Turn(calls=(first,)), *turns]
 
 
+def again(world: World) -> str:
+    """A callback that runs every call before the flow does."""
+
+    async def twice(tool: Any, args: dict[str, Any], tool_context: Any) -> None:
+        await tool.run_async(args=args, tool_context=tool_context)
+
+    return asyncio.run(run(agent_of(world, before_tool_callback=twice)))
+
+
 ABLE = EVERYTHING - {"broken", "coerces"}
 STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 FRAMEWORK = Framework(
     adapters=("google_genai", "google_adk"),
+    again=again,
     provide=gemini,
     ways=[
         Way(name="runner", drive=drive(agent_of), can=ABLE),

@@ -136,6 +136,7 @@ BY_HAND = EVERYTHING - {"coerces", "defaults", "validates", "runs"}
 OWN = BY_HAND - {"broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "litellm"),
+    again="the host's own code runs the tools",
     ways=[
         Way(name="completion", drive=loop(openai_model, whole), can=BY_HAND),
         Way(name="completion async", drive=loop(openai_model, whole_async), can=BY_HAND),

@@ -133,10 +133,23 @@ def events(world: World) -> str:
     return asyncio.run(go())
 
 
+class Twice(FunctionAgent):
+    """An agent that runs every call twice."""
+
+    async def _call_tool(self, *args: Any, **options: Any) -> Any:
+        await super()._call_tool(*args, **options)
+        return await super()._call_tool(*args, **options)
+
+
+def again(world: World) -> Any:
+    return Twice(name="a", description="d", tools=tools(world), llm=model(world), system_prompt="s", streaming=False)
+
+
 ABLE = EVERYTHING - {"coerces"}
 OF_CLASSES = ABLE - {"defaults", "validates", "broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "llama_index"),
+    again=drive(again),
     provide=ToldProvider,
     ways=[
         Way(name="agent", drive=drive(lambda w: agent_of(w, tools(w), streaming=False)), can=ABLE),

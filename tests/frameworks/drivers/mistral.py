@@ -113,6 +113,7 @@ def run_stream(world: World) -> str:
 BY_HAND = EVERYTHING - {"coerces", "defaults", "validates", "runs"}
 FRAMEWORK = Framework(
     adapters=("mistral",),
+    again="the package has no middleware, and runs a function once for every call of an answer",
     provide=MistralProvider,
     ways=[
         Way(name="complete", drive=loop(complete), can=BY_HAND),

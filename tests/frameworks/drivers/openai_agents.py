@@ -13,6 +13,7 @@ from agents import (
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     Runner,
+    RunState,
     function_tool,
     set_tracing_disabled,
 )
@@ -114,8 +115,28 @@ def handed(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [Turn(calls=(Call(tool="transfer_to_helper", arguments={}, id="call_transfer_012345"),)), *turns]
 
 
+def again(world: World) -> str:
+    """A stored run that is gone on with twice."""
+
+    async def go() -> str:
+        agent = agent_of(world, chat(world))
+        for one in agent.tools:
+            one.needs_approval = True
+        stored = (await Runner.run(agent, "go")).to_state().to_string()
+        text = ""
+        for _ in range(2):
+            state = await RunState.from_string(agent, stored)
+            for item in state.get_interruptions():
+                state.approve(item)
+            text = str((await Runner.run(agent, state)).final_output)
+        return text
+
+    return asyncio.run(go())
+
+
 FRAMEWORK = Framework(
     adapters=("openai", "openai_agents"),
+    again=again,
     ways=[
         Way(name="run sync", drive=sync),
         Way(name="run over responses", drive=over_responses),

@@ -133,9 +133,22 @@ def coded_delegation(turns: Sequence[Turn]) -> Sequence[Turn]:
     return [written("print(delegate(task='go'))"), *turns, ENDED]
 
 
+class Twice(ToolCallingAgent):
+    """An agent that runs every call twice."""
+
+    def execute_tool_call(self, *args: Any, **options: Any) -> Any:
+        super().execute_tool_call(*args, **options)
+        return super().execute_tool_call(*args, **options)
+
+
+def again(world: World) -> str:
+    return str(Twice(tools=tools(world), model=model(world), verbosity_level=0).run("go"))
+
+
 ABLE = EVERYTHING - {"coerces", "broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "smolagents"),
+    again=again,
     provide=Provider,
     ways=[
         Way(name="agent", drive=agent, can=ABLE - {"validates"}),
