@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import html
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -47,6 +48,9 @@ HIDES: Final = (  # what every encoded run begins with
 )
 _MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
 _LEAST_TEXT: Final = 6
+_LEAST_PADDED: Final = 4
+_LONGEST_PADDED: Final = 16  # characters: in longer ones any run is decoded
+_BASE64_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 _CONTROLS: Final = bytes(code for code in (*range(32), 127) if code not in b"\n\r\t")  # no text holds them
 _LEAST_PLUS: Final = 2
 _PADDING: Final = ("", "===", "==", "=")  # by how many characters the last group of four has
@@ -179,6 +183,13 @@ def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
                 yield name, decoded
 
 
+def padded(text: str) -> str | None:
+    """What a short text decodes to that is base64 as a whole and says so by its padding (`LmVudg==`)."""
+    if text[-1:] != "=" or len(text) > _LONGEST_PADDED or len(text) % 4 or text.rstrip("=").strip(_BASE64_CHARS):
+        return None
+    return _from_base64(text, _LEAST_PADDED)
+
+
 def may_be_encoded(run: str) -> bool:
     """Whether a run of base64's characters decodes to a text (as base32 too), or is nothing but hex digits."""
     if not run.strip("0123456789abcdefABCDEF") or _from_base64(run) is not None:
@@ -186,11 +197,11 @@ def may_be_encoded(run: str) -> bool:
     return run.isupper() and _from_base32(run) is not None
 
 
-def _from_base64(run: str) -> str | None:
+def _from_base64(run: str, least: int = _LEAST_TEXT) -> str | None:
     body = run.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         left = len(body) % 4
-        return _text(binascii.a2b_base64(f"{body[:-1] if left == 1 else body}{_PADDING[left]}"))
+        return _text(binascii.a2b_base64(f"{body[:-1] if left == 1 else body}{_PADDING[left]}"), least)
     except (binascii.Error, ValueError):
         return None
 
@@ -227,8 +238,8 @@ def _from_bits(run: str) -> str | None:
     return _text(bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) // 8 * 8, 8)))
 
 
-def _text(data: bytes) -> str | None:
-    """The bytes as text, where they are text that a person or a program would read."""
+def _text(data: bytes, least: int = _LEAST_TEXT) -> str | None:
+    """The bytes as text of at least so many characters, where they are one that a person or a program would read."""
     if b"\0" in data[1::2] and data[1::2].count(0) > len(data) // 3:
         data = data[::2]  # UTF-16LE, the way PowerShell encodes commands
     if len(data.translate(None, _CONTROLS)) < len(data):  # what only looked encoded mostly holds one: said at once
@@ -237,8 +248,8 @@ def _text(data: bytes) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    readable = sum(char.isprintable() or char in "\n\r\t" for char in text)
-    return text if len(text) >= _LEAST_TEXT and readable == len(text) else None
+    readable = all(char.isprintable() or char in "\n\r\t" or unicodedata.category(char) == "Cf" for char in text)
+    return text if len(text) >= least and readable else None
 
 
 _RUNS: Final[tuple[tuple[str, Any, Callable[[str], str | None]], ...]] = (

@@ -57,14 +57,10 @@ def gather(subject: Subject) -> Facts:
                 for reading, kinds in views_of(value, decoding):
                     views.append(View(index, reading, kinds))
                     analyse_reading(text, reading, found)
+                    _unseen(reading, text, found)
             if decoding.left < 0 and not found.is_told(text) and may_have_views(value):
                 found.undecoded(text)
-            if not value.isascii():
-                hidden = hidden_text(value)
-                if hidden:
-                    found.signal("text.hidden", text, hidden)
-                if has_reordering(value):
-                    found.signal("text.reordered", text, value)
+            _unseen(value, text, found)
         analyse(text, found, tool)
     joined = joined_view(texts, values)
     if joined is not None:
@@ -95,6 +91,17 @@ def gather(subject: Subject) -> Facts:
         views=tuple(views),
         together=together,
     )
+
+
+def _unseen(value: str, text: Text, found: Gathering) -> None:
+    """Add what a text, or another reading of it, holds that nobody sees."""
+    if value.isascii():
+        return
+    hidden = hidden_text(value)
+    if hidden:
+        found.signal("text.hidden", text, hidden)
+    if has_reordering(value):
+        found.signal("text.reordered", text, value)
 
 
 def _differing(texts: Sequence[Text], told: Sequence[int], together: str | None) -> Container[int]:

@@ -9,7 +9,7 @@ from aegis.facts.model import Text, View
 _MOST_PARTS: Final = 12
 _LONGEST_PART: Final = 511
 _MOST_CHARS: Final = 4_096
-_LEAST_CHARS: Final = 8
+_LEAST_CHARS: Final = 4
 JOINED: Final = "joined"
 SEAM: Final = "\x1e"  # between the two ways of joining: a match across it is none
 

@@ -20,6 +20,7 @@ from aegis.facts.decode import (
     form,
     hidden_runs,
     may_be_encoded,
+    padded,
     percent,
     spelled_out,
     sql_comments,
@@ -81,6 +82,8 @@ def _may_differ(text: str) -> bool:
 
 def _has_signs(text: str) -> bool:
     if "%" in text or "\\" in text or "&" in text or "$" in text or '"' in text or "^" in text or "{" in text:
+        return True
+    if "=" in text and (text[-1] == "=" or "=\n" in text):
         return True
     # Two signs in a row take ten times as long to look for as one.
     return ("*" in text and "/*" in text) or ("0" in text and "0x" in text) or ("'" in text and "''" in text)
@@ -163,6 +166,7 @@ _DECODERS: Final[tuple[tuple[int | None, str, Callable[[str], str | None]], ...]
     (None, "entities", entities),
     (None, "escapes", escapes),
     (None, "sql-comments", sql_comments),
+    (None, "base64", padded),
     (_QUOTES, "shell", unquote_shell),
     (None, "shell", uncaret),
     (_CODES, "codes", character_codes),

@@ -27,6 +27,7 @@ def encoded_spans(rule: Rule, text: str, scanner: Scanner) -> list[tuple[int, in
     """
     if len(text) > _LONGEST or not may_have_views(text):
         return []
+    text = text.encode("utf-8", "replace").decode()  # a lone surrogate stands in no UTF-8
     effort, checks = Effort(MOST_DECODED), Checks()
     for shape in (_PIECES, _LINES):
         found = [match.span() for match in shape.finditer(text) if _hides(rule, match.group(), scanner, effort, checks)]

