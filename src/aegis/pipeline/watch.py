@@ -9,7 +9,7 @@ from typing import Final
 
 DEFAULT_SECONDS: Final = 1.0
 
-_Status = tuple[int, int, int, int]
+_Status = tuple[int, int, int, int, int, int]
 _Print = tuple[_Status, tuple[tuple[str, _Status | None], ...]] | None
 
 
@@ -74,4 +74,5 @@ def _status(path: Path) -> _Status | None:
         status = path.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    # Who may write a file decides whether it is taken, so giving it the right mode is a change as well.
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode, status.st_uid

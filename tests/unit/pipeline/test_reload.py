@@ -174,6 +174,18 @@ def test_a_changed_file_is_noticed_when_it_has_come_to_rest(path: Path) -> None:
     assert calls == ["version: 1 # longer\n", "version: 1 # back again\n"]
 
 
+def test_a_file_that_was_refused_is_read_again_when_only_its_owner_may_write_it(path: Path) -> None:
+    """Nothing of what it holds changes then."""
+    path.write_text("version: 1\n")
+    path.chmod(0o666)
+    modes: list[int] = []
+    watch = FileWatch(path, lambda: modes.append(path.stat().st_mode & 0o777))
+    path.chmod(0o600)
+    assert not watch.look()
+    assert watch.look()
+    assert modes == [0o600]
+
+
 def test_the_watch_runs_in_a_thread_and_stops(path: Path) -> None:
     path.write_text("version: 1\n")
     watch = FileWatch(path, lambda: None, seconds=0.001)
