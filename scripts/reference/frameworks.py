@@ -20,6 +20,8 @@ from aegis.facade.coverage.firing import Refusing
 from reference.markdown import page, table
 
 DRIVERS = ROOT / "tests" / "frameworks" / "drivers"
+CONTRACT = ROOT / "tests" / "contract"
+SDKS = ("openai", "anthropic")
 
 
 def render() -> str:
@@ -46,7 +48,37 @@ def render() -> str:
             ],
             [_row(framework, environment) for framework, environment in tested],
         ),
+        "## The OpenAI and Anthropic packages",
+        "Their contract runs with all other tests, over every way in this table, in the version of the lock.",
+        table(
+            ["package", "supported", "tested", "ways", "seams", "refused while hooked", "not covered"],
+            [_sdk_row(name) for name in SDKS],
+        ),
     )
+
+
+def _sdk_row(name: str) -> tuple[str, ...]:
+    adapter = import_module(f"aegis.adapters.{name}")
+    low, high = (".".join(map(str, one)) for one in adapter.SUPPORTED)
+    seams = _seams(adapter)
+    return (
+        f"`{adapter.DISTRIBUTION}`",
+        f">={low}, <{high}",
+        _locked(ROOT / "requirements" / "dev.lock", adapter.DISTRIBUTION),
+        "; ".join(way.removeprefix(f"{name} ") for way in _paths(name)),
+        ", ".join(f"`{seam}`" for seam in seams.seams),
+        ", ".join(seams.barred) or "-",
+        ", ".join(seams.uncovered) or "-",
+    )
+
+
+def _paths(name: str) -> Iterator[str]:
+    """The names of the ways that the contract drives a package in."""
+    for node in ast.parse((CONTRACT / f"{name}_paths.py").read_text()).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            for key in node.value.keys:
+                if isinstance(key, ast.Constant) and str(key.value).startswith(f"{name} "):
+                    yield str(key.value)
 
 
 def _row(framework: str, environment: Environment) -> tuple[str, ...]:

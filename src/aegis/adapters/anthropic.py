@@ -45,5 +45,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             "BetaAsyncStreamingToolRunner", "SessionToolRunner",
         ),
         barred=("streams over Bedrock's event-stream encoding",),
-        uncovered=("results of message batches", "tool calls read by hand from the events of managed sessions"),
+        uncovered=(
+            "results of message batches",
+            "tool calls read by hand from the events of managed sessions, or out of a tool runner's message",
+        ),
     )  # fmt: skip
