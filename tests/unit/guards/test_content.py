@@ -137,7 +137,7 @@ def test_an_attack_split_over_two_arguments_is_seen(name: str) -> None:
     assert check({"name": first, "surname": second}).outcome is Outcome.BLOCK
 
 
-@pytest.mark.parametrize("value", ["YWRtaW4nLS0=", "e3s3Kjd9fQ==", "aW52b2ljZeKArmZkcC5leGU="])
+@pytest.mark.parametrize("value", ["YWRtaW4nLS0=", "e3s3Kjd9fQ==", "aGnzoIGp86CBp/Ogga7zoIGv86CBsvOggaXzoICg"])
 def test_short_attacks_and_unseen_characters_in_base64_are_seen(value: str) -> None:
     assert check({"name": value}).outcome is Outcome.BLOCK
     assert check({"name": base64.b64encode(b"a kind word").decode()}).outcome is Outcome.ALLOW
