@@ -21,7 +21,11 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_good_configuration_is_compiled_and_named_by_its_digest(config: Path) -> None:
-    checked = read_json(aegis("config", "check", config, "--json"))
+    ended = "{rule: sql-union, tool: search, reason: names of unions, expires: 2020-01-01}"
+    config.write_text(f"{config.read_text()}guards:\n  content:\n    exceptions:\n    - {ended}\n")
+    finished = aegis("config", "check", config, "--json")
+    assert "`sql-union` on `search` has expired" in finished.stderr
+    checked = read_json(finished)
     assert checked["profile"] == "strict"
     assert checked["policy_digest"].startswith("sha-256:")
     assert read_json(aegis("config", "check", "--config", config, "--json")) == checked

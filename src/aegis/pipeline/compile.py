@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from aegis.core.names import glob_match
 from aegis.core.outcome import risk_of
 from aegis.errors import ConfigError, Problem
 from aegis.facts.model import Limits
@@ -58,7 +59,7 @@ def compile_policy(
     cedar_guard = compile_cedar_guard(config, problems)
     folders = rule_folders(config)
     rules = load(*(scanner_folders or (builtin_folder(),)), *folders, cache=cache)
-    _check_rule_names(config, rules, problems)
+    _check_exceptions(config, rules, problems)
     judges = compile_judges(config, problems)
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda one: (one.file, one.line))))
@@ -146,13 +147,27 @@ def _registry(settings: Settings) -> RegistryRules:
     )
 
 
-def _check_rule_names(config: Config, rules: RuleSet, problems: list[Problem]) -> None:
-    """An exception for a rule that does not exist would never be one."""
+_LISTED: Final = "`aegis rules list` names them"
+_NARROW: Final = "name the rules that do not count, or set `guards.content.mode` to `observe`"
+
+
+def _check_exceptions(config: Config, rules: RuleSet, problems: list[Problem]) -> None:
+    """An exception for a rule or a place that does not exist would never be one, and none covers every rule."""
     content = config.settings.guards.content
     for section, items in (("exceptions", content.exceptions), ("overrides", content.overrides)):
         for position, item in enumerate(items):
+            where = ("guards", "content", section, position)
             if "*" not in item.rule and item.rule not in rules.by_id:
-                where = ("guards", "content", section, position, "rule")
                 problems.append(
-                    config.problem(where, f"there is no rule `{item.rule}`", nearest(item.rule, rules.by_id))
+                    config.problem((*where, "rule"), f"there is no rule `{item.rule}`", nearest(item.rule, rules.by_id))
+                )
+                continue
+            covered = sum(glob_match(item.rule, rule.id) for rule in rules.rules)
+            if not covered:
+                problems.append(config.problem((*where, "rule"), f"no rule is named like `{item.rule}`", _LISTED))
+            elif covered * 2 > len(rules.rules) > 1 and getattr(item, "outcome", "allow") == "allow":
+                problems.append(config.problem((*where, "rule"), f"`{item.rule}` would switch most rules off", _NARROW))
+            if item.path and not item.path.startswith("/"):
+                problems.append(
+                    config.problem((*where, "path"), f"`{item.path}` is no JSON pointer", f"write `/{item.path}`")
                 )

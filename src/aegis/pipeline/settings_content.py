@@ -19,7 +19,7 @@ class ExceptionSettings(Section):
     """A rule that does not count for one tool (at one place); says why, and may expire."""
 
     rule: Name
-    """The id of a rule, or several with `*`."""
+    """The id of a rule, or several with `*`; not most of them at once."""
     tool: Name
     """The tool, as a selector; `*` is every tool."""
     path: str = ""

@@ -97,6 +97,34 @@ def test_other_rules_are_another_policy(tmp_path: Path) -> None:
             "there is no rule `sql-tautologi`",
             "did you mean `sql-tautology`?",
         ),
+        (
+            "guards:\n  content:\n    exceptions:\n    - {rule: '*', tool: a, reason: x}",
+            4,
+            "/guards/content/exceptions/0/rule",
+            "would switch most rules off",
+            "name the rules that do not count, or set `guards.content.mode` to `observe`",
+        ),
+        (
+            "guards:\n  content:\n    overrides:\n    - {rule: '*-*', tool: '*', reason: x, outcome: allow}",
+            4,
+            "/guards/content/overrides/0/rule",
+            "would switch most rules off",
+            "name the rules that do not count, or set `guards.content.mode` to `observe`",
+        ),
+        (
+            "guards:\n  content:\n    exceptions:\n    - {rule: sqll-*, tool: a, reason: x}",
+            4,
+            "/guards/content/exceptions/0/rule",
+            "no rule is named like `sqll-*`",
+            "`aegis rules list` names them",
+        ),
+        (
+            "guards:\n  content:\n    exceptions:\n    - {rule: sql-*, tool: a, path: name, reason: x}",
+            4,
+            "/guards/content/exceptions/0/path",
+            "`name` is no JSON pointer",
+            "write `/name`",
+        ),
     ],
 )
 def test_what_does_not_compile_is_named_with_file_line_and_hint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -54,6 +55,10 @@ def check(file: File = None, config: ConfigFile = None, as_json: Json = False) -
         },
         as_json=as_json,
     )
+    content = loaded.settings.guards.content
+    for item in (*content.exceptions, *content.overrides):
+        if item.expires is not None and item.expires <= time.time() * 1_000_000:
+            note(f"what is said of `{item.rule}` on `{item.tool}` has expired and counts no more")
 
 
 @app.command()
