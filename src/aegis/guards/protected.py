@@ -18,11 +18,28 @@ import re2
 from aegis.core.finding import Finding, Report
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.facts.model import Text
 from aegis.guards.base import Case
 
 COMMANDS: Final = frozenset(
-    {"agents", "approvals", "config", "init", "keys", "log", "missions", "serve", "tools"}
-)  # those of the command line that read or change what decides
+    {
+        "agents",
+        "approvals",
+        "config",
+        "explain",
+        "hook",
+        "init",
+        "keys",
+        "log",
+        "mcp",
+        "missions",
+        "serve",
+        "tools",
+        "users",
+    }
+)  # fmt: skip - those of the command line that read or change what decides, who decides, and what is asked
+_SUBCOMMANDS: Final = [[word] for word in sorted(COMMANDS)]  # as the first word of a text
+_PROSE: Final = frozenset({"content", "document"})  # for people, or what a file is written with: nothing obeys it
 # Commands whose words are data: what they name is not run.
 _TALKERS: Final = frozenset({"apt", "cat", "cd", "echo", "grep", "ls", "man", "mkdir", "pip", "printf", "which"})
 _STARTERS: Final = frozenset({"command", "doas", "env", "exec", "nice", "nohup", "setsid", "sudo", "time", "xargs"})
@@ -32,6 +49,7 @@ _REMOTE: Final = ("ftp", "http", "ssh", "ws")  # schemes whose paths are another
 _WILD: Final = re2.compile(r"\[[^\]]*\]|\?")
 _REACH: Final = 6  # words after `aegis` in which its subcommand is looked for, options in between
 _NAME: Final = "aegis"
+_STARTED: Final = frozenset({_NAME, f"{_NAME}.cli"})  # the program, and the module that Python runs as it
 # Bounds on what a call can make us read: words that are compared in all, characters of a string that is
 # read whole and of one that is a path with blanks, characters around a name in longer strings, and levels
 # of a relative path.
@@ -68,24 +86,29 @@ class ProtectedGuard:
         strings = case.facts.texts.strings
         left = [MAX_WORDS]
         for text in strings:
-            if text.role != "content" and self._is_close(text.value, text.role):
+            if text.role not in _PROSE and self._is_close(text.value, text.role):
                 message = self._read(text.value, left)
                 if message:
                     return _blocked(text.path, message)
         for view in case.facts.views:
             source = strings[view.source] if 0 <= view.source < len(strings) else None
-            role = "unknown" if source is None else source.role
-            if role != "content" and self._is_close(view.value, role):
-                message = self._read(view.value, left)
+            role, value = "unknown" if source is None else source.role, view.value
+            if "joined" in view.kinds:
+                role, value = "unknown", _joined(strings)
+            if role not in _PROSE and self._is_close(value, role):
+                message = self._read(value, left)
                 if message:
                     return _blocked("" if source is None else source.path, message)
         return self._argument_vector(case)
 
     def _argument_vector(self, case: Case) -> Report:
-        """A command given as a list: `["aegis", "keys", "create"]`."""
+        """A command given as a list, `["aegis", "keys", "create"]`, or as a program and its words beside it."""
         strings = case.facts.texts.strings
+        program = next((one for one in strings if one.role == "command" and _base(one.value.strip()) in _STARTED), None)
+        if program is not None and any(one.value.split(None, 1)[:1] in _SUBCOMMANDS for one in strings):
+            return _blocked(program.path, _NAMED)
         for text, following in pairwise(strings):
-            if following.value in COMMANDS and text.value.endswith(_NAME) and _base(text.value) == _NAME:
+            if following.value in COMMANDS and _base(text.value) in _STARTED:
                 return _blocked(text.path, _NAMED)
         return _QUIET
 
@@ -154,6 +177,12 @@ class ProtectedGuard:
         )
 
 
+def _joined(strings: Sequence[Text]) -> str:
+    """What is divided over a call's strings, put together again with blanks and without; prose is no part of it."""
+    pieces = [text.value for text in strings if not text.is_key and text.role not in _PROSE]
+    return " ".join(pieces) + "\n" + "".join(pieces)
+
+
 def _reaches(parts: Sequence[str], protected: Sequence[str]) -> bool:
     """Whether a path, perhaps with wildcards, names `protected` or something inside it."""
     if len(parts) < len(protected):
@@ -213,7 +242,7 @@ def _runs_aegis(words: Sequence[str]) -> bool:
             command, is_value = before, True
         elif is_value:
             is_value = False
-        elif _base(word) == _NAME and command not in _TALKERS:
+        elif _base(word) in _STARTED and command not in _TALKERS:
             if _has_command(words[position + 1 : position + 1 + _REACH]):
                 return True
         elif not command and word not in _STARTERS and not word.startswith("-"):

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from aegis.cli.app import build
 from aegis.core.outcome import Outcome, Reason
 from aegis.facts.model import Facts, Text, Texts, View
-from aegis.guards.protected import ProtectedGuard
+from aegis.guards.protected import COMMANDS, ProtectedGuard
 from support.cases import make_case
 
 HOME = Path("/home/ann/.aegis")
@@ -56,6 +57,10 @@ def outcome(value: str, role: Any = "command") -> Outcome:
         "find . -exec aegis approvals approve {} +",
         "timeout 5 aegis keys create",
         "uv run aegis log export",
+        "aegis users create eve --role approver --role admin",
+        "aegis hook uninstall claude",
+        "aegis mcp uninstall claude-desktop",
+        "python3 -m aegis.cli users link root",
     ],
 )
 def test_a_command_that_touches_the_guard_itself_is_blocked(command: str) -> None:
@@ -88,13 +93,26 @@ def test_honest_commands_pass(command: str) -> None:
     assert outcome(command) is Outcome.ALLOW
 
 
+def test_every_command_of_the_command_line_is_protected_or_harmless() -> None:
+    harmless = {
+        "bench",
+        "decide",
+        "demo",
+        "doctor",
+        "judge",
+        "rules",
+    }  # they change nothing that decides, and show none
+    assert set(build().commands) - harmless == COMMANDS
+
+
 @pytest.mark.parametrize("role", ["path", "url", "unknown", "code", "sql", "identifier"])
 def test_every_role_but_content_is_read(role: str) -> None:
     assert outcome("/home/ann/.aegis/aegis.db", role) is Outcome.BLOCK
 
 
-def test_prose_about_the_guard_passes() -> None:
-    assert outcome("Keys live in ~/.aegis/keys; make one with `aegis keys create`.", "content") is Outcome.ALLOW
+@pytest.mark.parametrize("role", ["content", "document"])
+def test_prose_about_the_guard_passes(role: str) -> None:
+    assert outcome("Keys live in ~/.aegis/keys; make one with `aegis keys create`.", role) is Outcome.ALLOW
 
 
 def test_what_a_shell_would_read_counts_as_well() -> None:
@@ -102,6 +120,25 @@ def test_what_a_shell_would_read_counts_as_well() -> None:
     facts = Facts(texts=texts, views=(View(0, "cat ~/.aegis/k", ("shell",)), View(9, "plain", ())))
     report = GUARD.check(make_case(facts=facts))
     assert (report.outcome, report.findings[0].path) == (Outcome.BLOCK, "/x")
+
+
+def test_what_is_divided_over_arguments_is_put_together_without_the_prose_beside_it() -> None:
+    def divided(**roles: tuple[str, Any]) -> Outcome:
+        texts = tuple(Text(f"/{name}", value, False, role, 90) for name, (value, role) in roles.items())
+        whole = " ".join(value for value, _ in roles.values())
+        facts = Facts(texts=Texts(strings=texts), views=(View(len(texts) - 1, whole, ("joined",)),))
+        return GUARD.check(make_case(facts=facts)).outcome
+
+    prose = "make one: aegis keys create", "document"
+    assert divided(a=("aegis", "unknown"), b=("users create eve", "unknown"), c=prose) is Outcome.BLOCK
+    assert divided(content=prose, path=("notes/README.md", "path")) is Outcome.ALLOW
+
+
+@pytest.mark.parametrize("words", ["users create eve", ["users", "create", "eve"]])
+def test_a_program_with_its_words_beside_it_is_blocked(words: Any) -> None:
+    call = {"args": words, "command": "/usr/bin/aegis", "note": "x"}
+    assert GUARD.check(make_case(arguments=call)).outcome is Outcome.BLOCK
+    assert GUARD.check(make_case(arguments={"args": words, "command": "ls aegis"})).outcome is Outcome.ALLOW
 
 
 def test_a_command_given_as_a_list_is_blocked() -> None:
