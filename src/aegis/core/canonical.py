@@ -22,8 +22,6 @@ MAX_DIGITS: Final = 4_000  # turning digits into a number is quadratic: bounds w
 _MAX_BITS: Final = 13_300  # no number of `MAX_DIGITS` digits has more, and Python still prints all of them
 _SAFE_INTEGER: Final = 2**53 - 1
 _SURROGATES: Final = "\ud800"
-_SMALL: Final = 1_000  # members of an object that is told by its types alone
-_TEXT: Final = frozenset({str})
 
 
 def canonical(value: Any) -> bytes:
@@ -34,7 +32,7 @@ def canonical(value: Any) -> bytes:
     `MAX_VALUES` values, integers of more than `MAX_DIGITS` digits.
     """
     try:
-        if _is_plain(value) or _is_simple(value):
+        if _is_simple(value):
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         out: list[bytes] = []
         _write(value, out, 0)
@@ -49,17 +47,6 @@ def canonical_record(record: dict[str, Any]) -> bytes:
     The caller guarantees the subset; nothing is checked.
     """
     return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it is one small object of texts with names in ASCII, as most arguments are: told by its types."""
-    return (
-        type(value) is dict
-        and len(value) <= _SMALL
-        and _TEXT.issuperset(map(type, value))
-        and _TEXT.issuperset(map(type, value.values()))
-        and "".join(value).isascii()
-    )
 
 
 def _is_simple(root: Any) -> bool:

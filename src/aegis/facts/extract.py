@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any, Final
 
 from aegis.core.finding import Finding
@@ -18,7 +17,6 @@ LARGEST_TEXT_NUMBER: Final = 10**40  # turning digits into text is quadratic
 MOST_POINTERS: Final = 8_388_608  # characters of all pointers: a long key stands again before each thing below it
 
 Raw = tuple[str, str, bool]
-_TEXT: Final = frozenset({str})
 
 
 def extract(value: Any, limits: Limits, *, unresolved: Sequence[str] = ()) -> Texts:
@@ -59,17 +57,6 @@ def walk(value: Any, limits: Limits) -> tuple[list[Raw], int, tuple[Finding, ...
         elif kind is dict:
             if depth >= max_depth:
                 return out, total, (exceeded("depth", path),)
-            names, values = "".join(item), item.values()
-            # An object of plain texts is taken as a whole; most calls are nothing else.
-            if names.isascii() and "/" not in names and "~" not in names and _TEXT.issuperset(map(type, values)):
-                texts = "".join(values)
-                size = total + len(names) + len(texts)
-                if size <= max_bytes and len(out) + 2 * len(item) <= max_strings and texts.isascii():
-                    places = [f"{path}/{key}" for key in item]
-                    out.extend(zip(places, item, repeat(True)))
-                    out.extend(zip(places, values, repeat(False)))
-                    total = size
-                    continue
             pending: list[tuple[str, Any, int]] = []
             for key, inner in item.items():
                 at = f"{path}/{key}" if "/" not in key and "~" not in key else f"{path}/{escape(key)}"

@@ -32,14 +32,14 @@ def gather(subject: Subject) -> Facts:
     values: list[int] = []  # where the strings stand that are no keys
     told: list[int] = []  # and those that say more than a name or a small number does
     to_file = writes_file(tool, raw)
-    for index, (path, value, is_key) in enumerate(raw):
+    for path, value, is_key in raw:
         if is_key:
             texts.append(_text(Text, (path, value, True, "identifier", 0)))
             continue
         role, confidence = role_of(tool, path, argument_of(path), value, declared, to_file=to_file)
-        values.append(index)
+        values.append(len(texts))
         if len(value) > _PLAIN or role == "command" or not value.isalnum() or not value.isascii():
-            told.append(index)
+            told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
     found = Gathering()
     together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None

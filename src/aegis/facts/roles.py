@@ -30,6 +30,7 @@ _FILE: Final = re2.compile(
 _SHORT: Final = 200
 # What a text for people does not begin with: at most one word, and then a sign that ends a value.
 _ENDS_VALUE: Final = re2.compile(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
+_VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 
 
@@ -102,7 +103,9 @@ def _is_value(tool: str, argument: str, value: str) -> bool:
     """Whether what stands in a place for text is no text for people: short, and named or written like a value."""
     if len(value) > _SHORT or "\n" in value or is_for_people(tool):
         return False
-    return names_any_text(argument) or _ENDS_VALUE.search(value) is not None
+    if names_any_text(argument):
+        return True
+    return not _VALUE_SIGNS.isdisjoint(value) and _ENDS_VALUE.search(value) is not None
 
 
 def _by_shape(value: str, role: TextRole, confidence: int) -> tuple[TextRole, int]:

@@ -38,7 +38,6 @@ _FORMATTED: Final = frozenset({"url", "uri", "endpoint", "sql", "statement", "qu
 # Where a shell expands names itself, `${x}` is its own syntax.
 _SHELL: Final = frozenset({"command", "cmd", "script", "bash", "shell"})
 _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
-_TEXT: Final = frozenset({str})
 
 
 def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -76,9 +75,6 @@ def is_placeholder(path: str, value: str) -> bool:
 
 def _may_be_pending(arguments: Mapping[str, Any]) -> bool:
     """Whether anything in the arguments has a sign of a placeholder or a reference; most have none."""
-    if (len(arguments) != 1 or _REFERENCES.isdisjoint(arguments)) and _TEXT.issuperset(map(type, arguments.values())):
-        together = "\n".join(arguments.values())
-        return "{" in together or "<" in together or "$" in together
     stack: list[Any] = [arguments]
     while stack:
         item = stack.pop()

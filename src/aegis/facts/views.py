@@ -97,10 +97,8 @@ def _hides_text(text: str) -> bool:
     if found != [_LONG_RUN]:
         return True
     # Bytes are translated in a fraction of the time.
-    for word in sorted(text.encode("ascii").translate(_OUTSIDE_RUNS).split(), key=len, reverse=True):
-        if len(word) < _LEAST_RUN:
-            return False
-        if may_be_encoded(word.decode()):
+    for word in text.encode("ascii").translate(_OUTSIDE_RUNS).split():
+        if len(word) >= _LEAST_RUN and may_be_encoded(word.decode()):
             return True
     return False
 
