@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import Final
 
+import re2
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -127,11 +128,18 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             _by_words(node.sql(), facts)
 
 
+# Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle and SQL Server.
+_GIVES_ALL: Final = re2.compile(
+    r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
+    r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b)"
+)
+
+
 def _change(node: exp.Expr, facts: SqlFacts) -> None:
     if isinstance(node, (exp.Drop, exp.TruncateTable)):
         kind = str(node.args.get("kind") or "").upper()
         if isinstance(node, exp.TruncateTable) or (
-            kind in {"TABLE", "DATABASE", "SCHEMA", ""} and not node.args.get("temporary")
+            kind in {"TABLE", "DATABASE", "SCHEMA", "COLUMN", ""} and not node.args.get("temporary")
         ):
             facts.irreversible = True
             facts.signals.append(("sql.destroy", node.sql()[:80]))
@@ -185,6 +193,8 @@ def _by_words(text: str, facts: SqlFacts) -> None:
             facts.signals.append(("sql.every-row", piece.strip()[:80]))
         elif first in _WRITE_WORDS or first in _IRREVERSIBLE_WORDS:
             facts.writes = True
+            if first == "grant" and _GIVES_ALL.search(piece):
+                facts.signals.append(("sql.grants", piece.strip()[:80]))
         elif first in _READ_WORDS:
             facts.reads = True
 
