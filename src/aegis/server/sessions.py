@@ -71,12 +71,13 @@ def _list(asked: Asked, since: int | None, until: int | None) -> dict[str, Any]:
     query = asked.query
     limit, before = query.get("limit", DEFAULT_LIMIT), index_of(query.get("cursor"))
     wanted = [(name, query[name]) for name in LIST_FILTERS if name in query]
+    at_once = SCAN if wanted or since is not None or until is not None else limit
     found: list[SessionRow] = []
     with asked.services.store.reader() as reader:
         first = -1 if since is None else _last_until(reader, since - 1) + 1
         end = MAX_INDEX if until is None else _last_until(reader, until)
         for _ in range(MAX_SCANNED // SCAN):
-            rows = reader.sessions(before=before, limit=SCAN)
+            rows = reader.sessions(before=before, limit=at_once)
             for row in rows:
                 if row.last < first:
                     return page([_row(one) for one in found], None)
@@ -84,7 +85,7 @@ def _list(asked: Asked, since: int | None, until: int | None) -> dict[str, Any]:
                     found.append(row)
                     if len(found) == limit:
                         return page([_row(one) for one in found], row.last)
-            if len(rows) < SCAN:
+            if len(rows) < at_once:
                 return page([_row(one) for one in found], None)
             before = rows[-1].last
     return page([_row(one) for one in found], before)
