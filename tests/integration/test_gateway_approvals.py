@@ -226,3 +226,16 @@ def test_the_configuration_says_who_approves(tmp_path: Path) -> None:
         approval = hold(gateway, "boss-1")
         assert resolve(gateway, approval, {"decision": "approve"}).status == 403
         assert resolve(gateway, approval, {"decision": "approve"}, "boss").status == 200
+
+
+def test_a_result_counts_once_the_approved_call_was_released_and_not_before(gateway: Served) -> None:
+    call = {"arguments": ARGUMENTS, "call_id": "early-result"}
+    held = gateway.decide("send_email", **call).json
+    result = {"decision_id": held["decision_id"], "result": "sent"}
+    for decision in (None, "approve"):
+        if decision is not None:
+            assert resolve(gateway, held["approval"]["id"], {"decision": decision}).status == 200
+        early = gateway.ask("POST", "/v1/results", result)
+        assert (early.status, early.code) == (409, "not_allowed")
+    assert gateway.decide("send_email", **call).json["decision"] == "allow"
+    assert gateway.ask("POST", "/v1/results", result).json["decision"] == "allow"
