@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlglot
+from benchmarks.climb import shapes
 from benchmarks.hostile import PIECES, ROLES, calls, filled
 from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
@@ -110,6 +111,16 @@ def test_no_mixture_does_either(work: Work, fragments: list[str], role: str, len
     target(float(work.parsed), label="parsed")
     target(float(sum(len(view.value) for view in facts.views)), label="decoded")
     check(work, facts)
+
+
+def test_no_step_of_the_climb_does_either(work: Work) -> None:
+    source = shapes(7)
+    shape = next(source)
+    for _ in range(8):
+        work.__init__()  # type: ignore[misc]
+        facts = facts_of(*shape.call())
+        check(work, facts)
+        shape = source.send(float(work.parsed))
 
 
 @pytest.mark.claim("DET-12")
