@@ -44,7 +44,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     models = langchain_models.hook(patches)
     return Seams(
         seams=("BaseTool.run", "BaseTool.arun", *models),
-        uncovered=("a tool's function called past its tool (`tool.func`)",),
+        uncovered=(
+            "a tool's function called past its tool (`tool.func`)",
+            "what a graph that is interrupted before its tools shows of a call (`interrupt_before`), until it is run",
+        ),
     )
 
 
