@@ -18,7 +18,6 @@ from aegis.guards.rate import RateGuard, Windows
 from aegis.guards.registry import RegistryGuard, RegistryRules
 from aegis.guards.result import ResultContentGuard
 from aegis.pipeline.available import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS
-from aegis.pipeline.compile_cedar import compile_cedar_guard
 from aegis.pipeline.compile_judges import compile_judges, judge_versions
 from aegis.pipeline.compile_links import compile_links
 from aegis.pipeline.compile_missions import compile_missions
@@ -56,7 +55,12 @@ def compile_policy(
     problems: list[Problem] = []
     # (1) Everything that users write in languages of their own.
     schema_guard = compile_schema_guard(config, problems)
-    cedar_guard = compile_cedar_guard(config, problems)
+    cedar_guard = None
+    if any(policy.cedar is not None for policy in settings.policies):
+        # Its engine takes long to load; a configuration without a policy in Cedar does not pay for that.
+        from aegis.pipeline.compile_cedar import compile_cedar_guard
+
+        cedar_guard = compile_cedar_guard(config, problems)
     folders = rule_folders(config)
     rules = load(*(scanner_folders or (builtin_folder(),)), *folders, cache=cache)
     _check_exceptions(config, rules, problems)
