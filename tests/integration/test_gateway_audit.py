@@ -219,6 +219,13 @@ def test_a_session_is_opened_once_with_its_task(gateway: Served) -> None:
     assert gateway.ask("POST", "/v1/sessions", {}).json["session"]
 
 
+def test_the_tools_of_a_session_may_hold_any_number(gateway: Served) -> None:
+    body = {"session": "s-wide", "available_tools": [{"name": "sum", "schema": {"maximum": 2**70}}]}
+    assert [gateway.ask("POST", "/v1/sessions", body).status for _ in range(2)] == [201, 200]
+    narrower = {"name": "sum", "schema": {"maximum": 2**70 - 1}}
+    assert gateway.ask("POST", "/v1/sessions", {**body, "available_tools": [narrower]}).status == 409
+
+
 @pytest.mark.parametrize(
     "body",
     [

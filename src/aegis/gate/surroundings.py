@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import orjson
 from msgspec import structs
 
 from aegis.audit.writer import Unit
+from aegis.core.canonical import canonical
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.receipt import Draft
+from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
 COLLECTION: Final = "surroundings"
@@ -84,7 +85,7 @@ def surrounded(unit: Unit, key: str, mounts: Sequence[str], tools: Sequence[Any]
     """`unit`, which opens a session, with its surroundings kept beside it."""
     if not mounts and not tools:
         return unit
-    body = orjson.dumps({"mounts": list(mounts), "tools": list(tools or ())})
+    body = canonical({"mounts": list(mounts), "tools": list(tools or ())})
     document, first = Document(collection=COLLECTION, key=key, version=1, body=body), unit.apply
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
@@ -100,5 +101,5 @@ def find_surroundings(reader: Reader, key: str) -> Surroundings:
     document = reader.document(COLLECTION, key)
     if document is None:
         return Surroundings()
-    body = orjson.loads(document.body)
+    body = parse(document.body)
     return Surroundings(mounts=tuple(body["mounts"]), tools=tuple(body["tools"]))
