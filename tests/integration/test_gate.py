@@ -17,7 +17,7 @@ from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.core.principal import Principal
-from aegis.errors import InvalidCall
+from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import set_agent
 from support.approvals import resolve
 from support.deployments import deployment
@@ -151,6 +151,14 @@ def test_the_kill_switch_works_on_the_next_call_even_from_another_process(place:
     other.gate.record(set_agent("bot", state="active", reason="fine", principal="admin:ann"))
     other.close()
     assert place.gate.decide(READ).outcome is Outcome.ALLOW
+
+
+def test_who_makes_an_agent_known_undoes_no_revocation(place: Deployment) -> None:
+    place.gate.record(set_agent("bot", state="active", reason="", principal="admin:ann", only_new=True))
+    place.gate.record(set_agent("bot", state="revoked", reason="odd", principal="admin:ann"))
+    with pytest.raises(StoreConflict):
+        place.gate.record(set_agent("bot", state="active", reason="", principal="admin:eve", only_new=True))
+    assert place.gate.decide(READ).reason is Reason.REVOKED
 
 
 def test_an_agent_cannot_speak_for_another(place: Deployment) -> None:

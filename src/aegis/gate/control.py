@@ -18,7 +18,7 @@ from aegis.core.call import check_name
 from aegis.core.outcome import Reason
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.receipt import Draft
-from aegis.errors import InvalidCall
+from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.ids import new_id
 
 COLLECTION: Final = "agents"
@@ -62,10 +62,11 @@ class Control:
         return state
 
 
-def set_agent(agent: str, *, state: str, reason: str, principal: str) -> Unit:
+def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: bool = False) -> Unit:
     """The unit that stops (`revoked`) or restores (`active`) an agent, with its receipt.
 
-    Raises `InvalidCall` for a name that no agent can have: whoever meant an agent stopped nobody.
+    With `only_new` it raises `StoreConflict` where the agent was switched before: who makes an agent known undoes no
+    revocation. Raises `InvalidCall` for a name that no agent can have: whoever meant an agent stopped nobody.
     """
     check_name("agent", agent)
     if len(reason) > MAX_REASON_CHARS:
@@ -74,6 +75,8 @@ def set_agent(agent: str, *, state: str, reason: str, principal: str) -> Unit:
 
     def apply(transaction: Transaction) -> list[Draft]:
         stored = transaction.document(COLLECTION, agent)
+        if stored is not None and only_new:
+            raise StoreConflict("this agent is known already")
         version = stored.version + 1 if stored is not None else 1
         transaction.put_document(
             Document(collection=COLLECTION, key=agent, version=version, state=state, body=orjson.dumps(body))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from aegis.bootstrap.introduce import COLLECTION as KEYS
 from aegis.core.ports import Document, Reader
 from aegis.core.receipt import Recorded
-from aegis.errors import InvalidCall
+from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import COLLECTION, set_agent
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
@@ -41,9 +41,13 @@ async def get_agent(asked: Asked) -> Response:
 async def register_agent(asked: Asked) -> Response:
     """Make an agent known; one that is known already is a conflict."""
     name: str = asked.body["agent"]
+    known = InvalidCall("this agent is known already", code="conflict", status=409)
     if name in await asyncio.to_thread(_known, asked.services):
-        raise InvalidCall("this agent is known already", code="conflict", status=409)
-    return await _set(asked, name, "active", asked.body.get("reason", ""), status=201)
+        raise known
+    try:
+        return await _set(asked, name, "active", asked.body.get("reason", ""), status=201, only_new=True)
+    except StoreConflict as error:  # somebody else was first, who may have stopped it
+        raise known from error
 
 
 async def revoke_agent(asked: Asked) -> Response:
@@ -56,8 +60,10 @@ async def restore_agent(asked: Asked) -> Response:
     return await _set(asked, asked.path["id"], "active", _reason(asked))
 
 
-async def _set(asked: Asked, name: str, state: str, reason: str, *, status: int = 200) -> Response:
-    unit = set_agent(name, state=state, reason=reason, principal=asked.principal.id)
+async def _set(
+    asked: Asked, name: str, state: str, reason: str, *, status: int = 200, only_new: bool = False
+) -> Response:
+    unit = set_agent(name, state=state, reason=reason, principal=asked.principal.id, only_new=only_new)
     recorded = (await asked.services.gate.arecord(unit))[0]
     return answer({"agent": name, "state": state, "reason": reason, "receipt": receipt_ref(recorded)}, status)
 
