@@ -102,7 +102,7 @@ class Patches:
         for forget in self._waiting:
             forget()
         self._waiting.clear()
-        for base, before in self._bases:
+        for base, before in reversed(self._bases):
             if before is None:
                 del base.__init_subclass__
             else:

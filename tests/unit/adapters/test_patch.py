@@ -67,3 +67,15 @@ def test_a_replacement_that_somebody_wrapped_becomes_inert() -> None:
 def test_a_seam_that_is_not_there_is_said_so(name: str) -> None:
     with pytest.raises(UnhookedFramework, match=name):
         Patches().replace(Client, name, loud)
+
+
+def test_two_families_under_one_base_leave_it_as_it_was() -> None:
+    class Root:
+        def send(self, text: str) -> str:
+            return text
+
+    before, patches = dict(Root.__dict__), Patches()
+    patches.family(Root, {"send": loud})
+    patches.family(Root, {"send": loud})
+    patches.undo()
+    assert dict(Root.__dict__) == before
