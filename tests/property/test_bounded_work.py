@@ -176,10 +176,10 @@ def test_results_are_bounded_as_calls_are(piece: str) -> None:
     class Counting:
         rules, reads_words, rules_for, spans = SCANNER.rules, SCANNER.reads_words, SCANNER.rules_for, SCANNER.spans
 
-        def scan(self, text: str, surface: Any) -> Any:
+        def scan(self, text: str, surface: Any, **given: Any) -> Any:
             nonlocal scanned
             scanned += len(text)
-            return SCANNER.scan(text, surface)
+            return SCANNER.scan(text, surface, **given)
 
         def is_quiet(self, together: str, surface: Any) -> bool:
             nonlocal scanned

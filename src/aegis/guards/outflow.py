@@ -26,6 +26,7 @@ _OUTCOMES: Final[dict[DlpPolicy, Outcome]] = {
 }
 MOST_MASKED: Final = 250  # findings of data that are masked in one call; a call with more is held
 _MOST_READ: Final = 131_072  # characters of masked values that decoders are given once more
+MOST_SEARCHED: Final = 4_194_304  # characters searched for what to mask, a value once for each finding in it
 _LONGEST_MASKED: Final = 262_144  # characters of one value that are masked in place; longer ones are held
 
 
@@ -93,10 +94,13 @@ class _Masking:
         self._readings: dict[str, list[str]] = {}
         values: dict[str, str] = {}
         spans: dict[str, list[tuple[int, int, str]]] = {}
+        searching = Effort(MOST_SEARCHED)
         for finding in findings:
             value = _value(root, finding.path)
             rule = scanner.rules.by_id.get(finding.rule)
-            found = scanner.spans(rule, value, checks=self._checks) if value and rule is not None else []
+            if not value or rule is None or not searching.take(len(value)):
+                continue
+            found = scanner.spans(rule, value, checks=self._checks)
             if found:
                 self._seen.add((finding.rule, finding.path))
                 values[finding.path] = value

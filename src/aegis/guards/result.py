@@ -20,12 +20,12 @@ from aegis.facts.model import Text
 from aegis.facts.views import MOST_DECODED, may_have_views, views_of
 from aegis.guards.base import ResultCase
 from aegis.guards.bounded import is_name
-from aegis.guards.encoded import encoded_spans, still_hides
+from aegis.guards.encoded import Encoded
 from aegis.guards.options import ContentOptions
-from aegis.guards.outflow import mask_spans
+from aegis.guards.outflow import MOST_SEARCHED, mask_spans
 from aegis.guards.verdicts import report_of
 from aegis.rules.model import Rule
-from aegis.rules.scanner import Scanner
+from aegis.rules.scanner import DATA, Checks, Scanner
 
 MOST_FINDINGS: Final = 100
 _EVIDENCE: Final = 200
@@ -48,17 +48,17 @@ class ResultContentGuard:
     def check_result(self, case: ResultCase) -> Report:
         """One report; patches point into the result."""
         findings: list[Finding] = []
-        decoding = Effort(MOST_DECODED)
+        decoding, checks = Effort(MOST_DECODED), Checks()
         decoded: set[tuple[str, str]] = set()  # path and rule of what another reading shows
         for text in self._loud(case.texts.strings):
             value = text.value
             seen: dict[str, tuple[Rule, str]] = {}
-            for hit in self._scanner.scan(value, "result"):
+            for hit in self._scanner.scan(value, "result", checks=checks):
                 seen[hit.rule.id] = (hit.rule, value[hit.start : hit.end])
             for reading, kinds in views_of(value, decoding):
                 if "shell" in kinds:
                     continue
-                for hit in self._scanner.scan(reading, "result"):
+                for hit in self._scanner.scan(reading, "result", checks=checks):
                     seen.setdefault(hit.rule.id, (hit.rule, reading[hit.start : hit.end]))
                     decoded.add((text.path, hit.rule.id))
             hidden = "" if value.isascii() else hidden_text(value)
@@ -108,17 +108,16 @@ class ResultContentGuard:
 
         What stands encoded is masked with the piece that hides it; where no piece can be told, the result is blocked.
         """
-        masked: dict[str, list[tuple[int, int, str]]] = {}
+        data = [one for one in findings if one.category in DATA and one.outcome is not Outcome.ALLOW]
+        masked, unmasked = self._masked(data, case, decoded)
         fenced: set[str] = set()
         answered: list[Finding] = []
         for finding in findings:
             outcome = finding.outcome
             if outcome is Outcome.ALLOW:
                 pass
-            elif finding.category in {"secret", "pii"}:
-                spans = self._spans(finding, case, (finding.path, finding.rule) in decoded)
-                outcome = Outcome.BLOCK if spans is None else Outcome.SANITIZE
-                masked.setdefault(finding.path, []).extend(spans or ())
+            elif finding.category in DATA:
+                outcome = Outcome.BLOCK if (finding.path, finding.rule) in unmasked else Outcome.SANITIZE
             elif finding.category in _INJECTED and self._options.injected != "block":
                 outcome = Outcome.SANITIZE
                 fenced.add(finding.path)
@@ -132,18 +131,40 @@ class ResultContentGuard:
             patches.append(Patch(path=path, value=self._rewritten(value, masked.get(path, []), path in fenced)))
         return answered, patches
 
-    def _spans(self, finding: Finding, case: ResultCase, decoded: bool) -> list[tuple[int, int, str]] | None:
-        """What of a value is masked for a finding; `None` where it stays visible in another reading."""
-        value = resolve(case.result, finding.path)
-        rule = self._scanner.rules.by_id[finding.rule]
-        if not isinstance(value, str):
-            return []  # a key: its patch refuses the whole result
-        spans = [(start, end, rule.id) for start, end in self._scanner.spans(rule, value)]
-        if decoded:
-            spans += [(start, end, rule.id) for start, end in encoded_spans(rule, value, self._scanner)]
-            if still_hides(rule, mask_spans(value, spans), self._scanner):
-                return None
-        return spans or None
+    def _masked(
+        self, findings: Sequence[Finding], case: ResultCase, decoded: Collection[tuple[str, str]]
+    ) -> tuple[dict[str, list[tuple[int, int, str]]], set[tuple[str, str]]]:
+        """What of each value is masked, and the findings (path and rule) of which something would stay visible."""
+        masked: dict[str, list[tuple[int, int, str]]] = {}
+        unmasked: set[tuple[str, str]] = set()
+        encoded, searching, checks = Encoded(self._scanner), Effort(MOST_SEARCHED), Checks()
+        hidden: list[tuple[str, str, Rule, bool]] = []  # and whether it stands openly as well
+        for finding in findings:
+            path, rule = finding.path, self._scanner.rules.by_id[finding.rule]
+            spans = masked.setdefault(path, [])
+            value = resolve(case.result, path)
+            if not isinstance(value, str):
+                continue  # a key: its patch refuses the whole result
+            if not searching.take(len(value)):
+                unmasked.add((path, rule.id))
+                continue
+            found = self._scanner.spans(rule, value, checks=checks)
+            spans += [(start, end, rule.id) for start, end in found]
+            if (path, rule.id) in decoded:
+                hidden.append((path, value, rule, bool(found)))
+            elif not found:
+                unmasked.add((path, rule.id))
+        openly = {path: mask_spans(value, masked[path]) for path, value, *_ in hidden}
+        for path, value, rule, found_openly in hidden:
+            if found_openly and not encoded.still_hides(rule, openly[path]):
+                continue
+            pieces = encoded.spans(rule, value)
+            masked[path] += [(start, end, rule.id) for start, end in pieces]
+            if not pieces:
+                unmasked.add((path, rule.id))
+        wholly = {path: mask_spans(value, masked[path]) for path, value, *_ in hidden}
+        unmasked.update((path, rule.id) for path, _, rule, _ in hidden if encoded.still_hides(rule, wholly[path]))
+        return masked, unmasked
 
     def _rewritten(self, value: str, spans: list[tuple[int, int, str]], injected: bool) -> str:
         if injected and self._options.injected == "remove":

@@ -19,7 +19,7 @@ WINDOW_AFTER: Final = 256
 FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may search again
 DENSE_WINDOW: Final = 1_000  # bytes in which all that a rule needs must stand
 NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
-MOST_CHECKED: Final = 200  # matches of one pattern that are checked, and masked, in one text
+_MOST_PLACED: Final = 200  # matches of one pattern whose nearness to others is looked at in one text
 DATA: Final = frozenset({"secret", "pii"})  # categories of what is masked or noted, never an attack
 MOST_CHECKED_TOGETHER: Final = 2_000  # matches that are checked in all texts of a call
 _FEW: Final = 6  # patterns that are tried one by one in less time than the engine takes
@@ -247,22 +247,20 @@ class Scanner:
         return self._facts.get(fact, _NO_RULES)
 
     def spans(self, rule: Rule, text: str, *, checks: Checks | None = None) -> list[tuple[int, int]]:
-        """Where `rule` matches in `text`, as spans of characters, for masking; at most `MOST_CHECKED` a pattern.
-
-        `checks` are as in `scan`.
-        """
+        """Everywhere that `rule` matches in `text`, as spans of characters, for masking; `checks` are as in `scan`."""
         checks = checks or Checks()
         data = text.encode("utf-8", "replace")
         judged = bool(rule.check or rule.entropy)
         found: list[tuple[int, int]] = []
         for pattern in rule.patterns:
             compiled, group = _confirming(rule, pattern)
-            for match in _first(compiled.finditer(data)):
+            for match in compiled.finditer(data):
                 checks.left -= judged
                 if not judged or checks.left < 0 or _passes(rule, match, group):
                     found.append(match.span(group))
         if not text.isascii():
-            found = [(_characters(data, start), _characters(data, end)) for start, end in found]
+            place = _places(data, found)
+            found = [(place[start], place[end]) for start, end in found]
         return sorted(found)
 
     def _dense(self, rule: Rule, indexes: set[int], data: bytes) -> bool:
@@ -300,7 +298,7 @@ class Scanner:
         """
         pattern, group = self._confirming(index)
         if rule.check or rule.entropy:
-            for match in _first(pattern.finditer(data)):
+            for match in pattern.finditer(data):
                 checks.left -= 1
                 if checks.left < 0 or _passes(rule, match, group):
                     span: tuple[int, int] = match.span()
@@ -342,7 +340,7 @@ def _is_word(pattern: str) -> bool:
 
 def _first(matches: Iterator[Any]) -> Iterator[Any]:
     for number, match in enumerate(matches):
-        if number >= MOST_CHECKED:
+        if number >= _MOST_PLACED:
             return
         yield match
 
@@ -361,6 +359,20 @@ def _passes(rule: Rule, match: Any, group: int) -> bool:
         before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
         return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))
     return not rule.check or CHECKS[rule.check](value)
+
+
+def _places(data: bytes, spans: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """How many characters stand before each edge of `spans`, in one pass over the text."""
+    places: dict[int, int] = {}
+    at = count = 0
+    for edge in sorted({edge for span in spans for edge in span}):
+        start = edge
+        while start < len(data) and data[start] & 0xC0 == 0x80:  # within a character: what stands before it counts
+            start -= 1
+        count += len(data[at:start].decode("utf-8", "ignore"))
+        at = start
+        places[edge] = count
+    return places
 
 
 def _characters(data: bytes, offset: int) -> int:
