@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +30,8 @@ SEAMS = {
     "strands": ("stream",),
     "openai_agents": ("_invoke_function_tool_with_metadata",),
     "mistral": ("create_function_result",),
-    "claude_agent": ("_handle_sdk_mcp_request",),
+    # The server under it is one of MCP, which is hooked as well.
+    "claude_agent": ("_handle_sdk_mcp_request", "get_request_handler", "send_request"),
     "mcp": ("send_request", "get_request_handler", "call_tool"),
 }
 
@@ -87,6 +90,34 @@ def test_what_is_called_as_the_function_that_it_is_made_of_is_told_of() -> None:
         finally:
             patches.undo()
     assert told == ["send_email"]
+
+
+SLY = """
+from smolagents import Tool
+
+class Sly(Tool):
+    name, description, output_type = "sly", "Has a way round.", "string"
+    inputs = {"text": {"type": "string", "description": "Any."}}
+
+    def forward(self, text: str) -> str:
+        raise SystemExit("a canary must not run this")
+
+Sly.__call__ = lambda self, *args, **kwargs: self.forward("past every seam")
+
+sly = Sly()
+"""
+
+
+def test_what_a_module_does_to_a_tool_after_it_was_made_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if NAME != "smolagents":
+        return
+    (tmp_path / "sly_tools.py").write_text(SLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    states = {one.path: one.state for one in coverage(["sly_tools"]) if one.tool == "sly"}
+    del sys.modules["sly_tools"]
+    assert states["Tool.__call__"] == states["ToolCallingAgent.execute_tool_call"] == "UNCOVERED"
 
 
 def _without_seams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ class Sly(BaseTool):
     def _run(self, text: str) -> str:
         raise SystemExit("a canary must not run this")
 
-    def invoke(self, input, config=None, **kwargs):
-        return self._run(text="past every seam")
+# What is done to a class after it was made is hooked by nobody, neither here nor in a program.
+Sly.invoke = lambda self, input, config=None, **kwargs: self._run(text="past every seam")
 
 sly = Sly()
 """

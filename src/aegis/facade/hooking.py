@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
@@ -135,14 +135,21 @@ def unhook() -> None:
     replace_runtime(None)
 
 
+def installed_adapters() -> Iterator[tuple[Any, str]]:
+    """The adapters of the frameworks that are installed, each with the version that its framework has."""
+    for name in ADAPTERS:
+        adapter = import_module(name)
+        try:
+            version = metadata.version(adapter.DISTRIBUTION)
+        except metadata.PackageNotFoundError:
+            continue
+        yield adapter, version
+
+
 def _hook_all(runtime: Runtime, on_unhooked: OnUnhooked) -> Report:
     hooked: list[Hooked] = []
     unhooked: list[str] = []
-    for name in ADAPTERS:
-        adapter = import_module(name)
-        version = _installed(adapter.DISTRIBUTION)
-        if version is None:
-            continue
+    for adapter, version in installed_adapters():
         try:
             hooked.append(_hook(adapter, version, runtime, bar=on_unhooked == "error"))
         except UnhookedFramework as error:
@@ -182,13 +189,6 @@ def _hook(adapter: Any, version: str, runtime: Runtime, *, bar: bool) -> Hooked:
         barred=seams.barred,
         uncovered=seams.uncovered,
     )
-
-
-def _installed(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

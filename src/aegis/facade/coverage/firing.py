@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from importlib import import_module, metadata
-from typing import Any, Final
+from importlib import import_module
+from typing import Final
 
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
@@ -21,6 +21,7 @@ from aegis.errors import CallRefused
 from aegis.facade.coverage.canaries import CANARIES
 from aegis.facade.coverage.function_canaries import FUNCTION_CANARIES
 from aegis.facade.coverage.model import Canary, Covered, State
+from aegis.facade.hooking import installed_adapters
 
 _log: Final = logging.getLogger("aegis")
 
@@ -94,20 +95,33 @@ def coverage(modules: Sequence[str] = ()) -> list[Covered]:
 
     Raises `ImportError` where a module cannot be imported, and `UnhookedFramework`.
     """
-    found: list[Covered] = []
-    for name, canaries in ALL_CANARIES.items():
-        adapter = import_module(f"aegis.adapters.{name}")
-        if not _installed(adapter.DISTRIBUTION):
-            continue
-        decider, patches = Refusing(), Patches()
-        try:
-            adapter.hook(Enforcer(decider), Memory(), patches, bar=True)
-            for module in modules:
-                import_module(module)
-            found += [_fired(adapter.DISTRIBUTION, canary, decider) for canary in canaries()]
-        finally:
-            patches.undo()
-    return found
+    decider, patches = Refusing(), Patches()
+    try:
+        # All of them, and before the modules, as in a program that begins with `auto()`: what a module then does to
+        # its tools is not hooked over again.
+        hooked = hook_installed(Enforcer(decider), patches, bar=True)
+        for module in modules:
+            import_module(module)
+        return [
+            _fired(hooked[name], canary, decider)
+            for name, canaries in ALL_CANARIES.items()
+            if name in hooked
+            for canary in canaries()
+        ]
+    finally:
+        patches.undo()
+
+
+def hook_installed(enforcer: Enforcer, patches: Patches, *, bar: bool) -> dict[str, str]:
+    """Hook every framework that is installed; gives their distributions by the name of the adapter's module.
+
+    Raises `UnhookedFramework`.
+    """
+    hooked: dict[str, str] = {}
+    for adapter, _ in installed_adapters():
+        adapter.hook(enforcer, Memory(), patches, bar=bar)
+        hooked[adapter.__name__.rpartition(".")[2]] = adapter.DISTRIBUTION
+    return hooked
 
 
 def _fired(framework: str, canary: Canary, decider: Refusing) -> Covered:
@@ -121,10 +135,3 @@ def _fired(framework: str, canary: Canary, decider: Refusing) -> Covered:
             _log.info("a canary of `%s` ended with %s", canary.tool, type(error).__name__)
     state: State = "UNCOVERED" if caught else "covered" if decider.asked > before else "not reached"
     return Covered(framework=framework, tool=canary.tool, path=canary.path, state=state)
-
-
-def _installed(distribution: str) -> Any:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

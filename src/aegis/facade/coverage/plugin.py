@@ -5,7 +5,6 @@ Every call is allowed and nothing is recorded: it is about the paths of the tool
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
 from typing import Any
 
 import pytest
@@ -25,22 +24,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--aegis-coverage"):
         return
     from aegis.adapters._enforce import Enforcer
-    from aegis.adapters._memory import Memory
     from aegis.adapters._patch import Patches
-    from aegis.facade.coverage.firing import Allowing
-    from aegis.facade.hooking import ADAPTERS
+    from aegis.facade.coverage.firing import Allowing, hook_installed
 
     found: list[str] = []
     config.stash[_FOUND] = found
     patches = Patches()
     enforcer = Enforcer(Allowing(), on_uncovered=lambda tool, _session: found.append(tool))
-    for name in ADAPTERS:
-        adapter: Any = import_module(name)
-        try:
-            metadata.version(adapter.DISTRIBUTION)
-        except metadata.PackageNotFoundError:
-            continue
-        adapter.hook(enforcer, Memory(), patches, bar=False)
+    hook_installed(enforcer, patches, bar=False)
     config.add_cleanup(patches.undo)
 
 
