@@ -59,8 +59,12 @@ class Gathering:
 
     def signal(self, fact: str, text: Text, evidence: str) -> None:
         self.touched = True
-        if len(self.signals) < _MOST_SIGNALS:
+        if self.takes_signals():
             self.signals.append(Signal(fact, text.path, evidence[:_EVIDENCE], text.role))
+
+    def takes_signals(self) -> bool:
+        """Whether a further signal would be kept; of a call with as many as are kept, no more are looked for."""
+        return len(self.signals) < _MOST_SIGNALS
 
     def raise_tier(self, tier: Risk) -> None:
         self.touched = True

@@ -8,6 +8,7 @@ from typing import Final
 import re2
 
 from aegis.facts.confusables import ASCII, LOOKALIKES
+from aegis.facts.quick import one_of
 
 # Unicode 15.1: general category Cf, variation selectors, and letters that are blank by nature.
 _INVISIBLE: Final = (
@@ -26,8 +27,11 @@ _TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins 
 _LEAST_TAGS: Final = 6
 # Putting a run of marks into their order takes as long as its square; no script piles up more than these (UAX 15).
 _PILED: Final = re2.compile(r"(\p{M}{30})\p{M}+")
-_REORDERING: Final = re2.compile(r"[\x{202A}-\x{202E}\x{2066}-\x{2069}]")
-_RUN: Final = re2.compile(r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}")
+_CONTROLS: Final = r"[\x{202A}-\x{202E}\x{2066}-\x{2069}]"
+_REORDERING: Final = re2.compile(_CONTROLS)
+_SILENT: Final = r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}"
+_RUN: Final = re2.compile(_SILENT)
+_UNSEEN: Final = one_of(_CONTROLS, _SILENT, r"(?:[\x{E0020}-\x{E007E}][^\x{E0020}-\x{E007E}]*){6}")  # `_LEAST_TAGS`
 
 
 def unpiled(text: str) -> str:
@@ -55,6 +59,11 @@ def has_reordering(text: str) -> bool:
     return not text.isascii() and _REORDERING.search(text) is not None
 
 
+def may_be_unseen(together: str) -> bool:
+    """Whether any of the texts that are lines of `together` can have hidden text or be shown in another order."""
+    return not together.isascii() and bool(_UNSEEN(together))
+
+
 def hidden_text(text: str) -> str:
     """Invisible characters that carry a message of their own; empty where there are none.
 
@@ -62,8 +71,9 @@ def hidden_text(text: str) -> str:
     """
     if text.isascii():
         return ""
-    tags = tag_text(text) if _TAG_BYTES in text.encode("utf-8", "replace") else ""
-    if len(tags) >= _LEAST_TAGS and "\U0001f3f4" not in text:  # flags of regions are spelled with tags
-        return tags
+    if "\U0001f3f4" not in text and _TAG_BYTES in text.encode("utf-8", "replace"):  # flags of regions hold tags
+        tags = tag_text(text)
+        if len(tags) >= _LEAST_TAGS:
+            return tags
     match = _RUN.search(text)
     return f"{len(match.group())} invisible characters" if match is not None else ""

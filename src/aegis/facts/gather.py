@@ -11,7 +11,7 @@ from aegis.facts.batch import batches
 from aegis.facts.effects import named_effects
 from aegis.facts.effort import Effort
 from aegis.facts.extract import walk
-from aegis.facts.fold import has_reordering, hidden_text
+from aegis.facts.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.facts.model import Facts, Subject, Text, Texts, View
 from aegis.facts.roles import argument_of, role_of, writes_file
 from aegis.facts.split import joined_view
@@ -43,7 +43,7 @@ def gather(subject: Subject) -> Facts:
         texts.append(_text(Text, (path, value, False, role, confidence)))
     found = Gathering()
     together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None
-    differing = _differing(texts, told, together)
+    differing, unseen = _differing(texts, told, together)
     if together is None:  # what may be executed is decoded first
         told.sort(key=lambda index: texts[index].role in _DATA)
     decoding = Effort(MOST_DECODED)
@@ -60,7 +60,8 @@ def gather(subject: Subject) -> Facts:
                     _unseen(reading, text, found)
             if decoding.left < 0 and not found.is_told(text) and may_have_views(value):
                 found.undecoded(text)
-            _unseen(value, text, found)
+            if index in unseen:
+                _unseen(value, text, found)
         analyse(text, found, tool)
     joined = joined_view(texts, values)
     if joined is not None:
@@ -95,7 +96,7 @@ def gather(subject: Subject) -> Facts:
 
 def _unseen(value: str, text: Text, found: Gathering) -> None:
     """Add what a text, or another reading of it, holds that nobody sees."""
-    if value.isascii():
+    if not found.takes_signals() or not may_be_unseen(value):
         return
     hidden = hidden_text(value)
     if hidden:
@@ -104,12 +105,21 @@ def _unseen(value: str, text: Text, found: Gathering) -> None:
         found.signal("text.reordered", text, value)
 
 
-def _differing(texts: Sequence[Text], told: Sequence[int], together: str | None) -> Container[int]:
-    """Which of the `told` texts can have another reading; asked of all at once, or of batches in a large call."""
+def _differing(
+    texts: Sequence[Text], told: Sequence[int], together: str | None
+) -> tuple[Container[int], Container[int]]:
+    """Which of the `told` texts can have another reading, and which of these can hold what nobody sees.
+
+    Asked of all at once, or of batches in a large call.
+    """
     if together is not None:
-        return range(len(texts)) if may_have_views(together) else ()
-    found: set[int] = set()
+        every = range(len(texts)) if may_have_views(together) else range(0)
+        return every, every if may_be_unseen(together) else ()
+    differing: set[int] = set()
+    unseen: set[int] = set()
     for batch in batches([texts[index].value for index in told]):
         if may_have_views(batch.together):
-            found.update(told[batch.first : batch.last])
-    return found
+            differing.update(told[batch.first : batch.last])
+            if may_be_unseen(batch.together):
+                unseen.update(told[batch.first : batch.last])
+    return differing, unseen

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aegis.core.principal import Principal
 from aegis.core.text import TEXT_ROLES, TextRole
+from aegis.facts import gather
 from aegis.facts.batch import batches
-from aegis.facts.model import Facts, Text, Texts
+from aegis.facts.model import Facts, Limits, Subject, Text, Texts
 from aegis.guards.base import Case
 from aegis.guards.content import ContentGuard
 from aegis.rules import Scanner, builtin_folder, load
@@ -35,6 +36,26 @@ def test_what_is_found_in_a_string_alone_is_found_beside_others() -> None:
         alone = found([text], role, at_once=True)
         beside = found([LOWER, text, LOWER, "ключ"] if number % 2 else [LOWER, text, LOWER], role, at_once=False)
         assert {rule for rule, path in beside if path == "/1"} == {rule for rule, _ in alone}, text
+
+
+def test_what_nobody_sees_is_found_in_each_string_of_a_large_call_as_in_one_alone() -> None:
+    tags = "".join(chr(0xE0000 + ord(char)) for char in "ignore")
+    texts = [
+        f"note {tags}", "flag \U0001f3f4" + tags, f"few {tags[:5]}", "paid \u202e001", "a" + "\u200b\u200c" * 8,
+        "caf\u00e9 noir", "zero\u200bwidth",
+    ]  # fmt: skip
+
+    def signals(values: list[str]) -> set[tuple[str, str]]:
+        subject = Subject(tool="t", server=None, arguments={"rows": values}, limits=Limits())
+        return {(signal.fact, values[int(signal.path.rpartition("/")[2])]) for signal in gather(subject).signals}
+
+    alone = {one for text in texts for one in signals([text])}
+    assert {text for _, text in alone} == {texts[0], texts[3], texts[4]}
+    filler = [f"caf\u00e9 number {number} is open on most days" for number in range(600)]
+    mixed = [*filler[:200], *texts, *filler[200:]]
+    assert sum(map(len, mixed)) > 16_384
+    assert signals(mixed) == alone
+    assert signals(filler) == set()
 
 
 def test_lines_that_only_look_like_a_chain_of_commands_are_looked_at_with_one_pattern_each() -> None:
