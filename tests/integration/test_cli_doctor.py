@@ -32,7 +32,12 @@ def examine(home: Path, *more: str | Path) -> tuple[int, dict[str, dict[str, Any
 
 
 TOOLS = """
+import logging
 from langchain_core.tools import BaseTool, tool
+
+logging.basicConfig(level=logging.INFO)
+logging.getLogger("shop").info("Using the usual shelf")
+logging.getLogger("shop").warning("The shelf is empty")
 
 @tool
 def wipe(disk: str, times: int = 1) -> str:
@@ -62,6 +67,7 @@ def test_canaries_find_the_path_that_leads_round_the_decision(tmp_path: Path) ->
     assert states["sly", "invoke"] == "UNCOVERED"
     assert states["sly", "run"] == "covered"
     assert {state for (tool, _), state in states.items() if tool == "wipe"} == {"covered"}
+    assert finished.stderr == "WARNING:shop:The shelf is empty\n"
 
 
 def test_a_healthy_home_passes_and_says_what_it_cannot_protect_from(home: Path) -> None:

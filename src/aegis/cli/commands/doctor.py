@@ -66,13 +66,19 @@ def doctor(
 
 def _coverage(modules: list[str], *, as_json: bool) -> int:
     """Whether every path to every tool leads through a decision; exit 1 where one does not."""
+    import logging
     import sys
 
     from aegis.facade.coverage.firing import coverage
 
     # As `python -m` would find them: the caller's own modules are in the working directory.
     sys.path.insert(0, "")
-    found = [asdict(one) for one in coverage(modules)]
+    # What packages tell of every call is no finding; their warnings and errors are told as ever.
+    logging.disable(logging.INFO)
+    try:
+        found = [asdict(one) for one in coverage(modules)]
+    finally:
+        logging.disable(logging.NOTSET)
     covered = all(one["state"] != "UNCOVERED" for one in found)
     if as_json:
         print_json({"covered": covered, "paths": found})
