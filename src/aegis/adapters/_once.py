@@ -6,11 +6,21 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, Final
 
 from aegis.adapters._memory import Bounded
+from aegis.adapters.context import Holding
 
 MAX_RESULTS: Final = 1_000  # results are kept alive as they are, whatever their size
+
+
+# The executions in whose bodies this code runs.
+_around: ContextVar[frozenset[str]] = ContextVar("aegis_around", default=frozenset())
+
+
+class WaitsForItself(Exception):
+    """An execution was begun again inside its own body, which cannot end before it."""
 
 
 class _Run:
@@ -32,7 +42,10 @@ class Once:
         self._runs: Bounded[str, _Run] = Bounded(max_results, 0)
 
     def run(self, key: str, body: Callable[[], Any]) -> Any:
-        """The result of `body`, which runs unless it runs or ran under this key; an empty key is never known."""
+        """The result of `body`, which runs unless it runs or ran under this key; an empty key is never known.
+
+        Raises what `body` raises, and `WaitsForItself`.
+        """
         if not key:
             return body()
         run, waiter = self._claim(key)
@@ -41,7 +54,8 @@ class Once:
         if run.done:
             return run.result
         try:
-            result = body()
+            with _inside(key):
+                result = body()
         except BaseException as error:
             self._failed(key, run, error)
             raise
@@ -58,7 +72,8 @@ class Once:
         if run.done:
             return run.result
         try:
-            result = await body()
+            with _inside(key):
+                result = await body()
         except BaseException as error:
             self._failed(key, run, error)
             raise
@@ -75,6 +90,8 @@ class Once:
                 return run, None
             if run.done:
                 return run, None
+            if key in _around.get():
+                raise WaitsForItself
             waiter: Future[Any] = Future()
             # Whoever gives up waiting cannot cancel what others are told.
             waiter.set_running_or_notify_cancel()
@@ -92,3 +109,7 @@ class Once:
             self._runs.drop(key)
         for waiter in run.waiting:
             waiter.set_exception(error)
+
+
+def _inside(key: str) -> Holding[frozenset[str]]:
+    return Holding(_around, _around.get() | {key})

@@ -9,7 +9,7 @@ from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Enforced, Enforcer
 from aegis.adapters._failures import is_one_of
 from aegis.adapters._memory import Memory
-from aegis.adapters._once import Once
+from aegis.adapters._once import Once, WaitsForItself
 from aegis.adapters._runner import Execution, Judged, RunnerGate, View
 from aegis.adapters._scope import body_of, current_scope, inside, scoped
 from aegis.adapters.context import permit_context
@@ -93,6 +93,8 @@ class ToolGate:
             ran: Ran = self._once.run(known_by, execute)
         except _Withheld as failure:
             return _ran(None, failure.judged)
+        except WaitsForItself:
+            return _within_itself(execution)
         return ran
 
     async def acall(
@@ -132,6 +134,8 @@ class ToolGate:
             ran: Ran = await self._once.arun(known_by, execute)
         except _Withheld as failure:
             return _ran(None, failure.judged)
+        except WaitsForItself:
+            return _within_itself(execution)
         return ran
 
     def waiting(self, execution: Execution, told: str) -> None:
@@ -159,7 +163,7 @@ def _inner(execution: Execution) -> dict[str, Any] | None:
     try:
         body = canonical(jsonable(execution.arguments()))
     except Exception:
-        return None  # decided like any other call, and refused there
+        return None  # decided like any other call; refused there, at the latest as one that waits for itself
     arguments: dict[str, Any] = parse(body)
     return arguments if body == decided[1] else None
 
@@ -173,6 +177,11 @@ def _inner_key(execution: Execution) -> str:
 def _key(execution: Execution, enforced: Enforced) -> str:
     """What an execution is known again by; nothing where the framework gives the call no id."""
     return enforced.decision.decision_id if execution.call_id else ""
+
+
+def _within_itself(execution: Execution) -> Ran:
+    """What becomes of a call that its own body makes again: the one around it goes on."""
+    return Ran(seen=f"`{execution.tool}` was not run: this very call is running around it", refused=True)
 
 
 def _ran(result: Any, judged: Judged) -> Ran:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from aegis.adapters._once import Once
+from aegis.adapters._once import Once, WaitsForItself
 
 
 def test_whoever_comes_again_gets_what_the_first_one_got() -> None:
@@ -78,3 +78,20 @@ async def test_a_task_that_gives_up_waiting_stops_nobody() -> None:
     assert impatient.cancelled()
     assert ran == [1]
     assert await once.arun("a", body) == "done"
+
+
+async def test_what_begins_again_inside_its_own_body_is_not_waited_for() -> None:
+    once = Once()
+
+    async def again() -> None:
+        await once.arun("a", again)
+
+    async def in_a_task() -> None:
+        await asyncio.create_task(once.arun("a", again))
+
+    for body in (again, in_a_task):
+        with pytest.raises(WaitsForItself):
+            await once.arun("a", body)
+    with pytest.raises(WaitsForItself):
+        once.run("a", lambda: once.run("b", lambda: once.run("a", list)))
+    assert once.run("a", lambda: "done") == "done"
