@@ -46,7 +46,8 @@ HIDES: Final = (  # what every encoded run begins with
     rf"{NUMBERED}|"
     r"[A-Za-z0-9+/_-]{12}|(?:\\x[0-9a-fA-F]{2}){6}|(?:[0-9a-fA-F]{2}[ :]){8}|(?:[01]{8}[ ,]?){6}"
 )
-_MAX_RUNS: Final = 16  # encoded runs of one text that are decoded
+_MAX_RUNS: Final = 16  # encoded runs of one text that are a reading each
+_MAX_JOINED: Final = 112  # further ones that are decoded, as lines of one reading
 _LEAST_TEXT: Final = 6
 _LEAST_PADDED: Final = 4
 _LONGEST_PADDED: Final = 16  # characters: in longer ones any run is decoded
@@ -175,12 +176,17 @@ def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
     There are none where `HIDES` does not match.
     """
     for name, pattern, decoder in _RUNS:
+        further: list[str] = []
         for number, match in enumerate(pattern.finditer(text)):
-            if number >= _MAX_RUNS:
+            if number >= _MAX_RUNS + _MAX_JOINED:
                 break
             decoded = decoder(match.group())
-            if decoded is not None:
+            if decoded is not None and number < _MAX_RUNS:
                 yield name, decoded
+            elif decoded is not None:
+                further.append(decoded)
+        if further:
+            yield name, "\n".join(further)
 
 
 def padded(text: str) -> str | None:

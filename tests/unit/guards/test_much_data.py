@@ -103,9 +103,9 @@ def test_encoded_data_by_the_hundred_is_decoded_within_one_bound_and_then_blocks
         return readings
 
     monkeypatch.setattr(encoded, "views_of", counting)
-    few = result_of(["\n".join([*hidden[:12], PADDING[:1_000]]), "a second text"])
+    few = result_of(["\n".join([*hidden, PADDING[:1_000]]), "a second text"])
     assert few.outcome is Outcome.SANITIZE
-    assert not any(piece in str(few.patches[0].value) for piece in hidden[:12])
+    assert not any(piece in str(few.patches[0].value) for piece in hidden)
     read = 0
     many = result_of(["\n".join([*hidden, str(number), PADDING[:60_000]]) for number in range(4)])
     assert many.outcome is Outcome.BLOCK
