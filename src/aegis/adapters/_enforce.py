@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from aegis.adapters._deferred import Deferred
+from aegis.adapters._undecided import described, undecided, unobserved
 from aegis.adapters.context import Session, current_session
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.digest import call_digest
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
@@ -192,7 +192,7 @@ class Enforcer:
             try:
                 self._on_uncovered(tool, None if session is None else session.name)
             except Exception as error:
-                log.critical("no alarm could be recorded: %s", _described(error))
+                log.critical("no alarm could be recorded: %s", described(error))
 
     def run(self, steps: Steps[T]) -> T:
         """Drive steps in this thread."""
@@ -237,37 +237,37 @@ class Enforcer:
         try:
             return self.decider.decide(call)
         except Exception as error:
-            return _undecided(call, error)
+            return undecided(call, error)
 
     async def _adecide(self, call: ToolCall) -> Decision:
         try:
             return await self.decider.adecide(call)
         except Exception as error:
-            return _undecided(call, error)
+            return undecided(call, error)
 
     def _wait(self, call: ToolCall, held: Decision) -> Decision:
         try:
             return self.decider.wait(call, held, self.approval_timeout)
         except Exception as error:
-            return _undecided(call, error)
+            return undecided(call, error)
 
     async def _await(self, call: ToolCall, held: Decision) -> Decision:
         try:
             return await self.decider.await_decision(call, held, self.approval_timeout)
         except Exception as error:
-            return _undecided(call, error)
+            return undecided(call, error)
 
     def _observe(self, result: ToolResult) -> ResultDecision:
         try:
             return self.decider.observe(result)
         except Exception as error:
-            return _unobserved(error)
+            return unobserved(error)
 
     async def _aobserve(self, result: ToolResult) -> ResultDecision:
         try:
             return await self.decider.aobserve(result)
         except Exception as error:
-            return _unobserved(error)
+            return unobserved(error)
 
     def _draft(self, attempt: Attempt, session: Session | None) -> _Draft:
         arguments: dict[str, Any] = {}
@@ -293,7 +293,7 @@ class Enforcer:
             unresolved=attempt.unresolved,
             want_permit=attempt.want_permit,
         )
-        return _Draft(call=call, body=body, decision=None if problem is None else _undecided(call, problem))
+        return _Draft(call=call, body=body, decision=None if problem is None else undecided(call, problem))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -319,12 +319,12 @@ class _Draft:
         """The enforced call: a decision that does not bind what would run does not count."""
         call, decision, body = self.call, self.decision, self.body
         if decision is None:
-            decision = _undecided(call, None)
+            decision = undecided(call, None)
         if decision.allowed:
             try:
                 body = _binding(call, decision, body)
             except Exception as error:
-                decision = _undecided(call, error)
+                decision = undecided(call, error)
         return Enforced(tool=call.tool, decision=decision, body=body, deferred=deferred)
 
 
@@ -356,36 +356,6 @@ def _binding(call: ToolCall, decision: Decision, body: bytes) -> bytes:
     return body
 
 
-def _undecided(call: ToolCall, error: Exception | None) -> Decision:
-    """The refusal of a call about which nothing could be learned."""
-    if error is not None:
-        log.warning("a call of `%s` was refused because it could not be decided: %s", call.tool, _described(error))
-    reason = Reason.SCHEMA_INVALID if isinstance(error, InvalidCall) and error.status == 422 else Reason.UNAVAILABLE
-    return Decision(
-        outcome=Outcome.BLOCK,
-        verdict=Verdict.INSUFFICIENT_EVIDENCE,
-        risk=Risk.HIGH,
-        reason=reason,
-        message=message_for(Outcome.BLOCK, reason),
-        decision_id="",
-        call_id=call.call_id or "",
-        request_digest="",
-        call_digest="",
-        policy_digest="",
-        salt="",
-    )
-
-
-def _unobserved(error: Exception) -> ResultDecision:
-    log.warning("a result was withheld because it could not be observed: %s", _described(error))
-    return ResultDecision(
-        outcome=Outcome.BLOCK,
-        verdict=Verdict.INSUFFICIENT_EVIDENCE,
-        reason=Reason.UNAVAILABLE,
-        message=message_for(Outcome.BLOCK, Reason.UNAVAILABLE),
-    )
-
-
 def _observed(result: ToolResult, decision: ResultDecision) -> Observed:
     if not decision.allowed:
         notice = f"the result was withheld: {decision.message} (reason: {decision.reason.value})"
@@ -393,8 +363,3 @@ def _observed(result: ToolResult, decision: ResultDecision) -> Observed:
     if decision.outcome is Outcome.SANITIZE:
         return Observed(decision=decision, value=decision.result, changed=True)
     return Observed(decision=decision, value=result.result, changed=False)
-
-
-def _described(error: Exception) -> str:
-    """What may be logged of an error: foreign messages can hold argument values."""
-    return error.message if isinstance(error, InvalidCall) else type(error).__name__
