@@ -252,8 +252,9 @@ class Scanner:
         data = text.encode("utf-8", "replace")
         judged = bool(rule.check or rule.entropy)
         found: list[tuple[int, int]] = []
-        for pattern in rule.patterns:
-            compiled, group = _confirming(rule, pattern)
+        first = self._first[rule.id]
+        for index in range(first, first + len(rule.patterns)):
+            compiled, group = self._confirming(index)
             for match in compiled.finditer(data):
                 checks.left -= judged
                 if not judged or checks.left < 0 or _passes(rule, match, group):
