@@ -86,11 +86,14 @@ def _row(framework: str, environment: Environment) -> tuple[str, ...]:
     low, high = (".".join(map(str, one)) for one in adapter.SUPPORTED)
     seams = _seams(adapter)
     recorded = _recorded(framework, oldest=False)
+    oldest = _recorded(framework, oldest=True)
+    if oldest is None and recorded is not None and f"{recorded['version']}.".startswith(f"{low}."):
+        oldest = recorded  # the current version is the oldest one that is supported
     return (
         f"`{adapter.DISTRIBUTION}`",
         f">={low}, <{high}",
         _tested(recorded, _locked(environment.lock, adapter.DISTRIBUTION)),
-        _tested(_recorded(framework, oldest=True), ""),
+        _tested(oldest, ""),
         f"not recorded: {'; '.join(_driven(framework))}" if recorded is None else "; ".join(_ways(recorded)),
         "not recorded" if recorded is None else recorded["again"] or "decided and executed once",
         ", ".join(f"`{seam}`" for seam in seams.seams),

@@ -229,7 +229,7 @@ def test_the_configuration_says_who_approves(tmp_path: Path) -> None:
 
 
 def test_a_result_counts_once_the_approved_call_was_released_and_not_before(gateway: Served) -> None:
-    call = {"arguments": ARGUMENTS, "call_id": "early-result"}
+    call: dict[str, Any] = {"arguments": ARGUMENTS, "call_id": "early-result"}
     held = gateway.decide("send_email", **call).json
     result = {"decision_id": held["decision_id"], "result": "sent"}
     for decision in (None, "approve"):
