@@ -18,9 +18,10 @@ from aegis.facts.paths import climbs, is_secret_file
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _EVIDENCE: Final = 200
-_MOST_SIGNALS: Final = 200
+_MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
+_LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
 _MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
-_MOST_PROGRAMS: Final = 4  # pieces of code in one command that are parsed
+_MOST_PROGRAMS: Final = 64  # pieces of code in one command that are parsed; a command with more was not read whole
 
 
 def preload() -> None:
@@ -33,6 +34,7 @@ class Gathering:
     """What the analysers of one call found so far."""
 
     __slots__ = (
+        "_places",
         "effects",
         "effort",
         "irreversible",
@@ -52,6 +54,7 @@ class Gathering:
         self.notes: list[Finding] = []
         self.unparsed: list[str] = []
         self.signals: list[Signal] = []
+        self._places: dict[str, set[str]] = {}
         self.effort = Effort()
         self.limits: list[Finding] = []
         self.shortened = False
@@ -59,12 +62,14 @@ class Gathering:
 
     def signal(self, fact: str, text: Text, evidence: str) -> None:
         self.touched = True
-        if self.takes_signals():
+        places = self._places.setdefault(fact, set())
+        if len(places) < _MOST_SIGNALS and text.path not in places:
+            places.add(text.path)
             self.signals.append(Signal(fact, text.path, evidence[:_EVIDENCE], text.role))
 
-    def takes_signals(self) -> bool:
-        """Whether a further signal would be kept; of a call with as many as are kept, no more are looked for."""
-        return len(self.signals) < _MOST_SIGNALS
+    def takes(self, *facts: str) -> bool:
+        """Whether a further signal of one of these kinds would be kept; if not, no more of them are looked for."""
+        return any(len(self._places.get(fact, ())) < _MOST_SIGNALS for fact in facts)
 
     def raise_tier(self, tier: Risk) -> None:
         self.touched = True
@@ -173,6 +178,8 @@ def _shell(text: Text, found: Gathering) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:
+        found.unread(text)
     for statement in facts.statements[:_MOST_PROGRAMS]:
         _destroys_data(statement, text, found)
     if facts.programs:
@@ -230,7 +237,7 @@ def _path(text: Text, found: Gathering) -> None:
 
 def _url(text: Text, found: Gathering) -> None:
     value = text.value
-    if len(value) > 8_192:
+    if len(value) > _LONGEST_URL and text.role != "url":
         return
     target = read_target(value)
     if target is None:
@@ -238,7 +245,7 @@ def _url(text: Text, found: Gathering) -> None:
     if target.scheme:
         found.effects |= {"network"}
         found.touched = True
-    if len(found.signals) >= _MOST_SIGNALS:  # whatever it is, nothing of it would be kept
+    if not found.takes("host.metadata", "host.disguised", "host.local", "host.look-alike"):
         return
     local = is_local(target)
     if is_metadata(target):

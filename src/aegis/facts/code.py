@@ -140,7 +140,7 @@ def _judge(
 
 def _shell(call: Call, facts: CodeFacts, effort: Effort) -> None:
     """What a call that runs a program runs: the words of a list are one command line."""
-    words = list(_strings(call.arguments))[:40]
+    words = list(_strings(call.arguments))
     if not words:
         return
     line = " ".join(words) if call.arguments.lstrip("( ").startswith("[") else words[0]

@@ -124,7 +124,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         if captured is None:
             return Code(tuple(calls), tuple(assignments), cut=True)
         found = captured.nodes
-        for node in found.get("import", ())[:200]:
+        for node in found.get("import", ()):
             _aliases(node, aliases)
         called = _affordable(found.get("call", ()), effort)
         assigned = _affordable(found.get("assign", ()), effort)

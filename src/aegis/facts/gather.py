@@ -96,7 +96,7 @@ def gather(subject: Subject) -> Facts:
 
 def _unseen(value: str, text: Text, found: Gathering) -> None:
     """Add what a text, or another reading of it, holds that nobody sees."""
-    if not found.takes_signals() or not may_be_unseen(value):
+    if not found.takes("text.hidden", "text.reordered") or not may_be_unseen(value):
         return
     hidden = hidden_text(value)
     if hidden:

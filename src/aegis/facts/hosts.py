@@ -16,6 +16,7 @@ METADATA: Final = frozenset({
 
 _QUAD: Final = 4
 _MOST_LABELS: Final = 32
+_LONGEST_HOST: Final = 4_096  # characters; no resolver takes a tenth of them
 _LONGEST_LABEL: Final = 63
 _OCTETS: Final = frozenset(map(str, range(256)))
 _SPELLING: Final = "0123456789abcdefx."  # of what the numbers of an address are written
@@ -37,7 +38,7 @@ def read_target(text: str) -> Target | None:
     scheme, separator, rest = value.partition("://")
     if not separator:
         scheme, rest = "", value.removeprefix("//")
-    if len(rest) > 4_096 or " " in scheme:
+    if " " in scheme:
         return None
     authority = rest
     for stop in ("/", "?", "#", "\\"):
@@ -49,7 +50,7 @@ def read_target(text: str) -> Target | None:
     elif host.count(":") == 1:
         host = host.partition(":")[0]
     host = host.rstrip(".").lower()
-    if not host or len(host.split(None, 1)) > 1 or host[-1].isspace() or host[0].isspace():
+    if not host or len(host) > _LONGEST_HOST or len(host.split(None, 1)) > 1 or host[-1].isspace() or host[0].isspace():
         return None
     address, odd = _address(host, schemed=bool(scheme))
     return Target(scheme.lower(), host, address, odd, userinfo)
@@ -78,7 +79,7 @@ def is_look_alike(target: Target) -> bool:
     """Whether a label of a name only looks like ASCII letters: they are of another script, alone or mixed (UTS 39)."""
     return any(
         not label.isascii() and not _is_latin(label) and skeleton(label).isascii()
-        for label in map(_unicode_label, target.host.split(".")[:_MOST_LABELS])
+        for label in map(_unicode_label, target.host.split(".")[-_MOST_LABELS:])
     )
 
 

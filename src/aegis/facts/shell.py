@@ -31,7 +31,7 @@ from aegis.facts.unquote import expanded_words
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
-_MOST_SCRIPTS: Final = 8
+_MOST_SCRIPTS: Final = 64
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
@@ -104,10 +104,12 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         _written(target, source, facts)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
-    if depth < MAX_DEPTH:
-        for script in facts.scripts[:_MOST_SCRIPTS]:
-            if script != text:
-                facts.absorb(analyse_shell(script, depth + 1, facts.effort))
+    scripts = [script for script in dict.fromkeys(facts.scripts) if script != text]
+    if depth == MAX_DEPTH or len(scripts) > _MOST_SCRIPTS:
+        facts.too_long |= bool(scripts)  # what is not read is not harmless
+        return facts
+    for script in scripts:
+        facts.absorb(analyse_shell(script, depth + 1, facts.effort))
     return facts
 
 

@@ -69,7 +69,7 @@ def loads(command: Command) -> str:
     """The option and value by which a command runs code from a place that everybody can write, or nothing."""
     name, args = command.name.lower(), command.args
     for option in {*_OPTIONS.get(name, ()), *_LIBRARIES.get(name, ())}:
-        for at, word in enumerate(args[:200]):
+        for at, word in enumerate(args):
             value = ""
             if word == option:
                 value = args[at + 1] if at + 1 < len(args) else ""

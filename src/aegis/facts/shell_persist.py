@@ -41,7 +41,7 @@ def written(target: str, source: str) -> tuple[str, list[str]]:
         return "shell.persists", []
     if target != "crontab" and not _starts_things(target):
         return "", []
-    scripts = [match.group(1) for match in _SCHEDULED.finditer(source)][:8]
+    scripts = [match.group(1) for match in _SCHEDULED.finditer(source)]
     return ("shell.persists" if _RUNS.search(source) else ""), scripts
 
 

@@ -179,7 +179,7 @@ def helpers(command: Command) -> Iterator[str]:
     """The command lines that a command starts because an option, a variable or its script says so."""
     yield from _of_variables(command)
     name, args = command.name, command.args
-    for at, word in enumerate(args[:200]):
+    for at, word in enumerate(args):
         following = args[at + 1] if at + 1 < len(args) else ""
         for option in _OPTIONS.get(name, ()):
             if word == option:

@@ -17,7 +17,6 @@ from aegis.facts.grammar import captures
 from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
-MAX_COMMANDS: Final = 500  # commands of one text that are looked at
 # The parser takes the square of a pipeline's stages in one step, in which nothing can stop it.
 _MOST_PIPES: Final = 1_000
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
@@ -102,8 +101,8 @@ def _add(
 
 
 def _ordered(nodes: list[Node] | None) -> list[Node]:
-    """The first nodes of a text in its order: captures come in none, and a program runs after it was fetched."""
-    return sorted(nodes, key=_START)[:MAX_COMMANDS] if nodes else []
+    """Nodes in the order of their text: captures come in none, and a program runs after it was fetched."""
+    return sorted(nodes, key=_START) if nodes else []
 
 
 _START: Final = attrgetter("start_byte")
