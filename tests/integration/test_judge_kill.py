@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import sys
 import threading
 import time
@@ -33,12 +34,18 @@ def wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def processes(marker: str) -> Iterator[int]:
-    """Every process of this machine that was started with `marker` on its command line."""
+def processes(script: Path) -> Iterator[bytes]:
+    """The program of every process of this machine that was started with `script` on its command line."""
     for place in Path("/proc").iterdir():
         with suppress(OSError):
-            if place.name.isdigit() and marker.encode() in (place / "cmdline").read_bytes():
-                yield int(place.name)
+            line = (place / "cmdline").read_bytes() if place.name.isdigit() else b""
+            if script.name.encode() in line:
+                yield line.partition(b"\0")[0]
+
+
+def looks(script: Path) -> bool:
+    """Whether the judge itself runs, and not only what is going to start it."""
+    return any(not program.endswith(b"bwrap") for program in processes(script))
 
 
 def rows(gateway: Process, kind: str) -> list[dict[str, Any]]:
@@ -51,11 +58,11 @@ def test_a_gateway_that_is_killed_in_mid_judgement_leaves_a_run_that_ends_and_no
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     home.mkdir(mode=0o700)
     workspace.mkdir()
-    script = home / "check-this-call.py"
+    script = home / f"check-{os.getpid()}.py"
     script.write_text(CHECK)
     programs = sorted({str(Path(sys.prefix).resolve()), str(Path(sys.base_prefix).resolve())})
     (home / "check.yaml").write_text(
-        f"name: check\ncommand: [{sys.executable}, -B, check-this-call.py]\nprograms: {json.dumps(programs)}\n"
+        f"name: check\ncommand: [{sys.executable}, -B, {script.name}]\nprograms: {json.dumps(programs)}\n"
     )
     config = (
         "version: 1\nlimits: {rate: unlimited}\ntools: {note: {risk: low}}\n"
@@ -71,12 +78,12 @@ def test_a_gateway_that_is_killed_in_mid_judgement_leaves_a_run_that_ends_and_no
 
         caller = threading.Thread(target=ask)
         caller.start()
-        wait_for(lambda: bool(list(processes(str(script)))))
+        wait_for(lambda: looks(script))
         gateway.process.kill()
         gateway.process.wait()
         caller.join()
     assert said == []
-    wait_for(lambda: not list(processes(str(script))))
+    wait_for(lambda: not list(processes(script)))
     with gateway_process(home, config, log=tmp_path / "log") as gateway:
         wait_for(lambda: len(rows(gateway, "judge")) == 2)
         started, ended = sorted(rows(gateway, "judge"), key=lambda row: int(row["index"]))

@@ -32,6 +32,7 @@ from aegis.facts.unquote import expanded_words
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
+_MOST_EXPANDED: Final = 2 * MAX_SHELL  # characters of a text with its variables put in
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
@@ -85,6 +86,9 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         facts.too_long = True
         return facts
     text = expanded_words(text)
+    if len(text) > _MOST_EXPANDED:
+        facts.too_long = True
+        return facts
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
     commands = [unwrapped(command) for command in shell.commands]

@@ -135,9 +135,12 @@ _SCRIPTED: Final = frozenset({
 })  # fmt: skip
 
 
+_MOST_PREFIXES: Final = 32  # commands that start one another on one line
+
+
 def unwrapped(command: Command) -> Command:
     """The command that `sudo`, `env`, `nohup` and the like start."""
-    for _ in range(6):
+    for _ in range(_MOST_PREFIXES):
         operands = PREFIXES.get(command.name)
         if operands is None:
             return command

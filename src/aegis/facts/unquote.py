@@ -21,6 +21,10 @@ _IFS_WORD: Final = 20  # characters that an expansion of `IFS` may have behind i
 _EMPTY: Final = ("$@", "$*", "$!", "${@}", "${*}", "${!}", "$()", "``", "\\\n")
 _FIRST: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-"  # what the first word in braces is made of
 _LEADING_BRACES: Final = re2.compile(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
+_VARIABLE: Final = re2.compile(
+    r"""(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
+    r"""|\$(?:(?P<used>[A-Za-z_]\w{0,63})|\{(?P<braced>[A-Za-z_]\w{0,63})\}))"""
+)
 _DIGITS: Final = frozenset("0123456789")
 _JOINERS: Final = str.maketrans("", "", "'\"\\^")
 
@@ -36,12 +40,30 @@ def unquote_shell(text: str) -> str | None:
 
 
 def expanded_words(text: str) -> str:
-    """The text with what a shell splits into words written as words, quotes kept: `cat${IFS}x`, `{cat,x}`."""
+    """The text as a shell reads its words, quotes kept: `cat${IFS}x`, `{cat,x}`, `x=cat; $x y`."""
     if "IFS" in text:
         text = _without_ifs(text)
     if "{" in text and "," in text:
         text = _LEADING_BRACES.sub(_lead, text)
+    if "$" in text and "=" in text:
+        text = _VARIABLE.sub(_Variables().read, text)
     return text
+
+
+class _Variables:
+    """What the variables of a text were set to, as far as it is written out."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def read(self, match: Any) -> str:
+        """Keep what an assignment sets; what stands in place of a variable that was set before."""
+        whole: str = match.group()
+        name = match.group("name")
+        if name is None:
+            return self._values.get(match.group("used") or match.group("braced"), whole)
+        self._values[name] = match.group("value") or match.group("single") or match.group("double") or ""
+        return whole
 
 
 def uncaret(text: str) -> str | None:

@@ -46,6 +46,8 @@ def test_a_flood_of_one_finding_hides_no_other() -> None:
         (["echo a"] * 1_000, FORMAT),
         (["python3 -c 'print(1)'"] * 5, "python3 -c 'import os; os.system(\"rm -rf /\")'"),
         ([f"bash -c 'echo {number}'" for number in range(12)], f"bash -c '{FORMAT}'"),
+        (["A=1"] * 100, "a=r; b='m -rf'; $a${b} /"),
+        (["A=1"], f"{'sudo ' * 12}{FORMAT}"),
         ([f"git {'-q ' * 250}"], f"git {'-q ' * 250} -c core.sshCommand='{FORMAT}' fetch"),
     ],
 )
@@ -59,6 +61,7 @@ def test_the_last_command_is_read_however_many_stand_before_it(harmless: list[st
     "command",
     [
         f"eval eval eval eval eval {FORMAT}",
+        f"A={'a' * 400}; echo {'$A' * 1_000}",
         "\n".join(f"bash -c 'echo {number}'" for number in range(100)),
         "\n".join(f"python3 -c 'print({number})'" for number in range(100)),
     ],
