@@ -46,6 +46,12 @@ _PYTHON: Final = re2.compile(
 )
 
 
+_LOADED: Final = re2.compile(
+    r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
+)
+_ITEM: Final = re2.compile(r"""\[['"`](\w{1,60})['"`]\]""")
+
+
 class Call(NamedTuple):
     """One call: the name of what is called, with aliases resolved; its arguments and all of it as text."""
 
@@ -162,7 +168,14 @@ def _call(node: Node, aliases: dict[str, str]) -> Call:
     name = f"{aliases.get(head, head)}{dot}{rest}"
     arguments = node.child_by_field_name("arguments")
     given = _text(arguments) if arguments is not None else _text(node)
-    return Call("".join(name.split()).lower()[-200:], given, _text(node), node.start_byte)
+    return Call(_plain("".join(name.split()).lower())[-200:], given, _text(node), node.start_byte)
+
+
+def _plain(name: str) -> str:
+    """What is called, where its module is loaded on the spot or it is an item: `require('fs')['rm']` as `fs.rm`."""
+    if "(" in name or "[" in name:
+        return str(_ITEM.sub(r".\1", _LOADED.sub(r"\1", name)))
+    return name
 
 
 def _assignment(node: Node) -> Assignment | None:
