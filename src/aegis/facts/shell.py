@@ -27,12 +27,11 @@ from aegis.facts.shell_system import breaks, breaks_file
 from aegis.facts.shell_tamper import tampering, tampering_write
 from aegis.facts.shell_tree import MAX_SHELL, Command, parse_shell
 from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, READERS, SENDERS, SHELLS, WRITERS
-from aegis.facts.unquote import expanded_words
+from aegis.facts.unquote import expanded_words, with_variables
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
-_MOST_EXPANDED: Final = 2 * MAX_SHELL  # characters of a text with its variables put in
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
@@ -86,9 +85,6 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         facts.too_long = True
         return facts
     text = expanded_words(text)
-    if len(text) > _MOST_EXPANDED:
-        facts.too_long = True
-        return facts
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
     commands = [unwrapped(command) for command in shell.commands]
@@ -108,6 +104,9 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         _written(target, source, facts)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
+    given = with_variables(text)
+    if given is not None:
+        facts.scripts.append(given)
     scripts = [script for script in dict.fromkeys(facts.scripts) if script != text]
     if depth == MAX_DEPTH or len(scripts) > _MOST_SCRIPTS:
         facts.too_long |= bool(scripts)  # what is not read is not harmless

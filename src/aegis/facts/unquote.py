@@ -40,14 +40,24 @@ def unquote_shell(text: str) -> str | None:
 
 
 def expanded_words(text: str) -> str:
-    """The text as a shell reads its words, quotes kept: `cat${IFS}x`, `{cat,x}`, `x=cat; $x y`."""
+    """The text with what a shell splits into words written as words, quotes kept: `cat${IFS}x`, `{cat,x}`."""
     if "IFS" in text:
         text = _without_ifs(text)
     if "{" in text and "," in text:
         text = _LEADING_BRACES.sub(_lead, text)
-    if "$" in text and "=" in text:
-        text = _VARIABLE.sub(_Variables().read, text)
     return text
+
+
+def with_variables(text: str) -> str | None:
+    """The lines in which a variable stands that the text sets, with what it is set to; `None` where there is none.
+
+    They are another reading, and none in place of the text: whether a setting holds where it is used is not known.
+    """
+    if "$" not in text or "=" not in text:
+        return None
+    read = _Variables().read
+    changed = [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
+    return "\n".join(changed) or None
 
 
 class _Variables:

@@ -154,7 +154,8 @@ def guard_members(combined: Combined) -> list[dict[str, Any]]:
     known, members = _last
     if known is not combined:
         members = _guard_members(combined)
-        _last = (combined, members)
+        if not combined.findings:  # what was found of a call is kept no longer than the call
+            _last = (combined, members)
     return members
 
 

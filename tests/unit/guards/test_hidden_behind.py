@@ -47,6 +47,7 @@ def test_a_flood_of_one_finding_hides_no_other() -> None:
         (["python3 -c 'print(1)'"] * 5, "python3 -c 'import os; os.system(\"rm -rf /\")'"),
         ([f"bash -c 'echo {number}'" for number in range(12)], f"bash -c '{FORMAT}'"),
         (["A=1"] * 100, "a=r; b='m -rf'; $a${b} /"),
+        (["echo HOME=x", "(HOME=x)", "HOME=x true"], 'rm -rf "$HOME"'),
         (["A=1"], f"{'sudo ' * 12}{FORMAT}"),
         ([f"git {'-q ' * 250}"], f"git {'-q ' * 250} -c core.sshCommand='{FORMAT}' fetch"),
     ],
