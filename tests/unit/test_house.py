@@ -16,8 +16,8 @@ import re2
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "aegis"
-MAX_LINES = 400
-MAX_TEST_LINES = 500  # a file of tests is a list of cases
+MAX_LINES = 500
+MAX_TEST_LINES = 700  # a file of tests is a list of cases
 MAX_MEDIAN = 150
 # Never part of the repository: what the targets build.
 BUILT = {".venv", ".git", ".cache", ".demo", "__pycache__", "node_modules", "dist", "build", ".hypothesis"}
