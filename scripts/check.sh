@@ -1,5 +1,5 @@
 #!/bin/sh
-# Types, lint, formatting, layers, generated files, and what the wheel holds. Runs all of them, then says which failed.
+# Types, lint, formatting, layers, the shape of the code, generated files, and what the wheel holds. Runs all of them, then says which failed.
 set -u
 cd "$(dirname "$0")/.."
 bin=.venv/bin
@@ -29,6 +29,7 @@ check types "$bin/mypy"
 check lint "$bin/ruff" check .
 check format "$bin/ruff" format --check .
 check layers "$bin/lint-imports" --no-logo
+check house "$bin/python" scripts/house.py --check
 check generated "$bin/python" scripts/generate.py --check
 check wheel wheel
 "$bin/python" scripts/import_time.py
