@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance test test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance test golden test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -23,6 +23,9 @@ conformance: setup ## the published conformance suite of MCP, for the tests that
 test: setup system conformance ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
+
+golden: setup ## compare answers and receipts with the golden files; ARGS=--write writes them
+	@$(PY) -m pytest tests/golden $(ARGS)
 
 test-all: test ## and the oldest supported version of every framework
 	@$(PY) scripts/run_frameworks.py --only-oldest
