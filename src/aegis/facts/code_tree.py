@@ -99,7 +99,7 @@ _HINTS: Final[dict[str, CodeLanguage]] = {
 }  # fmt: skip
 
 
-# The grammar of PHP is the largest, and its repairs take twice as long.
+# The grammar of PHP is the largest, and its repairs take longest.
 _REPAIR: Final[dict[CodeLanguage, int]] = {"python": 4, "javascript": 4, "php": 8}
 
 

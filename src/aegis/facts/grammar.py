@@ -27,6 +27,7 @@ _READS_A_STEP: Final = 8  # that take it about as long as a step
 # Times that a step costs more where the parser has to find its way out of errors: it tries every symbol of the
 # grammar there, which no step counts.
 _REPAIR: Final = 4
+_UNKNOWN: Final = 5  # times that a text of which nobody knows yet may have to be paid for
 # A text that is too short for steps to be seen costs one unit, or where it is broken one for so many bytes.
 _SHORT: Final = 512
 _BYTES_A_UNIT: Final = 64
@@ -86,8 +87,8 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
         broken = grammar.repair * len(data) // _BYTES_A_UNIT if tree.root_node.has_error else 0
         effort.steps -= 1 + broken
         return _searched(grammar.query, tree.root_node)
-    # (1) Nobody knows yet whether the text is broken: what is left has to suffice for that.
-    allowed = effort.steps // grammar.repair
+    # (1) Nobody knows yet whether the text is broken: what is left has to suffice if it is.
+    allowed = effort.steps // _UNKNOWN
     own = _STEPS + len(data) * _STEPS_A_KIB // 1_024
     most = min(own, allowed)
     reads = reports = 0
