@@ -90,7 +90,7 @@ def test_runs_that_hold_together_pass_and_their_servers_are_not_started(config: 
         "version: 1\nruns:\n  models: {m: {provider: p, model: x}}\n"
         f"  servers: {{files: {{command: [touch, {started}]}}}}\n"
         "  routes: {default: {models: [m], servers: [files]}}\n"
-        "proxies:\n  providers:\n    p: {dialect: openai, url: 'https://models.example/v1', key: '${env:NO_SUCH_KEY}'}\n"
+        "proxies:\n  providers:\n    p: {dialect: openai, url: 'https://models.example/v1', key: '${env:NO_KEY}'}\n"
     )
     finished = aegis("config", "check", config)
     assert finished.returncode == 0, finished.stderr

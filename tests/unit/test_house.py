@@ -99,7 +99,7 @@ def test_no_module_uses_a_backtracking_engine(path: Path) -> None:
     assert not imported & {"re", "regex", "fnmatch"}, "use google-re2, hyperscan or plain string operations"
 
 
-# What a verdict is computed in. Compiled rules are files with ages: their age decides when they go, never what they find.
+# What a verdict is computed in. The age of a file of compiled rules decides when it goes, never what it finds.
 JUDGING = [path for folder in ("facts", "guards", "rules") for path in modules(SOURCE / folder)]
 AGES = SOURCE / "rules" / "cache.py"
 

@@ -15,7 +15,7 @@ import re2
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from aegis.facts.effort import Effort
 
@@ -100,7 +100,7 @@ def parse_sql(text: str, dialect: str | None = None) -> list[exp.Expr]:
         raise SqlUnreadError from error
     except (SqlglotError, ValueError, AttributeError, TypeError, KeyError, IndexError) as error:
         # The parser tries another reading where one ended at the bound, so its last error need not name it.
-        if parser is not None and parser._node_count > most:  # noqa: SLF001
+        if parser is not None and parser._node_count > most:
             raise SqlUnreadError from error
         raise SqlUnparsedError from error
 

@@ -27,10 +27,11 @@ _MAPPING: Final = frozenset({
 })  # fmt: skip
 _PLAIN: Final = frozenset({
     "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
-    "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "default", "dependentRequired", "deprecated", "description", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum",
-    "format", "id", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems",
-    "minLength", "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title", "type",
-    "uniqueItems", "writeOnly",
+    "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "default", "dependentRequired",
+    "deprecated", "description", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum", "format", "id",
+    "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
+    "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title", "type", "uniqueItems",
+    "writeOnly",
 })  # fmt: skip
 # Of the dialects that tools are described in: OpenAPI 3.0 (Schema Object), Gemini (`propertyOrdering`), draft 3.
 _OTHER: Final = frozenset({
