@@ -43,6 +43,60 @@ def test_every_problem_is_named_with_its_line(config: Path) -> None:
     assert [problem["line"] for problem in problems] == [2, 4]
 
 
+RUNS = """version: 1
+runs:
+  models:
+    m: {provider: nobody, model: x}
+  routes:
+    default:
+      models: [m, other]
+      ingress: [clasify, unmask]
+      servers: [files]
+      graph: spiral
+  options:
+    classify: {wrong: 1}
+    outptu: {}
+tools:
+  a: {schema: {requierd: [b]}}
+"""
+
+
+@pytest.mark.claim("CFG-08")
+def test_runs_are_compiled_with_everything_else_and_nothing_is_started(config: Path) -> None:
+    config.write_text(RUNS)
+    finished = aegis("config", "check", config)
+    assert finished.returncode == 2
+    for line, part in {
+        4: "there is no provider `nobody`",
+        7: "there is no model `other`",
+        8: "there is no guard `clasify`",
+        9: "there is no server `files`",
+        10: "there is no graph `spiral`",
+        12: "the guard `classify`: contains unknown field `wrong`",
+        13: "there is nothing of the name `outptu`",
+        15: "`requierd` is no keyword of JSON Schema",
+    }.items():
+        assert f"{config}:{line}: {part}" in finished.stderr
+    assert f"{config}:8: the guard `unmask` serves egress, not ingress" in finished.stderr
+    for meant in ("classify", "output", "required"):
+        assert f"did you mean `{meant}`?" in finished.stderr
+    assert finished.stderr.count("contains unknown field") == 1
+
+
+@pytest.mark.claim("CFG-08")
+def test_runs_that_hold_together_pass_and_their_servers_are_not_started(config: Path, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    config.write_text(
+        "version: 1\nruns:\n  models: {m: {provider: p, model: x}}\n"
+        f"  servers: {{files: {{command: [touch, {started}]}}}}\n"
+        "  routes: {default: {models: [m], servers: [files]}}\n"
+        "proxies:\n  providers:\n    p: {dialect: openai, url: 'https://models.example/v1', key: '${env:NO_KEY}'}\n"
+    )
+    finished = aegis("config", "check", config)
+    assert finished.returncode == 0, finished.stderr
+    assert not started.exists()
+
+
 def test_a_configuration_that_others_can_write_is_refused(config: Path) -> None:
     config.chmod(0o666)
     finished = aegis("config", "check", config)

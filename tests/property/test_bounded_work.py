@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import sqlglot
 from benchmarks.climb import shapes
 from benchmarks.hostile import PIECES, ROLES, calls, filled
 from hypothesis import HealthCheck, given, settings, target
@@ -21,6 +20,7 @@ from aegis.facts.effort import MOST_EFFORT
 from aegis.facts.extract import MOST_POINTERS
 from aegis.facts.model import Facts, Limits, Subject
 from aegis.facts.shell_tree import parse_shell
+from aegis.facts.sql import parse_sql
 from aegis.facts.unresolved import find_unresolved
 from aegis.facts.views import MAX_TOTAL, MOST_DECODED
 from aegis.guards.base import Case, ResultCase
@@ -58,7 +58,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
     monkeypatch.setattr("aegis.facts.shell.parse_shell", count(parse_shell))
     monkeypatch.setattr("aegis.facts.code.parse_code", count(parse_code))
-    monkeypatch.setattr(sqlglot, "parse", count(sqlglot.parse))
+    monkeypatch.setattr("aegis.facts.sql.parse_sql", count(parse_sql))
     yield counted
 
 

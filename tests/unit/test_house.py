@@ -99,6 +99,25 @@ def test_no_module_uses_a_backtracking_engine(path: Path) -> None:
     assert not imported & {"re", "regex", "fnmatch"}, "use google-re2, hyperscan or plain string operations"
 
 
+# What a verdict is computed in. The age of a file of compiled rules decides when it goes, never what it finds.
+JUDGING = [path for folder in ("facts", "guards", "rules") for path in modules(SOURCE / folder)]
+AGES = SOURCE / "rules" / "cache.py"
+
+
+@pytest.mark.claim("DET-32")
+@pytest.mark.parametrize("path", [path for path in JUDGING if path != AGES], ids=name)
+def test_no_module_that_judges_has_a_clock_or_a_die(path: Path) -> None:
+    imported = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    clocks = {"time", "datetime", "sched", "signal", "resource", "asyncio", "timeit", "aegis.core.times.system_clock"}
+    assert not imported & {*clocks, "random", "secrets", "uuid"}, "a verdict depends on the call and the policy alone"
+
+
 def test_every_private_name_of_a_module_is_used() -> None:
     made: dict[str, str] = {}
     used: set[str] = set()

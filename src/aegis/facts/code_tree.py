@@ -18,7 +18,7 @@ from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
 from aegis.facts.fold import unpiled
-from aegis.facts.grammar import captures
+from aegis.facts.grammar import Grammar, captures
 
 CodeLanguage = Literal["python", "javascript", "php"]
 MAX_CODE: Final = 16_384  # characters given to a parser
@@ -70,7 +70,7 @@ class Assignment(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The calls and assignments of a text, in its order; `cut` where effort ran out before all were read."""
+    """The calls and assignments of a text, in its order; `cut` where not all of it was read as it stands."""
 
     calls: tuple[Call, ...]
     assignments: tuple[Assignment, ...]
@@ -99,15 +99,19 @@ _HINTS: Final[dict[str, CodeLanguage]] = {
 }  # fmt: skip
 
 
+# The grammar of PHP is the largest, and its repairs take longest.
+_REPAIR: Final[dict[CodeLanguage, int]] = {"python": 4, "javascript": 4, "php": 8}
+
+
 @cache
-def _grammar(language: CodeLanguage) -> tuple[Language, Query]:
+def _grammar(language: CodeLanguage) -> Grammar:
     modules = {
         "python": tree_sitter_python.language,
         "javascript": tree_sitter_javascript.language,
         "php": tree_sitter_php.language_php,
     }
     grammar = Language(modules[language]())
-    return grammar, Query(grammar, _QUERIES[language])
+    return Grammar(grammar, Query(grammar, _QUERIES[language]), _REPAIR[language])
 
 
 def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
@@ -117,7 +121,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     """
     if language == "php" and "<?" not in text:
         text = f"<?php {text}"
-    grammar, query = _grammar(language)
+    grammar = _grammar(language)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
         if len(text) > MAX_CODE * _LONGER:
@@ -126,9 +130,10 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     assignments: list[Assignment] = []
     aliases: dict[str, str] = {}
     cut = False
-    for captured in captures(grammar, query, text, effort):
+    for captured in captures(grammar, text, effort):
         if captured is None:
-            return Code(tuple(calls), tuple(assignments), cut=True)
+            cut = True
+            continue
         found = captured.nodes
         for node in found.get("import", ()):
             _aliases(node, aliases)

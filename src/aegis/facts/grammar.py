@@ -3,26 +3,37 @@
 Scanners of grammars are written in C and ask `isdigit` and its like about whole code points, which reads memory
 outside of a table for every one beyond 255 (C11, 7.4): a brace before a rare character ends the process. No
 language here gives those characters a meaning of their own, so each of their bytes is a letter to the parser.
+
+How much the parser may do is counted in its own steps, so that what is read depends on the bytes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import thread_time
 from typing import Final, NamedTuple
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from aegis.facts.effort import Effort
 
-# What is not of a grammar can take its parser as long as the square of its length, seconds for 16 KiB, and no count
-# of characters, steps or repairs tells beforehand. So the parser is stopped by the time of the processor that it
-# took: an honest text of 16 KiB takes four milliseconds.
-_WHOLE: Final = 0.015  # seconds for a text in one piece
+# What is not of a grammar can take its parser as long as the square of its length, seconds for 16 KiB, and nothing in
+# the text tells beforehand. The parser reports every hundred operations, and what it reads again is asked for again:
+# both are counts that the same bytes always come to. Ordinary texts take up to 22 such steps for a KiB in their own
+# language, up to 26 in another one.
+_STEPS: Final = 32  # for a text of whatever length
+_STEPS_A_KIB: Final = 26
+_READ: Final = 1_024  # bytes handed to the parser at a time
+_READS_A_STEP: Final = 8  # that take it about as long as a step
+# Times that a step costs more where the parser has to find its way out of errors: it tries every symbol of the
+# grammar there, which no step counts.
+_REPAIR: Final = 4
+_UNKNOWN: Final = 5  # times that a text of which nobody knows yet may have to be paid for
+# A text that is too short for steps to be seen costs one unit, or where it is broken one for so many bytes.
+_SHORT: Final = 512
+_BYTES_A_UNIT: Final = 64
 _PIECE: Final = 512  # bytes of a piece of a text that takes longer: pieces are parsed one by one
 # A search takes the square of the children of a root that is an error: beyond these each child is searched alone.
 _MOST_BROKEN: Final = 256
-_READ: Final = 1_024  # bytes handed to the parser at a time
 _CUTS: Final = (b"\n", b";", b" ")
 _ASCII_ALONE: Final = bytes(code if code < 128 else ord("_") for code in range(256))
 
@@ -34,48 +45,76 @@ class Captures(NamedTuple):
     nodes: dict[str, list[Node]]
 
 
+class Grammar(NamedTuple):
+    """A language with what is looked for in it; `repair` is how many times more a step costs in a broken text."""
+
+    language: Language
+    query: Query
+    repair: int = _REPAIR
+
+
 def parser_bytes(text: str) -> bytes:
     """The text as bytes that every parser takes; as many as it has in UTF-8."""
     data = text.encode("utf-8", "replace")
     return data if text.isascii() else data.translate(_ASCII_ALONE)
 
 
-def captures(
-    language: Language, query: Query, text: str, effort: Effort, *, whole: bool = True
-) -> Iterator[Captures | None]:
-    """What `query` finds in the tree of a text; or in its pieces, in their order, where the whole would take too long.
+def captures(grammar: Grammar, text: str, effort: Effort, *, whole: bool = True) -> Iterator[Captures | None]:
+    """What is found in the tree of a text; or in its pieces, in their order, where the whole would take too much.
 
-    `None` ends them where `effort` does: what follows was not read. Without `whole` it is known that it would.
+    `None` among them says that something was not read as it stands: the text was cut, or `effort` ended. What pieces
+    show counts, but nobody knows what stands across their ends. Without `whole` it is known that it takes too much.
     """
     data = parser_bytes(text)
-    found = _found(language, query, data, effort) if whole else None
+    found = _found(grammar, data, effort) if whole else None
+    yield found
     if found is not None:
-        yield found
         return
     for piece in _pieces(data):
-        found = _found(language, query, piece, effort)
-        if found is None:
-            effort.left = min(effort.left, -1)
-        yield found
+        found = _found(grammar, piece, effort)
         if found is None:
             return
+        yield found
 
 
-def _found(language: Language, query: Query, data: bytes, effort: Effort) -> Captures | None:
-    """What stands in `data`; `None` where the parser took longer than is waited for."""
-    start = thread_time()
+def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
+    """What stands in `data`; `None` where reading it takes more than its length or `effort` allows."""
+    if len(data) <= _SHORT:
+        if effort.steps <= 0:
+            effort.left = min(effort.left, -1)
+            return None
+        tree = Parser(grammar.language).parse(data)
+        broken = grammar.repair * len(data) // _BYTES_A_UNIT if tree.root_node.has_error else 0
+        effort.steps -= 1 + broken
+        return _searched(grammar.query, tree.root_node)
+    # (1) Nobody knows yet whether the text is broken: what is left has to suffice if it is.
+    allowed = effort.steps // _UNKNOWN
+    own = _STEPS + len(data) * _STEPS_A_KIB // 1_024
+    most = min(own, allowed)
+    reads = reports = 0
+
+    def read(offset: int, _: object) -> bytes:
+        nonlocal reads
+        reads += 1
+        return data[offset : offset + _READ]
+
+    def stops(*_: object) -> bool:
+        nonlocal reports
+        reports += 1
+        return reports + reads // _READS_A_STEP > most
+
+    # (2) Read it, step by step.
     try:
-        if len(data) <= _PIECE:  # too short to take long alone
-            return _searched(query, Parser(language).parse(data).root_node) if effort.seconds > 0 else None
-        end = start + min(_WHOLE, effort.seconds)
-        tree = Parser(language).parse(
-            lambda offset, _: data[offset : offset + _READ], progress_callback=lambda *_: thread_time() > end
-        )
-        return _searched(query, tree.root_node)
+        tree = Parser(grammar.language).parse(read, progress_callback=stops)
     except ValueError:  # how the binding says that it was stopped
+        effort.steps -= most * grammar.repair
+        if allowed < own:
+            effort.left = min(effort.left, -1)
         return None
-    finally:
-        effort.seconds -= thread_time() - start
+    # (3) Pay for it.
+    steps = 1 + reports + reads // _READS_A_STEP
+    effort.steps -= steps * grammar.repair if tree.root_node.has_error else steps
+    return _searched(grammar.query, tree.root_node)
 
 
 def _searched(query: Query, root: Node) -> Captures:

@@ -13,7 +13,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
-from aegis.facts.grammar import captures
+from aegis.facts.grammar import Grammar, captures
 from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
@@ -25,6 +25,7 @@ _QUERY: Final = Query(
     "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline"
     " [(command_substitution) (process_substitution)] @substitution",
 )
+_GRAMMAR: Final = Grammar(_LANGUAGE, _QUERY)
 
 
 class Command(NamedTuple):
@@ -68,10 +69,10 @@ def parse_shell(text: str, effort: Effort) -> Shell:
     commands: list[Command] = []
     writes: list[tuple[str, str]] = []
     error = cut = False
-    for found in captures(_LANGUAGE, _QUERY, text, effort, whole=text.count("|") <= _MOST_PIPES):
+    for found in captures(_GRAMMAR, text, effort, whole=text.count("|") <= _MOST_PIPES):
         if found is None:
             cut = True
-            break
+            continue
         error = error or found.error
         cut = _add(found.nodes, text, commands, writes, effort) or cut
     return Shell(tuple(commands), tuple(writes), error, cut)

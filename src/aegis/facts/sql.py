@@ -1,28 +1,37 @@
 """SQL by its tree: what each statement does, whichever words it is written with.
 
 A statement that changes data can stand inside a common table expression, so the whole tree is walked.
-Text that no dialect parses keeps its leading words as evidence and says so.
+Text that no dialect parses keeps its leading words as evidence and says so. Text that asks the parser for more than
+its length allows is not read, and says that too: what is read depends on the text alone, never on a clock.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from time import thread_time
 from typing import Final
 
 import re2
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
 
 from aegis.facts.effort import Effort
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
-MAX_NESTING: Final = 80  # parentheses: the parser recurses
-_MAX_NODES: Final = 20_000
+MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
+MAX_NODES: Final = 20_000  # of the trees of one text
+# Nodes that the parser may make for a token, those of readings that it gives up included. Ordinary statements take one
+# at most; joins without a condition make it read all that follows twice for each of them.
+_NODES_A_TOKEN: Final = 2
+_LEAST_NODES: Final = 64
+_SHOWN: Final = 80
 _UNITS: Final = 4  # of effort that a character costs, and once more where the parser gives up
 _FAILED: Final = 512  # of them that giving up costs
+_OPEN: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSED: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+_PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.INTERVAL})
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its notes on dialects would carry statements into logs
 
@@ -61,26 +70,78 @@ class SqlFacts:
     signals: list[tuple[str, str]]
 
 
+class SqlUnparsedError(Exception):
+    """The text is not grammar in the dialect."""
+
+
+class SqlUnreadError(Exception):
+    """The text was not read: it is too long, too deep, or too much work for the parser."""
+
+
+def parse_sql(text: str, dialect: str | None = None) -> list[exp.Expr]:
+    """Parse the statements of a text, as far as its tokens alone allow.
+
+    Raises `SqlUnparsedError` where it is not grammar, and `SqlUnreadError` where reading it would take more than
+    `MAX_SQL` characters, `MAX_NESTING` levels or, for each token, more nodes than ordinary statements do.
+    """
+    if len(text) > MAX_SQL:
+        raise SqlUnreadError
+    spoken = Dialect.get_or_raise(dialect)
+    most = MAX_NODES
+    parser = None
+    try:
+        tokens = spoken.tokenize(text)
+        if _nesting(tokens) > MAX_NESTING:
+            raise SqlUnreadError
+        most = min(MAX_NODES, _LEAST_NODES + _NODES_A_TOKEN * len(tokens))
+        parser = spoken.parser(max_nodes=most)
+        return [statement for statement in parser.parse(tokens, text) if statement is not None]
+    except RecursionError as error:  # what calls this left no room: nobody knows what else stands there
+        raise SqlUnreadError from error
+    except (SqlglotError, ValueError, AttributeError, TypeError, KeyError, IndexError) as error:
+        # The parser tries another reading where one ended at the bound, so its last error need not name it.
+        if parser is not None and parser._node_count > most:
+            raise SqlUnreadError from error
+        raise SqlUnparsedError from error
+
+
+def _nesting(tokens: list[Token]) -> int:
+    """How deep the parser has to go at most: brackets and cases that are open, and prefix operators in a row."""
+    brackets = cases = prefixes = deepest = 0
+    for token in tokens:
+        kind = token.token_type
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        if kind in _OPEN:
+            brackets += 1
+        elif kind in _CLOSED:
+            brackets = max(0, brackets - 1)
+        elif kind is TokenType.CASE:
+            cases += 1
+        elif kind is TokenType.END:
+            cases = max(0, cases - 1)
+        elif kind is TokenType.SEMICOLON:
+            brackets = cases = 0
+        deepest = max(deepest, brackets + cases + prefixes)
+    return deepest
+
+
 def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
     """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters, as far as `effort` goes."""
     facts = SqlFacts(signals=[])
     effort = effort or Effort()
-    if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS) or not effort.has_time():
-        facts.parsed, facts.too_long, facts.writes = False, True, True
+    if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS):
+        _unread(facts)
         return facts
-    if _nesting(text) > MAX_NESTING:
-        _by_words(text, facts)
-        return facts
-    start = thread_time()
     try:
-        statements = [statement for statement in sqlglot.parse(text) if statement is not None]
-    except (SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError, IndexError):
-        # A tree that cannot be built is a fact, not a failure: the words are read instead.
+        statements = parse_sql(text)
+    except SqlUnreadError:
+        effort.left -= _FAILED + len(text) * _UNITS
+        _unread(facts)
+        return facts
+    except SqlUnparsedError:  # a tree that cannot be built is a fact, not a failure: the words are read instead
         effort.left -= _FAILED + len(text) * _UNITS
         _by_words(text, facts)
         return facts
-    finally:
-        effort.seconds -= thread_time() - start
     if not statements:
         facts.parsed = False
         return facts
@@ -90,15 +151,36 @@ def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
         _walk(statement, facts)
         privileged = isinstance(statement, (exp.Grant, exp.Command)) and _first_word(statement.sql()) in _WRITE_WORDS
         if seen_read and ((facts.irreversible and not before) or privileged):
-            facts.signals.append(("sql.stacked", statement.sql()[:80]))
+            _signal("sql.stacked", statement, facts)
         seen_read = seen_read or isinstance(statement, (exp.Select, exp.Union))
     return facts
 
 
+def _unread(facts: SqlFacts) -> None:
+    """What is not read may do anything."""
+    facts.parsed, facts.too_long, facts.writes = False, True, True
+
+
+def _signal(name: str, node: exp.Expr, facts: SqlFacts) -> None:
+    """Note a signal with the piece that shows it; the first of a name is enough, since nodes stand inside nodes."""
+    if any(known == name for known, _ in facts.signals):
+        return
+    try:
+        shown = node.sql()[:_SHOWN]
+    except RecursionError:  # a chain of thousands of members is read without recursion, and written with it
+        shown = node.key
+    facts.signals.append((name, shown))
+
+
+def _note(signal: tuple[str, str], facts: SqlFacts) -> None:
+    if signal not in facts.signals:
+        facts.signals.append(signal)
+
+
 def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
     for number, node in enumerate(statement.walk()):
-        if number > _MAX_NODES:
-            facts.parsed = False
+        if number > MAX_NODES:
+            _unread(facts)
             return
         if type(node) in _LEAVES:
             continue
@@ -107,23 +189,22 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             _change(node, facts)
         elif isinstance(node, (exp.Select, exp.Table)):
             facts.reads = True
+            if isinstance(node, exp.Table) and _is_catalogue(node) and node.find_ancestor(exp.Union) is not None:
+                _signal("sql.catalogue-union", node, facts)
         elif isinstance(node, (exp.Or, exp.Where)):
             parts = [node.left, node.right] if isinstance(node, exp.Or) else []
             if any(_always_true(part) for part in parts):
-                facts.signals.append(("sql.tautology", node.sql()[:80]))
+                _signal("sql.tautology", node, facts)
         elif isinstance(node, (exp.Anonymous, exp.Func)):
             name = _function(node)
             if name in _DELAY:
-                facts.signals.append(("sql.delay", name))
+                _note(("sql.delay", name), facts)
             elif name in _FILE:
-                facts.signals.append(("sql.file", name))
-        elif isinstance(node, exp.Union):
-            if not isinstance(node.parent, exp.Union):  # the outermost one holds the others
-                _union(node, facts)
+                _note(("sql.file", name), facts)
         elif isinstance(node, exp.Copy):
             facts.writes = True
             if "program" in node.sql().lower():
-                facts.signals.append(("sql.file", "copy program"))
+                _note(("sql.file", "copy program"), facts)
         elif isinstance(node, (exp.Command, exp.Grant)):
             _by_words(node.sql(), facts)
 
@@ -142,19 +223,16 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
             kind in {"TABLE", "DATABASE", "SCHEMA", "COLUMN", ""} and not node.args.get("temporary")
         ):
             facts.irreversible = True
-            facts.signals.append(("sql.destroy", node.sql()[:80]))
+            _signal("sql.destroy", node, facts)
     elif isinstance(node, (exp.Delete, exp.Update)):
         where = node.args.get("where")
         if where is None or _always_true(where.this):
             facts.irreversible = True
-            facts.signals.append(("sql.every-row", node.sql()[:80]))
+            _signal("sql.every-row", node, facts)
 
 
-def _union(node: exp.Expr, facts: SqlFacts) -> None:
-    for table in node.find_all(exp.Table):
-        if table.name.lower() in _CATALOGUE or str(table.args.get("db") or "").lower().strip('"`') in _CATALOGUE:
-            facts.signals.append(("sql.catalogue-union", table.sql()[:80]))
-            return
+def _is_catalogue(table: exp.Table) -> bool:
+    return table.name.lower() in _CATALOGUE or str(table.args.get("db") or "").lower().strip('"`') in _CATALOGUE
 
 
 def _function(node: exp.Expr) -> str:
@@ -187,14 +265,14 @@ def _by_words(text: str, facts: SqlFacts) -> None:
         first = words[0].lstrip("(")
         if first in _IRREVERSIBLE_WORDS and len(words) > 1 and words[1] in {"table", "database", "schema"}:
             facts.writes = facts.irreversible = True
-            facts.signals.append(("sql.destroy", piece.strip()[:80]))
+            facts.signals.append(("sql.destroy", piece.strip()[:_SHOWN]))
         elif first == "delete" and " where " not in piece.lower() and len(words) > 2 and words[1] == "from":
             facts.writes = facts.irreversible = True
-            facts.signals.append(("sql.every-row", piece.strip()[:80]))
+            facts.signals.append(("sql.every-row", piece.strip()[:_SHOWN]))
         elif first in _WRITE_WORDS or first in _IRREVERSIBLE_WORDS:
             facts.writes = True
             if first == "grant" and _GIVES_ALL.search(piece):
-                facts.signals.append(("sql.grants", piece.strip()[:80]))
+                facts.signals.append(("sql.grants", piece.strip()[:_SHOWN]))
         elif first in _READ_WORDS:
             facts.reads = True
 
@@ -202,14 +280,3 @@ def _by_words(text: str, facts: SqlFacts) -> None:
 def _first_word(text: str) -> str:
     words = text.split(None, 1)
     return words[0].lower() if words else ""
-
-
-def _nesting(text: str) -> int:
-    depth = deepest = 0
-    for char in text:
-        if char == "(":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char == ")":
-            depth -= 1
-    return deepest if text.lower().count("case") < MAX_NESTING else MAX_NESTING + 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
+
+from pydantic import BaseModel
 
 from aegis.core.names import Selector, glob_match
 from aegis.errors import Problem
@@ -19,11 +22,14 @@ from aegis.pipeline.settings import Settings
 from aegis.pipeline.settings_tools import ApprovalSettings, OwnApprovalSettings, PolicySettings
 
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
+# Members whose entries may come again: words of a command line, and what others define.
+_FREE: Final = frozenset({"cmd.run", "command", "deny", "options", "schema"})
 
 
 def check(settings: Settings, place: Place) -> list[Problem]:
     """Every problem of settings whose members are each well-formed; none where they can be enforced."""
     return [
+        *_repeated(settings, (), place),
         *_judges(settings, place),
         *_pipeline(settings, place),
         *_registry(settings, place),
@@ -32,6 +38,27 @@ def check(settings: Settings, place: Place) -> list[Problem]:
         *_approvers(settings.approvals, settings.approvals, ("approvals",), place),
         *_link(settings, place),
     ]
+
+
+def _repeated(value: object, where: tuple[str | int, ...], place: Place) -> Iterator[Problem]:
+    """Entries of a list that stand in it twice, in every section: one of them was meant to be another."""
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            key = field.alias or name
+            if key not in _FREE:
+                yield from _repeated(getattr(value, name), (*where, key), place)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _repeated(inner, (*where, key), place)
+    elif isinstance(value, (list, tuple)):
+        seen: set[object] = set()
+        for position, inner in enumerate(value):
+            if isinstance(inner, (str, int, float)):
+                if inner in seen:
+                    yield place((*where, position), f"`{inner}` is there twice", "")
+                seen.add(inner)
+            else:
+                yield from _repeated(inner, (*where, position), place)
 
 
 def _judges(settings: Settings, place: Place) -> Iterator[Problem]:
@@ -60,9 +87,6 @@ def _pipeline(settings: Settings, place: Place) -> Iterator[Problem]:
                 check_guard(name, (*known, *of_missions))
             except ValueError as error:
                 yield place(where, str(error), nearest(name, known))
-                continue
-            if name in names[:position]:
-                yield place(where, f"the guard `{name}` is there twice", "")
         known_names = [name for name in names if name in known]
         if known_names and all(settings.guards.mode(name) == "off" for name in known_names):
             hint = "to let calls pass and record what the guards say, use `mode: observe`"
@@ -168,8 +192,6 @@ def _approvers(
     approvers = default.approvers if own.approvers is None else own.approvers
     quorum = default.quorum if own.quorum is None else own.quorum
     on_timeout = default.on_timeout if own.on_timeout is None else own.on_timeout
-    if len(set(approvers)) != len(approvers):
-        yield place((*where, "approvers"), "an approver is there twice", "")
     for position, name in enumerate(approvers):
         group = name.removeprefix("group:")
         if group != name and group not in default.groups:

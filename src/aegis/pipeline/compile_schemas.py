@@ -16,23 +16,29 @@ from aegis.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
 from aegis.pipeline.config import Config
 from aegis.pipeline.settings_tools import PolicySettings
 
-# JSON Schema, drafts 4 to 2020-12: keywords that hold one schema, a list or a mapping of them.
+# JSON Schema, drafts 3 to 2020-12: keywords that hold one schema, a list or a mapping of them.
 _ONE: Final = frozenset({
-    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
+    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "extends", "if", "items", "not",
     "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
 })  # fmt: skip
 _LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_MAPPING: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+_MAPPING: Final = frozenset({
+    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
+})  # fmt: skip
 _PLAIN: Final = frozenset({
     "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
-    "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "default", "dependencies",
-    "dependentRequired", "deprecated", "description", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum",
-    "format", "id", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems",
-    "minLength", "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title", "type",
-    "uniqueItems", "writeOnly",
+    "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "default", "dependentRequired",
+    "deprecated", "description", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum", "format", "id",
+    "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
+    "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title", "type", "uniqueItems",
+    "writeOnly",
 })  # fmt: skip
-_KEYWORDS: Final = _ONE | _LIST | _MAPPING | _PLAIN
-_TYPING_ERROR: Final = 0.8  # so alike that an unknown keyword is a known one, misspelt
+# Of the dialects that tools are described in: OpenAPI 3.0 (Schema Object), Gemini (`propertyOrdering`), draft 3.
+_OTHER: Final = frozenset({
+    "disallow", "discriminator", "divisibleBy", "example", "externalDocs", "nullable", "propertyOrdering", "xml",
+})  # fmt: skip
+_KEYWORDS: Final = _ONE | _LIST | _MAPPING | _PLAIN | _OTHER
+_OWN: Final = "x-"  # begins keywords that somebody made for themselves
 
 
 def compile_schema_guard(config: Config, problems: list[Problem]) -> SchemaGuard:
@@ -78,9 +84,11 @@ def _compile(
     known_formats_only: bool,
 ) -> jsonschema_rs.Validator | None:
     before = len(problems)
-    for place, keyword, meant in _misspelt(schema, ()):
+    for place, keyword in _unknown(schema, ()):
         message = f"`{keyword}` is no keyword of JSON Schema, and would check nothing"
-        problems.append(config.problem((*where, *place, keyword), message, f"did you mean `{meant}`?"))
+        close = difflib.get_close_matches(keyword[:40], _KEYWORDS, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else f"begin a keyword of your own with `{_OWN}`"
+        problems.append(config.problem((*where, *place, keyword), message, hint))
     try:
         validator = compile_schema(schema, known_formats_only=known_formats_only)
     except ConfigError as error:
@@ -91,21 +99,20 @@ def _compile(
     return validator if len(problems) == before else None
 
 
-def _misspelt(schema: object, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Unknown keywords that are a typing error away from a known one, with the place of their schema."""
+def _unknown(schema: object, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Keywords that no dialect knows, with the place of their schema; names and values may be any words."""
     if not isinstance(schema, dict):
         return
     for keyword, value in schema.items():
         here = (*place, keyword)
         if keyword not in _KEYWORDS:
-            close = difflib.get_close_matches(keyword[:40], _KEYWORDS, n=1, cutoff=_TYPING_ERROR)
-            if close:
-                yield place, keyword, close[0]
+            if not keyword.startswith(_OWN):
+                yield place, keyword
         elif keyword in _MAPPING and isinstance(value, dict):
             for name, inner in value.items():
-                yield from _misspelt(inner, (*here, name))
+                yield from _unknown(inner, (*here, name))
         elif keyword in _LIST and isinstance(value, list):
             for position, inner in enumerate(value):
-                yield from _misspelt(inner, (*here, str(position)))
+                yield from _unknown(inner, (*here, str(position)))
         elif keyword in _ONE:
-            yield from _misspelt(value, here)
+            yield from _unknown(value, here)

@@ -82,3 +82,8 @@ class RunSettings(Section):
     """Routes by name; a request that names none takes `default`."""
     options: dict[Name, dict[str, Any]]
     """Options of guards, routers, and installed providers and tool servers, by their names."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything stands in the section that has to be compiled."""
+        return bool(self.models or self.servers or self.routes or self.options)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aegis.errors import ConfigError, Problem
 from aegis.pipeline.config import Config
+from aegis.pipeline.problems import nearest
 from aegis.pipeline.settings_runs import RouteSettings
 from aegis.runs import guards, providers, routing, tools
 from aegis.runs.guard import STAGES, RunGuard, Stage
@@ -61,7 +62,7 @@ class Plan:
 def compile_plans(config: Config) -> Mapping[str, Plan]:
     """The plans of every route. Raises `ConfigError` with every problem found: names without a thing behind them,
     guards at a stage that they do not serve, options that a part does not take."""
-    if not config.settings.runs.routes:
+    if not config.settings.runs.is_used:
         return {}
     return _Compiler(config).plans()
 
@@ -86,8 +87,11 @@ class _Compiler:
     def plans(self) -> Mapping[str, Plan]:
         known = (self._guards, self._routers, self._graphs, self._providers, self._servers)
         for name in self._runs.options:
+            place = ("runs", "options", name)
             if not any(name in parts for parts in known):
-                self._bad(("runs", "options", name), f"there is nothing of the name `{name}`")
+                self._bad(place, f"there is nothing of the name `{name}`", nearest(name, self._guards))
+            elif name in self._guards:  # also where no route asks it yet
+                self._part(place, "guard", name, self._guards, "check")
         for name in self._runs.models:
             self._provider(name)
         plans = {name: self._plan(name, route) for name, route in self._runs.routes.items()}
@@ -126,7 +130,7 @@ class _Compiler:
 
     def _model(self, place: tuple[str | int, ...], name: str) -> Model | None:
         if name not in self._runs.models:
-            self._bad(place, f"there is no model `{name}`")
+            self._bad(place, f"there is no model `{name}`", nearest(name, self._runs.models))
             return None
         provider = self._made.get(("provider", self._runs.models[name].provider))
         return None if provider is None else Model(name=name, settings=self._runs.models[name], provider=provider)
@@ -149,14 +153,14 @@ class _Compiler:
     def _part(self, place: tuple[str | int, ...], kind: str, name: str, parts: Parts, *methods: str) -> Any:
         """The part `name`, made once; `None`, and a problem, where there is none or it cannot be made."""
         if name not in parts:
-            there = ", ".join(f"`{one}`" for one in sorted(parts))
-            self._bad(place, f"there is no {kind} `{name}`", f"there are {there}" if there else "")
+            self._bad(place, f"there is no {kind} `{name}`", nearest(name, parts) if parts else "")
             return None
         if (kind, name) not in self._made:
             try:
                 options = self._runs.options.get(name, NO_OPTIONS)
                 self._made[kind, name] = parts.make(name, options, *methods)
             except ValueError as error:
+                self._made[kind, name] = None  # said once, wherever it is named
                 self._bad(place, f"the {kind} `{name}`: {error}", "see `runs.options`")
         return self._made.get((kind, name))
 

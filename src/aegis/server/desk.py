@@ -97,7 +97,7 @@ def answered(_: Store, entries: Sequence[Entry]) -> list[str]:
 
 def check_routes(config: Config) -> None:
     """Raises `ConfigError` where the section `runs` does not hold together."""
-    if config.settings.runs.routes:
+    if config.settings.runs.is_used:
         from aegis.runs.plan import compile_plans
 
         compile_plans(config)

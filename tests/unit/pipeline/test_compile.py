@@ -135,6 +135,54 @@ def test_what_does_not_compile_is_named_with_file_line_and_hint(
     assert (problem.file, problem.line, problem.pointer, problem.hint) == ("aegis.yaml", line, pointer, hint)
 
 
+UNKNOWN = ("requierd", "maxLenght", "propertys", "aditionalProperties", "foo", "Type", "min_length")
+INSIDE = (
+    "{KEY: 1}",
+    "{properties: {a: {KEY: 1}}}",
+    "{items: {KEY: 1}}",
+    "{prefixItems: [{}, {KEY: 1}]}",
+    "{anyOf: [{}, {allOf: [{KEY: 1}]}]}",
+    "{$defs: {a: {not: {KEY: 1}}}}",
+    "{if: {then: {else: {KEY: 1}}}}",
+    "{dependencies: {a: {KEY: 1}}}",
+    "{patternProperties: {'^a': {additionalProperties: {KEY: 1}}}}",
+    "{unevaluatedProperties: {propertyNames: {contains: {KEY: 1}}}}",
+)
+SCHEMAS = (
+    "tools: {x: {schema: SCHEMA}}",
+    "policies: [{name: p, schema: SCHEMA}]",
+    "policies: [{name: p, deny: SCHEMA}]",
+)
+
+
+@pytest.mark.claim("CFG-10")
+@pytest.mark.parametrize("place", SCHEMAS)
+@pytest.mark.parametrize("inside", INSIDE)
+def test_a_keyword_that_no_dialect_knows_is_refused_wherever_a_schema_stands(inside: str, place: str) -> None:
+    for keyword in UNKNOWN:
+        problem = only(place.replace("SCHEMA", inside.replace("KEY", keyword)))
+        assert f"`{keyword}` is no keyword" in problem.message
+        assert problem.pointer.endswith(f"/{keyword}")
+        assert problem.hint
+
+
+@pytest.mark.claim("CFG-10")
+@pytest.mark.parametrize("place", SCHEMAS)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "{x-mine: 1, properties: {requierd: {x-order: 2}, foo: {}}}",
+        "{enum: [{requierd: 1}], const: {requierd: 1}, default: {requierd: 1}, examples: [{requierd: 1}]}",
+        "{required: [foo], dependentRequired: {foo: [bar]}, $defs: {requierd: {}}}",
+        "{properties: {a: {nullable: true, example: 1, discriminator: {propertyName: b}}}}",
+        "{$schema: 'https://json-schema.org/draft/2020-12/schema', $comment: a, title: b, format: email, contains: {}}",
+        "{dependencies: {a: [b]}, additionalProperties: false, items: true}",
+    ],
+)
+def test_names_values_and_keywords_of_ones_own_may_be_any_words(schema: str, place: str) -> None:
+    compile_policy(parse_config(place.replace("SCHEMA", schema)))
+
+
 def test_a_property_may_be_called_like_a_misspelt_keyword() -> None:
     text = "policies: [{name: p, select: {tool: x}, schema: {properties: {typ: {enum: [{formt: 1}]}}}}]"
     assert compile_policy(parse_config(text)).digest != compile_policy(parse_config("version: 1")).digest

@@ -161,6 +161,31 @@ def test_what_cannot_be_enforced_is_named_with_its_place(text: str, pointer: str
     assert (problem.file, problem.line) == ("aegis.yaml", 1)
 
 
+@pytest.mark.claim("CFG-09")
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        ("tools: {a: {effects: [read, read]}}", "/tools/a/effects/1"),
+        ("approvals: {approvers: ['user:a', 'user:b', 'user:a']}", "/approvals/approvers/2"),
+        ("approvals: {groups: {g: [a, a]}}", "/approvals/groups/g/1"),
+        ("tools: {a: {approvals: {approvers: ['user:a', 'user:a']}}}", "/tools/a/approvals/approvers/1"),
+        ("policies: [{name: p, select: {tool: [x, x]}, schema: {}}]", "/policies/0/select/tool/1"),
+        ("guards: {content: {inside_hosts: [h.example, h.example]}}", "/guards/content/inside_hosts/1"),
+        ("pipeline: {result: [content, content]}", "/pipeline/result/1"),
+        ("runs: {routes: {r: {models: [m], egress: [output, unmask, output]}}}", "/runs/routes/r/egress/2"),
+    ],
+)
+def test_an_entry_that_is_there_twice_is_refused_in_every_section(text: str, pointer: str) -> None:
+    problem = only(text)
+    assert "is there twice" in problem.message
+    assert problem.pointer == pointer
+
+
+def test_words_of_command_lines_may_come_again_and_so_may_those_of_schemas() -> None:
+    parse_config("runs: {servers: {s: {command: [env, A=1, A=1]}}}")
+    parse_config("tools: {a: {schema: {properties: {b: {enum: [1, 1]}}}}}")
+
+
 @pytest.mark.parametrize(
     "text",
     [

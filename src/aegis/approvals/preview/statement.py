@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from aegis.facts.sql import MAX_SQL, analyse_sql
+from aegis.facts.sql import SqlUnparsedError, SqlUnreadError, analyse_sql, parse_sql
 
 Engine = Literal["sqlite", "postgres"]
 
@@ -38,11 +36,11 @@ def check_statement(text: str, engine: Engine, allowed: frozenset[str]) -> tuple
     Raises `Refused` where it is not exactly one, does not parse, or is not of a kind that is allowed.
     """
     # (1) Only what is read as a whole.
-    if len(text) > MAX_SQL:
-        raise Refused("the statement is too long to be read")
     try:
-        statements = [one for one in sqlglot.parse(text, read=engine) if one is not None]
-    except (SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError, IndexError) as error:
+        statements = parse_sql(text, engine)
+    except SqlUnreadError as error:
+        raise Refused("the statement is too long to be read, or too much") from error
+    except SqlUnparsedError as error:
         raise Refused("the statement cannot be parsed") from error
     # (2) One statement, so that no `COMMIT` hides behind it.
     if len(statements) != 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import typer
@@ -12,6 +12,11 @@ import typer
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
 from aegis.core.printable import json_text
+
+if TYPE_CHECKING:
+    from aegis.errors import Problem
+    from aegis.pipeline.config import Config
+    from aegis.pipeline.run import Policy
 
 app = typer.Typer(help="The configuration.")
 
@@ -34,14 +39,12 @@ _CHANGED = (
 @app.command()
 def check(file: File = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Compile a configuration as a start would: exit 0, or every problem with file and line."""
-    from aegis.pipeline.compile import compile_policy
     from aegis.pipeline.config import load_config
     from aegis.pipeline.trusted import read_trusted
-    from aegis.rules.cache import default_cache_folder
 
     path = file or config
     loaded = load_config(path)
-    policy = compile_policy(loaded, cache=default_cache_folder())
+    policy = _compiled(loaded)
     if path is not None:
         read_trusted(path)
     show_members(
@@ -59,6 +62,33 @@ def check(file: File = None, config: ConfigFile = None, as_json: Json = False) -
     for item in (*content.exceptions, *content.overrides):
         if item.expires is not None and item.expires <= time.time() * 1_000_000:
             note(f"what is said of `{item.rule}` on `{item.tool}` has expired and counts no more")
+
+
+def _compiled(config: Config) -> Policy:
+    """The policy of a configuration, once everything in it compiles that otherwise would at its first use.
+
+    Raises `ConfigError` with the problems of all sections.
+    """
+    from aegis.errors import ConfigError
+    from aegis.pipeline.compile import compile_policy
+    from aegis.rules.cache import default_cache_folder
+
+    problems: list[Problem] = []
+    policy = None
+    try:
+        policy = compile_policy(config, cache=default_cache_folder())
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        if config.settings.runs.is_used:  # what joins routes takes long to load
+            from aegis.runs.plan import compile_plans
+
+            compile_plans(config)
+    except ConfigError as error:
+        problems += error.problems
+    if policy is None or problems:
+        raise ConfigError(tuple(problems))
+    return policy
 
 
 @app.command()
