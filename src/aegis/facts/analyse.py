@@ -11,7 +11,7 @@ from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
 from aegis.facts.effort import Effort
 from aegis.facts.extract import exceeded
-from aegis.facts.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, read_target
+from aegis.facts.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.facts.model import Signal, Text
 from aegis.facts.paths import climbs, is_secret_file
 
@@ -126,7 +126,7 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _code(text, found, tool)
     elif role == "path":
         _path(text, found)
-    elif role == "url" or (role != "content" and "://" in text.value):
+    elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
         _url(text, found)
 
 

@@ -10,6 +10,8 @@ from typing import Final
 import re2
 
 from aegis.facts.effort import LEAST, Effort
+from aegis.facts.hosts import asks_metadata
+from aegis.facts.operands import plain, plain_word
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
 from aegis.facts.shell_cloud import cloud_deed
@@ -87,7 +89,7 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
     text = expanded_words(text)
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
-    commands = [unwrapped(command) for command in shell.commands]
+    commands = [plain(unwrapped(command)) for command in shell.commands]
     pipes: dict[int, list[Command]] = defaultdict(list)
     for command in commands:
         if command.pipe:
@@ -99,7 +101,7 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
             facts.add("shell.destroy", stages[-1].pipeline)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
-    for target, source in shell.writes:
+    for target, source in ((plain_word(target), source) for target, source in shell.writes):
         facts.writes = facts.writes or not target.startswith("/dev/")
         _written(target, source, facts)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
@@ -119,6 +121,8 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
 def _command(command: Command, facts: ShellFacts, depth: int) -> None:
     name = command.name.lower()
     facts.network = facts.network or name in NETWORK
+    if (name in NETWORK or name in _CLIENTS) and any(map(asks_metadata, command.args)):
+        facts.add("host.metadata", command.text)
     facts.writes = facts.writes or name in WRITERS or name in DELETERS
     for signal in destroys(command):
         facts.writes = True
@@ -226,7 +230,7 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
     if not words or not facts.may_read(LEAST + sum(map(len, words))):
         return
     name = words[0].rsplit("/", 1)[-1]
-    inner = unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True))
+    inner = plain(unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True)))
     if inner_spawn(inner):
         facts.add("shell.spawn", command.text)
     elif inner.name not in {"find", "xargs", "parallel"}:
@@ -257,6 +261,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
+_CLIENTS: Final = frozenset({"http", "https", "xh", "curlie", "httpie", "grpcurl", "hurl", "w3m", "links", "elinks"})
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
 # Programs that carry a file away, and the words with which they do.
 _CARRIERS: Final = frozenset({
