@@ -76,7 +76,7 @@ def names_metadata(word: str) -> bool:
     target = read_target(word)
     if target is None or target.scheme or not is_metadata(target):
         return False
-    return "." in target.host or ":" in target.host or "/" in word
+    return "." in target.host or ":" in target.host or (bool(target.address) and "/" in word)
 
 
 def asks_metadata(word: str) -> bool:
@@ -85,10 +85,11 @@ def asks_metadata(word: str) -> bool:
     target = read_target(value) if value and len(value) <= _LONGEST_WORD else None
     if target is None or target.scheme in _OTHER_SCHEMES:
         return False
-    return is_metadata(target) and (target.host not in _BARE or "/" in value)
+    return is_metadata(target) and (target.host not in _BARE or any(place in value.lower() for place in _ASKED))
 
 
 _BARE: Final = frozenset({"metadata", "instance-data"})  # names that can be a branch or a folder
+_ASKED: Final = ("/computemetadata", "/latest", "/metadata", "/openstack", "/opc/")  # where such a service answers
 _OTHER_SCHEMES: Final = frozenset({"file", "data", "s3", "gs"})
 
 

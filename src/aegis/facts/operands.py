@@ -6,10 +6,12 @@ path that leads to a file (`/etc/./shadow`). Analysers compare words, so both ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import re2
 
+from aegis.facts.model import Ran
 from aegis.facts.paths import LONGEST, plain_path
 from aegis.facts.shell_tree import Command
 
@@ -60,6 +62,28 @@ def plain(command: Command) -> Command:
     options = _LONG.get(_ALIASES.get(command.name, command.name), ())
     args = tuple([in_full(arg, options) if arg[:2] == "--" else plain_word(arg) for arg in command.args])
     return command if args == command.args else command._replace(args=args)
+
+
+def runs(commands: Sequence[Command]) -> Iterator[Ran]:
+    """The commands of one text as guards see them, each with the folder that the last `cd` before it named."""
+    folder = ""
+    feeds: dict[int, str] = {}
+    for command in reversed(commands):
+        if command.pipe:
+            feeds[command.pipe] = f"{command.name} {feeds.get(command.pipe, '')}".rstrip()
+    for command in commands:
+        rest = feeds.get(command.pipe, "").removeprefix(command.name).lstrip() if command.pipe else ""
+        if command.pipe:
+            feeds[command.pipe] = rest
+        settings = tuple(f"{name}={value}" for name, value in command.variables)
+        yield Ran("", folder, command.name, command.args, rest, settings)
+        if command.name in {"cd", "pushd", "chdir"} and command.args[-1:]:
+            folder = below(folder, command.args[-1])
+
+
+def below(folder: str, path: str) -> str:
+    """Where a path leads from a folder; as it stands where it is absolute or the folder is not known."""
+    return path if not folder or path[:1] in ("/", "~", "$") else plain_path(f"{folder}/{path}")
 
 
 def in_full(word: str, options: tuple[str, ...]) -> str:

@@ -11,7 +11,8 @@ import re2
 
 from aegis.facts.effort import LEAST, Effort
 from aegis.facts.hosts import asks_metadata
-from aegis.facts.operands import plain, plain_word
+from aegis.facts.model import Ran
+from aegis.facts.operands import plain, plain_word, runs
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
 from aegis.facts.shell_cloud import cloud_deed
@@ -46,7 +47,7 @@ class ShellFacts:
     """What one shell text does; `signals` are stable names with the piece that shows them.
 
     `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and
-    `statements` the SQL that it hands to a database.
+    `statements` the SQL that it hands to a database. `ran` are its commands, in plain words.
     """
 
     too_long: bool = False
@@ -57,6 +58,7 @@ class ShellFacts:
     scripts: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    ran: list[Ran] = field(default_factory=list)
     effort: Effort = field(default_factory=Effort)
 
     def may_read(self, units: int) -> bool:
@@ -74,6 +76,7 @@ class ShellFacts:
         self.signals.extend(inner.signals)
         self.programs.extend(inner.programs)
         self.statements.extend(inner.statements)
+        self.ran.extend(inner.ran)
         self.network |= inner.network
         self.writes |= inner.writes
         self.irreversible |= inner.irreversible
@@ -99,6 +102,7 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         facts.signals.extend(pipeline(stages))
         if feeds_deleter(stages):
             facts.add("shell.destroy", stages[-1].pipeline)
+    facts.ran.extend(runs(commands))
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     for target, source in ((plain_word(target), source) for target, source in shell.writes):
@@ -234,6 +238,7 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
     if inner_spawn(inner):
         facts.add("shell.spawn", command.text)
     elif inner.name not in {"find", "xargs", "parallel"}:
+        facts.ran.extend(runs([inner]))
         _command(inner, facts, depth)
 
 

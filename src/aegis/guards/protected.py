@@ -92,7 +92,7 @@ class ProtectedGuard:
                     return _blocked(text.path, message)
         for view in case.facts.views:
             source = strings[view.source] if 0 <= view.source < len(strings) else None
-            role, value = "unknown" if source is None else source.role, view.value
+            role, value = view.role or ("unknown" if source is None else source.role), view.value
             if "joined" in view.kinds:
                 role, value = "unknown", _joined(strings)
             if role not in _PROSE and self._is_close(value, role):
