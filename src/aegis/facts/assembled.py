@@ -25,9 +25,31 @@ MOST_JOINED: Final = 8_192  # characters of command lines that are read once mor
 _MOST_PIECES: Final = 64  # paths and addresses are put together of no more
 _LONGEST_PROGRAM: Final = 4_096
 # What a member of an object is called that names a program, where another holds its arguments ...
-_PROGRAMS: Final = ("command", "cmd", "program", "executable", "exe", "binary", "bin", "entrypoint", "exec", "commandline")
+_PROGRAMS: Final = (
+    "command",
+    "cmd",
+    "program",
+    "executable",
+    "exe",
+    "binary",
+    "bin",
+    "entrypoint",
+    "exec",
+    "commandline",
+)
 # ... and what may name one as well, and many other things: only beside a list of words.
-_LOOSE: Final = ("process", "processname", "file", "filepath", "filename", "path", "script", "interpreter", "shell", "name")
+_LOOSE: Final = (
+    "process",
+    "processname",
+    "file",
+    "filepath",
+    "filename",
+    "path",
+    "script",
+    "interpreter",
+    "shell",
+    "name",
+)
 _WORDS: Final = (
     "args", "argv", "arguments", "argumentlist", "argslist", "argument", "params", "parameters", "commandargs",
     "cmdargs", "programargs", "extraargs", "options", "flags", "operands",
@@ -35,14 +57,21 @@ _WORDS: Final = (
 _SURE_WORDS: Final = frozenset({"args", "argv", "arguments", "commandargs", "cmdargs", "programargs", "argslist"})
 _ENVIRONMENTS: Final = frozenset({"env", "environ", "environment", "envs", "envvars", "environmentvariables"})
 _FOLDERS: Final = ("cwd", "workdir", "workingdirectory", "workingdir")
-HINTS: Final = frozenset({*_WORDS, *_ENVIRONMENTS})  # names without which, and without a list, nothing is put together
+HINTS: Final = frozenset(
+    {*_WORDS, *_ENVIRONMENTS, *_FOLDERS}
+)  # names without which, and without a list, nothing is put together
 _OPERATORS: Final = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "<<<", "2>", "2>&1", "&>"})
-_KNOWN: Final = READERS | WRITERS | DELETERS | NETWORK | INTERPRETERS | {"find", "xargs", "docker", "kubectl", "chmod", "exec"}
+_KNOWN: Final = (
+    READERS | WRITERS | DELETERS | NETWORK | INTERPRETERS | {"find", "xargs", "docker", "kubectl", "chmod", "exec"}
+)
 # Programs whose operands are texts: what reads like a command in one of them is none.
 _TALKERS: Final = frozenset({
-    "echo", "printf", "say", "logger", "notify-send", "grep", "egrep", "rg", "git", "gh", "espeak", "wall", "test", "expr",
+    "echo", "printf", "say", "logger", "notify-send", "grep", "egrep", "rg", "git", "gh", "espeak", "wall", "test",
+    "expr",
 })  # fmt: skip
-_STARTS_LINE: Final = re2.compile(r"^\s*(?:[\w.@%$\"'({!:\[\\#]|~/|/(?:usr|opt|bin|sbin|home|\S*bin/|\S+\.(?:sh|py)\b|\S+\s))")
+_STARTS_LINE: Final = re2.compile(
+    r"^\s*(?:[\w.@%$\"'({!:\[\\#]|~/|/(?:usr|opt|bin|sbin|home|\S*bin/|\S+\.(?:sh|py)\b|\S+\s))"
+)
 _NO_LINE: Final = re2.compile(r"^\s*(?:[/~.*]|\.\.|\d+|\S+/|\S*://\S*)\s*$")
 _RUNNABLE: Final = re2.compile(r"^\./|^(?:/[\w.-]+){0,8}/s?bin/[^/]+$|^[^:]*\.(?:sh|bash|py|pl|rb|js|exe|bat|cmd|ps1)$")
 _BLANK: Final = re2.compile(r"\s")
@@ -107,7 +136,9 @@ def assembled(tool: str, arguments: Mapping[str, Any], roles: Mapping[str, TextR
             if pieces:
                 _of_list(path, name, pieces, roles, wholes, words)
             else:
-                stack.extend((f"{path}/{at}", name, inner) for at, inner in enumerate(value) if type(inner) in (dict, list))
+                stack.extend(
+                    (f"{path}/{at}", name, inner) for at, inner in enumerate(value) if type(inner) in (dict, list)
+                )
     return Assembled(tuple(wholes), frozenset(words), folders)
 
 
@@ -166,7 +197,9 @@ def _of_object(
     return frozenset() if found is None else frozenset(key for key in (given, program) if key is not None)
 
 
-def _command(tool: str, value: dict[str, Any], program: str | None, given: str | None) -> tuple[str, tuple[str, ...]] | None:
+def _command(
+    tool: str, value: dict[str, Any], program: str | None, given: str | None
+) -> tuple[str, tuple[str, ...]] | None:
     """The command line of a program and its words, which stand beside it or, of a tool that is a program, alone."""
     if given is None:
         return None
@@ -177,14 +210,22 @@ def _command(tool: str, value: dict[str, Any], program: str | None, given: str |
         own = tool.lower()
         if own in _KNOWN:
             start = [own]
-        elif executes(tool) == "command" or {"exec", "execute", "run", "spawn", "subprocess", "process"} & set(words_of(tool)):
+        elif executes(tool) == "command" or {"exec", "execute", "run", "spawn", "subprocess", "process"} & set(
+            words_of(tool)
+        ):
             start = []
         else:
             return None
     else:
         start = _scalars(value[program]) if isinstance(value[program], list) else [value[program]]
     rest = _scalars(operands) if isinstance(operands, list) else []
-    if isinstance(operands, list) and plain_name(given) == "argv" and start and rest[:1] and _base(rest[0]) == _base(start[0]):
+    if (
+        isinstance(operands, list)
+        and plain_name(given) == "argv"
+        and start
+        and rest[:1]
+        and _base(rest[0]) == _base(start[0])
+    ):
         rest = rest[1:]  # the first word of a vector is the program once more
     if len(start) == 1 and _BLANK.search(start[0]):
         text = f"{start[0]} {line(rest)}" if isinstance(operands, list) else f"{start[0]} {operands}"

@@ -27,13 +27,15 @@ _COPYING: Final = (
 )  # fmt: skip
 # Long options by program, from its manual: of the programs whose options decide what a command destroys or starts.
 _LONG: Final[dict[str, tuple[str, ...]]] = {
-    "rm": ("dir", "force", "interactive", "no-preserve-root", "one-file-system", "preserve-root", "recursive", "verbose"),
+    "rm": ("dir", "force", "interactive", "no-preserve-root", "one-file-system", "preserve-root", "recursive",
+           "verbose"),
     "chmod": _OWNERSHIP, "chown": _OWNERSHIP, "chgrp": _OWNERSHIP, "cp": _COPYING, "mv": _COPYING,
     "ln": (*_COPYING, "logical", "physical", "relative", "symbolic"),
     "install": ("compare", "directory", "group", "mode", "owner", "strip", "target-directory", "verbose"),
     "shred": ("exact", "force", "iterations", "random-source", "remove", "size", "verbose", "zero"),
     "truncate": ("io-blocks", "no-create", "reference", "size"),
-    "grep": ("dereference-recursive", "recursive", "regexp", "include", "invert-match", "ignore-case", "exclude", "file"),
+    "grep": ("dereference-recursive", "recursive", "regexp", "include", "invert-match", "ignore-case", "exclude",
+             "file"),
     "sed": ("expression", "file", "in-place", "null-data", "quiet", "regexp-extended", "sandbox", "separate", "silent"),
     "base64": ("decode", "ignore-garbage", "wrap"), "base32": ("decode", "ignore-garbage", "wrap"),
     "tar": ("append", "checkpoint-action", "create", "directory", "extract", "file", "info-script",
@@ -51,7 +53,14 @@ _LONG: Final[dict[str, tuple[str, ...]]] = {
     "script": ("append", "command", "flush", "quiet", "return"),
     "chattr": (), "setfacl": ("modify", "recursive", "remove", "remove-all", "set"),
 }  # fmt: skip
-_ALIASES: Final = {"egrep": "grep", "fgrep": "grep", "gsed": "sed", "gbase64": "base64", "gtar": "tar", "adduser": "useradd"}
+_ALIASES: Final = {
+    "egrep": "grep",
+    "fgrep": "grep",
+    "gsed": "sed",
+    "gbase64": "base64",
+    "gtar": "tar",
+    "adduser": "useradd",
+}
 # What may stand in front of a path in one word: `--file=`, `of=`, `@`, `-C`.
 _LEAD: Final = re2.compile(r"^(?:-{0,2}[A-Za-z][\w-]{0,40}=@?|[@<]|-[A-Za-z])(?:[/~.]|file:)")
 _BLANK: Final = re2.compile(r"\s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import Final
 
 import re2
@@ -154,7 +155,8 @@ def spread(word: str) -> list[str]:
     """The words that a shell makes of one with braces (`/etc/{a,b}`, `{1..3}`), innermost last; at most 64."""
     if "{" not in word:
         return [word]
-    waiting, done = [word], []
+    waiting = [word]
+    done: list[str] = []
     for _ in range(_MOST_BRACED * 4):
         if not waiting:
             break
@@ -180,7 +182,7 @@ def _group(text: str) -> tuple[int, int, list[str]] | None:
             start, commas = opened.pop()
             if commas:
                 ends = [start, *commas, at]
-                return start, at + 1, [text[a + 1 : b] for a, b in zip(ends, ends[1:], strict=False)]
+                return start, at + 1, [text[a + 1 : b] for a, b in pairwise(ends)]
             members = _sequence(text[start + 1 : at])
             if members:
                 return start, at + 1, members

@@ -75,11 +75,11 @@ def touch(arguments: Mapping[str, Any], texts: Iterable[Text], *, sends: bool, b
     unreadable: list[str] = []
     made = named_commands(arguments)
     for whole in made.wholes:
-        read = None if whole.words else commands.readings(whole.value)
-        if whole.words or read is not None:
-            found.setdefault("commands", []).append((whole.path, read.words if read else frozenset({whole.words})))
-        else:
+        names = frozenset({whole.words}) if whole.words else _read("commands", whole.value, base)[0]
+        if names is None:
             unreadable.append(whole.path)
+        else:
+            found.setdefault("commands", []).append((whole.path, names))
     for text in texts:
         if text.is_key or text.path in made.words or text.path.rpartition("/")[0] in made.words:
             continue
@@ -89,17 +89,17 @@ def touch(arguments: Mapping[str, Any], texts: Iterable[Text], *, sends: bool, b
             unreadable.append(text.path)
             continue
         for kind in kinds:
-            names, files = _read(kind, text.value, base)
-            if names is None:
+            read, files = _read(kind, text.value, base)
+            if read is None:
                 unreadable.append(text.path)
                 continue
-            found.setdefault(kind, []).append((text.path, names))
+            found.setdefault(kind, []).append((text.path, read))
             for file in files:
-                read = paths.readings(file, base)
-                if read is None:
+                below = paths.readings(file, base)
+                if below is None:
                     unreadable.append(text.path)
                 else:
-                    found.setdefault("paths", []).append((text.path, read))
+                    found.setdefault("paths", []).append((text.path, below))
     return Touched(resources={kind: tuple(rows) for kind, rows in found.items()}, unreadable=tuple(unreadable))
 
 
@@ -188,4 +188,3 @@ def _by_ending(name: str) -> Kind | None:
     if last is not None and words[-1] not in _WORDY:
         return last
     return _NAMES.get(words[0]) if words[-1] in ("name", "list") and words[0] not in _WORDY else None
-
