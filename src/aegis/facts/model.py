@@ -64,14 +64,14 @@ class Signal(NamedTuple):
 class Ran(NamedTuple):
     """One command that a text of the call runs: the text's place, the folder that it runs in where that is told.
 
-    `feeds` names the commands that its output goes into; `settings` are the variables set for it alone.
+    `feeds` names the programs that its output goes into; `settings` are the variables set for it alone.
     """
 
     path: str
     folder: str
     name: str
     args: tuple[str, ...]
-    feeds: str = ""
+    feeds: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
 
 

@@ -63,6 +63,7 @@ _ALIASES: Final = {
 }
 # What may stand in front of a path in one word: `--file=`, `of=`, `@`, `-C`.
 _LEAD: Final = re2.compile(r"^(?:-{0,2}[A-Za-z][\w-]{0,40}=@?|[@<]|-[A-Za-z])(?:[/~.]|file:)")
+STARTED: Final = "xargs "  # in front of a program that is given what a pipe brings as its operands
 _BLANK: Final = re2.compile(r"\s")
 
 
@@ -76,18 +77,24 @@ def plain(command: Command) -> Command:
 def runs(commands: Sequence[Command]) -> Iterator[Ran]:
     """The commands of one text as guards see them, each with the folder that the last `cd` before it named."""
     folder = ""
-    feeds: dict[int, str] = {}
+    feeds: dict[int, tuple[str, ...]] = {}
     for command in reversed(commands):
         if command.pipe:
-            feeds[command.pipe] = f"{command.name} {feeds.get(command.pipe, '')}".rstrip()
+            feeds[command.pipe] = (_fed(command), *feeds.get(command.pipe, ()))
     for command in commands:
-        rest = feeds.get(command.pipe, "").removeprefix(command.name).lstrip() if command.pipe else ""
-        if command.pipe:
-            feeds[command.pipe] = rest
+        rest = feeds[command.pipe] = feeds.get(command.pipe, ())[1:] if command.pipe else ()
         settings = tuple(f"{name}={value}" for name, value in command.variables)
         yield Ran("", folder, command.name, command.args, rest, settings)
         if command.name in {"cd", "pushd", "chdir"} and command.args[-1:]:
             folder = below(folder, command.args[-1])
+
+
+def _fed(command: Command) -> str:
+    """The program that takes what a pipe brings; the one that is started with it has a mark in front."""
+    if command.name not in {"xargs", "parallel"}:
+        return command.name
+    started = next((at for at, arg in enumerate(command.args) if arg[:1].isalpha() or arg[:1] in "/."), None)
+    return f"{STARTED}{command.args[started].rpartition('/')[2] if started is not None else 'echo'}"
 
 
 def below(folder: str, path: str) -> str:

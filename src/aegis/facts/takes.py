@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from aegis.facts.model import Ran
-from aegis.facts.operands import below
+from aegis.facts.operands import STARTED, below
 
 
 class Taken(NamedTuple):
@@ -146,9 +146,9 @@ def _finds(one: Ran) -> Iterator[Taken]:
     args = one.args
     end = next((at for at, arg in enumerate(args) if arg[:1] in ("-", "(", "!")), len(args))
     started = {args[at + 1].rpartition("/")[2] for at, arg in enumerate(args[:-1]) if arg in _EXECUTES}
-    fed = set(one.feeds.split())
-    changes = "-delete" in args or bool((started | fed) & _CHANGING)
-    if not (changes or started - _LISTING or fed & _FED):
+    started |= {fed.removeprefix(STARTED) for fed in one.feeds if fed.startswith(STARTED)}
+    changes = "-delete" in args or bool(started & _CHANGING)
+    if not (changes or started - _LISTING or _FED.intersection(one.feeds)):
         return
     names = tuple(value for option, value in pairwise(args) if option in ("-name", "-iname"))
     deep = next((value for option, value in pairwise(args) if option == "-maxdepth"), "")
@@ -195,9 +195,11 @@ _CARRIES: Final = frozenset({
     "a", "archive", "backup", "copy", "cp", "create", "mirror", "move", "mv", "put", "rsync", "sync", "upload",
 })  # fmt: skip
 _EXECUTES: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_LISTING: Final = frozenset({"echo", "ls", "printf", "stat", "file", "du", "basename", "dirname", "test", "wc"})
+_LISTING: Final = frozenset(
+    {"echo", "ls", "printf", "stat", "file", "du", "basename", "dirname", "test", "readlink", "realpath"}
+)
 _CHANGING: Final = frozenset({"rm", "mv", "shred", "chmod", "chown", "chgrp", "unlink", "truncate", "sed", "rename"})
-_FED: Final = frozenset({"xargs", "parallel", "cpio", "tar", "zip", "rsync", "read", "pax", "7z"})
+_FED: Final = frozenset({"cpio", "tar", "zip", "rsync", "read", "pax", "7z"})  # that read a list of files from a pipe
 _TAKES: Final[dict[str, Callable[[Ran], Iterator[Taken]]]] = {
     **dict.fromkeys(("rm", "srm", "del", "rd", "rmdir", "remove-item", "trash", "rimraf", "chattr"), _deletes),
     **dict.fromkeys(("mv", "move", "move-item", "rename", "ren"), _moves),
