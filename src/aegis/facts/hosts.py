@@ -81,7 +81,7 @@ def names_metadata(word: str) -> bool:
 
 def asks_metadata(word: str) -> bool:
     """Whether a word of a program that goes out over the network names a metadata service, in whichever spelling."""
-    value = word.partition("=")[2] if word[:1] == "-" else word
+    value = (word.partition("=")[2] if word[:1] == "-" else word).lstrip("/")
     target = read_target(value) if value and len(value) <= _LONGEST_WORD else None
     if target is None or target.scheme in _OTHER_SCHEMES:
         return False

@@ -114,7 +114,7 @@ def in_full(word: str, options: tuple[str, ...]) -> str:
 
 def plain_word(word: str) -> str:
     """A word with the path in it in its plain spelling: `/etc/./x`, `of=/dev//sda`, `@/etc/../x`."""
-    if "/" not in word or len(word) > LONGEST:
+    if ("/" not in word and word[:1] != "~") or len(word) > LONGEST:
         return word
     if word[0] in "/~.$" or word.startswith("file:"):
         return word if _BLANK.search(word) else plain_path(word)
@@ -124,4 +124,5 @@ def plain_word(word: str) -> str:
             return word
         end = lead.end() - (5 if word[: lead.end()].endswith("file:") else 1)
         return word[:end] + plain_path(word[end:])
-    return word if "://" in word or _BLANK.search(word) else plain_path(word)
+    # A word that begins with a letter may be a program of `sed`; only what ends in a detour is a path for certain.
+    return plain_path(word) if word.endswith(("/..", "/.")) and not _BLANK.search(word) else word

@@ -152,7 +152,7 @@ _STAYS: Final = frozenset({"..", "~"})
 
 
 def spread(word: str) -> list[str]:
-    """The words that a shell makes of one with braces (`/etc/{a,b}`, `{1..3}`), innermost last; at most 64."""
+    """The words that a shell makes of one with braces (`/etc/{a,b}`, `{1..3}`); at most 128."""
     if "{" not in word:
         return [word]
     waiting = [word]
@@ -167,7 +167,7 @@ def spread(word: str) -> list[str]:
             continue
         start, end, members = group
         waiting.extend(text[:start] + member + text[end:] for member in reversed(members))
-    return [*done, *waiting]
+    return list(dict.fromkeys((*done, *waiting)))
 
 
 def _group(text: str) -> tuple[int, int, list[str]] | None:
