@@ -122,7 +122,11 @@ def _lay_out(texts: list[Text], words: Collection[str]) -> None:
 def _whole(whole: Whole, texts: list[Text], views: list[View], found: Gathering, decoding: Effort, tool: str) -> None:
     """Read a text that was put together like any other, in every encoding."""
     source = next(index for index, text in enumerate(texts) if text.path.startswith(whole.path))  # its words, or keys
-    text = Text(whole.path, whole.value, False, whole.role, SURE)
+    told = texts[source]
+    text = Text(whole.path, whole.value, False, whole.role, told.confidence if told.role == whole.role else SURE)
+    if not decoding.take(len(whole.value)):
+        found.undecoded(text)
+        return
     views.append(View(source, whole.value, (ASSEMBLED,), whole.role))
     if may_have_views(whole.value):
         readings = [(reading, kinds) for reading, kinds in views_of(whole.value, decoding)]

@@ -97,6 +97,22 @@ def _fed(command: Command) -> str:
     return f"{STARTED}{command.args[started].rpartition('/')[2] if started is not None else 'echo'}"
 
 
+def located(commands: Sequence[Command]) -> Iterator[Command]:
+    """The commands behind a `cd` whose operands are files, with these named from the root: `cd /etc && cat shadow`."""
+    for command, one in zip(commands, runs(commands), strict=True):
+        if one.folder and command.name in _OF_FILES:
+            args = tuple(arg if arg.startswith("-") else below(one.folder, arg) for arg in command.args)
+            if args != command.args:
+                yield command._replace(args=args)
+
+
+# Programs whose operands are all files, whatever stands among them.
+_OF_FILES: Final = frozenset({
+    "base64", "cat", "chmod", "chown", "cp", "head", "less", "more", "mv", "nl", "rm", "shred", "strings", "tac",
+    "tail", "tee", "truncate", "unlink", "xxd", "zip",
+})  # fmt: skip
+
+
 def below(folder: str, path: str) -> str:
     """Where a path leads from a folder; as it stands where it is absolute or the folder is not known."""
     return path if not folder or path[:1] in ("/", "~", "$") else plain_path(f"{folder}/{path}")

@@ -12,7 +12,7 @@ import re2
 from aegis.facts.effort import LEAST, Effort
 from aegis.facts.hosts import asks_metadata
 from aegis.facts.model import Ran
-from aegis.facts.operands import plain, plain_word, runs
+from aegis.facts.operands import located, plain, plain_word, runs
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
 from aegis.facts.shell_cloud import cloud_deed
@@ -103,6 +103,8 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         if feeds_deleter(stages):
             facts.add("shell.destroy", stages[-1].pipeline)
     facts.ran.extend(runs(commands))
+    for command in located(commands):
+        _command(command, facts, depth)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     for target, source in ((plain_word(target), source) for target, source in shell.writes):

@@ -86,7 +86,7 @@ DAILY = [
     "ls|-la",
     "ls",
     "git|log|--oneline",
-    "rg|-n|TODO|src",
+    "rg|-n|needle|src",
     "python|-m|pytest|-q",
     "npm|test",
     "cat|README.md",
