@@ -83,9 +83,9 @@ def runs(commands: Sequence[Command]) -> Iterator[Ran]:
             feeds[command.pipe] = (_fed(command), *feeds.get(command.pipe, ()))
     for command in commands:
         rest = feeds[command.pipe] = feeds.get(command.pipe, ())[1:] if command.pipe else ()
-        settings = tuple(f"{name}={value}" for name, value in command.variables)
+        settings = tuple([f"{name}={value}" for name, value in command.variables]) if command.variables else ()
         yield Ran("", folder, command.name, command.args, rest, settings)
-        if command.name in {"cd", "pushd", "chdir"} and command.args[-1:]:
+        if command.name in _MOVERS and command.args[-1:]:
             folder = below(folder, command.args[-1])
 
 
@@ -99,6 +99,8 @@ def _fed(command: Command) -> str:
 
 def located(commands: Sequence[Command]) -> Iterator[Command]:
     """The commands behind a `cd` whose operands are files, with these named from the root: `cd /etc && cat shadow`."""
+    if _MOVERS.isdisjoint([command.name for command in commands]):
+        return
     for command, one in zip(commands, runs(commands), strict=True):
         if one.folder and command.name in _OF_FILES:
             args = tuple(arg if arg.startswith("-") else below(one.folder, arg) for arg in command.args)
@@ -106,6 +108,7 @@ def located(commands: Sequence[Command]) -> Iterator[Command]:
                 yield command._replace(args=args)
 
 
+_MOVERS: Final = frozenset({"cd", "pushd", "chdir"})
 # Programs whose operands are all files, whatever stands among them.
 _OF_FILES: Final = frozenset({
     "base64", "cat", "chmod", "chown", "cp", "head", "less", "more", "mv", "nl", "rm", "shred", "strings", "tac",

@@ -6,6 +6,7 @@ Pure functions over the commands and texts of a call; `protected` decides by the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import re2
@@ -125,6 +126,7 @@ def unsettles(text: str) -> bool:
     return "unhook" in text and "aegis" in text.lower() and _UNHOOKS.search(text) is not None
 
 
+@lru_cache(maxsize=4_096)
 def tool_takes(tool: str) -> bool | None:
     """Whether a tool changes the folders that it is given, or reads them whole; `None` where its name says neither."""
     found = [_TREE_TOOLS[word] for word in words_of(tool) if word in _TREE_TOOLS]
