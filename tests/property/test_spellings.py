@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ def test_a_plain_path_is_plain(path: str) -> None:
 @st.composite
 def addresses(draw: st.DrawFn) -> str:
     """169.254.169.254 as `inet_aton` and `inet_pton` read it."""
-    forms = [str, hex, lambda number: f"0{number:o}", lambda number: f"0x{number:X}"]
+    forms: list[Callable[[int], str]] = [str, hex, "0{:o}".format, "0x{:X}".format]
     parts = [169, 254, 169, 254]
     count = draw(st.integers(1, 4))
     numbers = parts[: count - 1]

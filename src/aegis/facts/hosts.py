@@ -7,6 +7,7 @@ import unicodedata
 from typing import Final, NamedTuple
 
 from aegis.facts.fold import skeleton, unpiled
+from aegis.facts.remember import remembered
 
 METADATA: Final = frozenset({
     "169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192", "fd00:ec2::254",
@@ -79,6 +80,7 @@ def names_metadata(word: str) -> bool:
     return "." in target.host or ":" in target.host or (bool(target.address) and "/" in word)
 
 
+@remembered
 def asks_metadata(word: str) -> bool:
     """Whether a word of a program that goes out over the network names a metadata service, in whichever spelling."""
     value = (word.partition("=")[2] if word[:1] == "-" else word).lstrip("/")

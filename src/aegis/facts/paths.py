@@ -145,6 +145,8 @@ def plain_path(path: str) -> str:
         plain = "/" + "/".join(parts)
     else:
         plain = ("./" if path.startswith("./") and parts else "") + "/".join(parts) or "."
+    if "\\" in plain and "/" not in plain:
+        return plain_path(plain)  # with nothing else to divide its parts they are those of Windows
     return f"{plain}/" if ends and plain != "/" else plain
 
 

@@ -63,7 +63,7 @@ MAX_WHOLE: Final = 16_384
 MAX_PATH: Final = 4_096
 _AROUND: Final = 256
 _DEEPEST: Final = 64
-_ABSOLUTE: Final = ("/", "~", "$", "file:")
+_ABSOLUTE: Final = ("/", "~", "$", "%", "file:")
 _TAKEN: Final = "the call takes a folder whole that holds a part of the guard itself"
 _ENDED: Final = "the call ends the guard itself"
 _SET: Final = "the call changes the settings that the guard itself runs under"
@@ -167,7 +167,7 @@ class ProtectedGuard:
     def _is_taken(self, found: Taken) -> bool:
         """Whether a folder that is taken whole holds what is protected: all of it if it is changed, else the home."""
         protected = self._parts if found.changes else self._closed
-        if not protected or not found.folder:
+        if not protected or not found.folder.startswith(_ABSOLUTE):
             return False
         word = (
             found.folder.lower()
@@ -175,7 +175,7 @@ class ProtectedGuard:
             .replace("%userprofile%", "~")
             .replace("$env:userprofile", "~")
         )
-        if word.rstrip("/") in ("~", "$home", f"~{posixpath.basename(self._user_home)}"):
+        if word.rstrip("/") in ("~", "$home", self._shorts[-1][:-1]):
             word = self._user_home
         for short in self._shorts:
             if word.startswith(short):

@@ -36,6 +36,7 @@ _FINDERS: Final = frozenset(
 )
 _INSTALLERS: Final = frozenset({"pip", "pip3", "uv", "pipx", "poetry", "apt", "apt-get", "dnf", "yum", "brew", "conda"})
 _UNINSTALLS: Final = frozenset({"uninstall", "remove", "purge", "autoremove", "erase"})
+_WATCHED: Final = _KILLERS | _BY_NAME | _MANAGERS | _FINDERS | _INSTALLERS
 _PROGRAMS: Final = ("aegis", "aegis serve")  # what a pattern of processes is compared with
 _LEAST_PATTERN: Final = 3
 _LONGEST_PATTERN: Final = 256
@@ -77,6 +78,8 @@ class Ends:
         found = False
         for one in ran:
             name = one.name.lower()
+            if name not in _WATCHED:
+                continue
             if (
                 name in _MANAGERS
                 and not _ENDING.isdisjoint(map(str.lower, one.args))
