@@ -11,12 +11,14 @@ from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
 from aegis.facts.effort import Effort
 from aegis.facts.extract import exceeded
-from aegis.facts.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, read_target
-from aegis.facts.model import Signal, Text
+from aegis.facts.fold import legible
+from aegis.facts.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
+from aegis.facts.model import Ran, Signal, Text
 from aegis.facts.paths import climbs, is_secret_file
 
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
+_PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
 _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
@@ -40,6 +42,7 @@ class Gathering:
         "irreversible",
         "limits",
         "notes",
+        "ran",
         "shortened",
         "signals",
         "tier",
@@ -54,6 +57,7 @@ class Gathering:
         self.notes: list[Finding] = []
         self.unparsed: list[str] = []
         self.signals: list[Signal] = []
+        self.ran: list[Ran] = []
         self._places: dict[str, set[str]] = {}
         self.effort = Effort()
         self.limits: list[Finding] = []
@@ -116,8 +120,16 @@ def _is_run(text: Text) -> bool:
 
 
 def analyse(text: Text, found: Gathering, tool: str = "") -> None:
-    """Add to `found` what the analyser of the text's role sees in it; `tool` is the name of what takes it."""
+    """Add to `found` what the analyser of the text's role sees in it; `tool` is the name of what takes it.
+
+    What is parsed is parsed once more as it looks, where that makes other words of it: databases, interpreters and
+    tools differ in what they make of full-width letters and of letters with nothing visible between them.
+    """
     role: TextRole = text.role
+    if role in _PARSED and not text.value.isascii():
+        seen = legible(text.value)
+        if seen:
+            analyse(text._replace(value=seen), found, tool)
     if role == "sql":
         _sql(text, found)
     elif role == "command":
@@ -126,7 +138,7 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _code(text, found, tool)
     elif role == "path":
         _path(text, found)
-    elif role == "url" or (role != "content" and "://" in text.value):
+    elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
         _url(text, found)
 
 
@@ -178,6 +190,7 @@ def _shell(text: Text, found: Gathering) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    found.ran.extend([one._replace(path=text.path) for one in facts.ran])
     if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:
         found.unread(text)
     for statement in facts.statements[:_MOST_PROGRAMS]:

@@ -27,6 +27,9 @@ _TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins 
 _LEAST_TAGS: Final = 6
 # Putting a run of marks into their order takes as long as its square; no script piles up more than these (UAX 15).
 _PILED: Final = re2.compile(r"(\p{M}{30})\p{M}+")
+_WORDS: Final = re2.compile(r"[A-Za-z]{2,}")
+_UNSEEN_CLASS: Final = "".join(f"\\x{{{first:X}}}-\\x{{{last:X}}}" for first, last in _INVISIBLE)
+_PARTED: Final = re2.compile(f"[A-Za-z][{_UNSEEN_CLASS}]|[{_UNSEEN_CLASS}][A-Za-z]")
 _CONTROLS: Final = r"[\x{202A}-\x{202E}\x{2066}-\x{2069}]"
 _REORDERING: Final = re2.compile(_CONTROLS)
 _SILENT: Final = r"[\x{200B}-\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FE00}-\x{FE0F}\x{00AD}]{8,}"
@@ -47,6 +50,15 @@ def skeleton(text: str) -> str:
     visible = unpiled(text.translate(_DROP))
     folded = unicodedata.normalize("NFKD", visible).translate(_MARKS).translate(_SKELETON)
     return unicodedata.normalize("NFKC", folded)
+
+
+def legible(text: str) -> str:
+    """The text with its letters in their usual form and nothing invisible between them; empty where no word changes.
+
+    Accents and other scripts stay: they are words of their own.
+    """
+    plain = unicodedata.normalize("NFKC", unpiled(text.translate(_DROP)))
+    return plain if _PARTED.search(text) or not set(_WORDS.findall(plain)) <= set(_WORDS.findall(text)) else ""
 
 
 def tag_text(text: str) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import Final
 
 from aegis.core.text import TextRole
 from aegis.facts.analyse import Gathering, analyse, analyse_reading
+from aegis.facts.assembled import HINTS, SURE, Assembled, Whole, assembled, plain_name
 from aegis.facts.batch import batches
 from aegis.facts.effects import named_effects
 from aegis.facts.effort import Effort
 from aegis.facts.extract import walk
 from aegis.facts.fold import has_reordering, hidden_text, may_be_unseen
-from aegis.facts.model import Facts, Subject, Text, Texts, View
+from aegis.facts.model import Facts, Ran, Subject, Text, Texts, Vector, View
+from aegis.facts.operands import below
 from aegis.facts.roles import argument_of, role_of, writes_file
 from aegis.facts.split import joined_view
 from aegis.facts.views import MOST_DECODED, may_have_views, views_of
 
+ASSEMBLED: Final = "assembled"
+_NOTHING: Final = Assembled()
+_JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code", "path", "url"})
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
 _MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
@@ -32,16 +37,24 @@ def gather(subject: Subject) -> Facts:
     values: list[int] = []  # where the strings stand that are no keys
     told: list[int] = []  # and those that say more than a name or a small number does
     to_file = writes_file(tool, raw)
+    parts: dict[str, TextRole] = {}  # strings in lists, of which something may be put together
+    hinted = False
     for path, value, is_key in raw:
         if is_key:
+            hinted = hinted or plain_name(value) in HINTS
             texts.append(_text(Text, (path, value, True, "identifier", 0)))
             continue
         role, confidence = role_of(tool, path, argument_of(path), value, declared, to_file=to_file)
+        if role in _JOINED and path[-1].isdigit():
+            parts[path] = role
         values.append(len(texts))
         if len(value) > _PLAIN or role == "command" or not value.isalnum() or not value.isascii():
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
     found = Gathering()
+    made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
+    if made.words:
+        _lay_out(texts, made.words)
     together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None
     differing, unseen = _differing(texts, told, together)
     if together is None:  # what may be executed is decoded first
@@ -63,6 +76,8 @@ def gather(subject: Subject) -> Facts:
             if index in unseen:
                 _unseen(value, text, found)
         analyse(text, found, tool)
+    for whole in made.wholes:
+        _whole(whole, texts, views, found, decoding, tool)
     joined = joined_view(texts, values)
     if joined is not None:
         views.append(joined)
@@ -74,6 +89,7 @@ def gather(subject: Subject) -> Facts:
             effects=named_effects(tool),
             views=tuple(views),
             together=together,
+            vectors=_vectors(made),
         )
     return Facts(
         texts=Texts(
@@ -91,7 +107,46 @@ def gather(subject: Subject) -> Facts:
         signals=tuple(found.signals),
         views=tuple(views),
         together=together,
+        ran=tuple([one._replace(folder=_folder(one, made)) for one in found.ran] if made.folders else found.ran),
+        vectors=_vectors(made),
     )
+
+
+def _lay_out(texts: list[Text], words: Collection[str]) -> None:
+    """Read the strings that are words of a command as what they are: the command is read as a whole."""
+    for index, text in enumerate(texts):
+        if not text.is_key and (text.path in words or text.path.rpartition("/")[0] in words):
+            texts[index] = text._replace(role="document", confidence=SURE)
+
+
+def _whole(whole: Whole, texts: list[Text], views: list[View], found: Gathering, decoding: Effort, tool: str) -> None:
+    """Read a text that was put together like any other, in every encoding."""
+    source = next(index for index, text in enumerate(texts) if text.path.startswith(whole.path))  # its words, or keys
+    told = texts[source]
+    text = Text(whole.path, whole.value, False, whole.role, told.confidence if told.role == whole.role else SURE)
+    if not decoding.take(len(whole.value)):
+        found.undecoded(text)
+        return
+    views.append(View(source, whole.value, (ASSEMBLED,), whole.role))
+    if may_have_views(whole.value):
+        readings = [(reading, kinds) for reading, kinds in views_of(whole.value, decoding)]
+        if decoding.left < 0:
+            found.undecoded(text)
+        views.extend(View(source, reading, (ASSEMBLED, *kinds), whole.role) for reading, kinds in readings)
+        for reading, _ in readings:
+            analyse_reading(text, reading, found)
+    analyse(text, found, tool)
+
+
+def _folder(one: Ran, made: Assembled) -> str:
+    """The folder that a command runs in: what its text says, below what stands beside the text."""
+    path = one.path
+    beside = made.folders.get(path) or made.folders.get(path.rpartition("/")[0], "")
+    return below(beside, one.folder) if one.folder else beside
+
+
+def _vectors(made: Assembled) -> tuple[Vector, ...]:
+    return tuple([Vector(whole.path, whole.words) for whole in made.wholes if whole.words]) if made.wholes else ()
 
 
 def _unseen(value: str, text: Text, found: Gathering) -> None:

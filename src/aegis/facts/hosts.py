@@ -7,10 +7,12 @@ import unicodedata
 from typing import Final, NamedTuple
 
 from aegis.facts.fold import skeleton, unpiled
+from aegis.facts.remember import remembered
 
 METADATA: Final = frozenset({
-    "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "metadata.google.internal",
-    "metadata.goog", "metadata.azure.com", "metadata", "instance-data", "metadata.tencentyun.com", "168.63.129.16",
+    "169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "192.0.0.192", "fd00:ec2::254",
+    "fd00:ec2::23", "fd20:ce::254", "metadata.google.internal", "metadata.goog", "metadata.azure.com", "metadata",
+    "instance-data", "instance-data.ec2.internal", "metadata.tencentyun.com", "168.63.129.16",
 })  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def read_target(text: str) -> Target | None:
     userinfo, at, host = authority.rpartition("@")
     host = host if at else authority
     if host.startswith("["):
-        host = host[1:].partition("]")[0]
+        host = host[1:].partition("]")[0].partition("%")[0]
     elif host.count(":") == 1:
         host = host.partition(":")[0]
     host = host.rstrip(".").lower()
@@ -59,6 +61,38 @@ def read_target(text: str) -> Target | None:
 def is_metadata(target: Target) -> bool:
     """Whether this is a cloud's metadata service, however its address is spelled."""
     return target.host in METADATA or _plain_address(target.address) in METADATA
+
+
+_NAMED: Final = "[0123456789fFiImM"  # what the hosts of metadata services begin with, in some spelling
+_LONGEST_WORD: Final = 2_048  # characters of a word that is looked at as an address though no scheme says so
+
+
+def names_metadata(word: str) -> bool:
+    """Whether a word without a scheme is the address of a metadata service, or leads to a place on it.
+
+    A number alone, or a host without a dot, is one only with a place behind it.
+    """
+    if word[:1] not in _NAMED or len(word) > _LONGEST_WORD or not ("." in word or ":" in word or "/" in word):
+        return False
+    target = read_target(word)
+    if target is None or target.scheme or not is_metadata(target):
+        return False
+    return "." in target.host or ":" in target.host or (bool(target.address) and "/" in word)
+
+
+@remembered
+def asks_metadata(word: str) -> bool:
+    """Whether a word of a program that goes out over the network names a metadata service, in whichever spelling."""
+    value = (word.partition("=")[2] if word[:1] == "-" else word).lstrip("/")
+    target = read_target(value) if value and len(value) <= _LONGEST_WORD else None
+    if target is None or target.scheme in _OTHER_SCHEMES:
+        return False
+    return is_metadata(target) and (target.host not in _BARE or any(place in value.lower() for place in _ASKED))
+
+
+_BARE: Final = frozenset({"metadata", "instance-data"})  # names that can be a branch or a folder
+_ASKED: Final = ("/computemetadata", "/latest", "/metadata", "/openstack", "/opc/")  # where such a service answers
+_OTHER_SCHEMES: Final = frozenset({"file", "data", "s3", "gs"})
 
 
 def is_local(target: Target) -> bool:

@@ -39,12 +39,14 @@ class Texts(Struct, frozen=True, kw_only=True):
 class View(NamedTuple):
     """Another reading of a string: what a decoder, a shell or a reader would make of it.
 
-    `source` is the index of the text in `Texts.strings`; `kinds` names the transformations in order.
+    `source` is the index of the text in `Texts.strings`; `kinds` names the transformations in order. `role` is what
+    the reading is for where that is not what its text is for: words that make a command together.
     """
 
     source: int
     value: str
     kinds: tuple[str, ...]
+    role: TextRole | None = None
 
 
 class Signal(NamedTuple):
@@ -59,6 +61,27 @@ class Signal(NamedTuple):
     role: TextRole
 
 
+class Ran(NamedTuple):
+    """One command that a text of the call runs: the text's place, the folder that it runs in where that is told.
+
+    `feeds` names the programs that its output goes into; `settings` are the variables set for it alone.
+    """
+
+    path: str
+    folder: str
+    name: str
+    args: tuple[str, ...]
+    feeds: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+class Vector(NamedTuple):
+    """A command given as words: the pointer of what holds them."""
+
+    path: str
+    words: tuple[str, ...]
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """What a call would do.
 
@@ -68,7 +91,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     the facts alone; they never lower a registered tier. `shown` are the effects that the strings themselves
     show, without those that the tool's name speaks of. `together` holds every string and every other reading
     of a call that is small, a line each, for guards that look for what most calls have nothing of; `None` of
-    a larger call.
+    a larger call. `ran` are the commands that its texts run, `vectors` those given as words.
     """
 
     texts: Texts
@@ -81,6 +104,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     views: tuple[View, ...] = ()
     shown: frozenset[Effect] = frozenset()
     together: str | None = None
+    ran: tuple[Ran, ...] = ()
+    vectors: tuple[Vector, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

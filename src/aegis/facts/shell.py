@@ -10,6 +10,9 @@ from typing import Final
 import re2
 
 from aegis.facts.effort import LEAST, Effort
+from aegis.facts.hosts import asks_metadata
+from aegis.facts.model import Ran
+from aegis.facts.operands import located, plain, plain_word, runs
 from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
 from aegis.facts.shell_client import statements
 from aegis.facts.shell_cloud import cloud_deed
@@ -44,7 +47,7 @@ class ShellFacts:
     """What one shell text does; `signals` are stable names with the piece that shows them.
 
     `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and
-    `statements` the SQL that it hands to a database.
+    `statements` the SQL that it hands to a database. `ran` are its commands, in plain words.
     """
 
     too_long: bool = False
@@ -55,6 +58,7 @@ class ShellFacts:
     scripts: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    ran: list[Ran] = field(default_factory=list)
     effort: Effort = field(default_factory=Effort)
 
     def may_read(self, units: int) -> bool:
@@ -72,6 +76,7 @@ class ShellFacts:
         self.signals.extend(inner.signals)
         self.programs.extend(inner.programs)
         self.statements.extend(inner.statements)
+        self.ran.extend(inner.ran)
         self.network |= inner.network
         self.writes |= inner.writes
         self.irreversible |= inner.irreversible
@@ -87,7 +92,7 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
     text = expanded_words(text)
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
-    commands = [unwrapped(command) for command in shell.commands]
+    commands = [plain(unwrapped(command)) for command in shell.commands]
     pipes: dict[int, list[Command]] = defaultdict(list)
     for command in commands:
         if command.pipe:
@@ -97,9 +102,12 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
         facts.signals.extend(pipeline(stages))
         if feeds_deleter(stages):
             facts.add("shell.destroy", stages[-1].pipeline)
+    facts.ran.extend(runs(commands))
+    for command in located(commands):
+        _command(command, facts, depth)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
-    for target, source in shell.writes:
+    for target, source in ((plain_word(target), source) for target, source in shell.writes):
         facts.writes = facts.writes or not target.startswith("/dev/")
         _written(target, source, facts)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
@@ -119,6 +127,8 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
 def _command(command: Command, facts: ShellFacts, depth: int) -> None:
     name = command.name.lower()
     facts.network = facts.network or name in NETWORK
+    if (name in NETWORK or name in _CLIENTS) and any(map(asks_metadata, command.args)):
+        facts.add("host.metadata", command.text)
     facts.writes = facts.writes or name in WRITERS or name in DELETERS
     for signal in destroys(command):
         facts.writes = True
@@ -226,10 +236,11 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
     if not words or not facts.may_read(LEAST + sum(map(len, words))):
         return
     name = words[0].rsplit("/", 1)[-1]
-    inner = unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True))
+    inner = plain(unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True)))
     if inner_spawn(inner):
         facts.add("shell.spawn", command.text)
     elif inner.name not in {"find", "xargs", "parallel"}:
+        facts.ran.extend(runs([inner]))
         _command(inner, facts, depth)
 
 
@@ -257,6 +268,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
+_CLIENTS: Final = frozenset({"http", "https", "xh", "curlie", "httpie", "grpcurl", "hurl", "w3m", "links", "elinks"})
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
 # Programs that carry a file away, and the words with which they do.
 _CARRIERS: Final = frozenset({

@@ -8,7 +8,7 @@ from typing import Final
 
 import re2
 
-from aegis.facts.paths import is_account_file, is_system_secret
+from aegis.facts.paths import is_account_file, is_system_secret, matched
 from aegis.facts.shell_tree import Command
 from aegis.facts.shell_words import DELETERS, INTERPRETERS, SYSTEM_ROOTS
 
@@ -102,9 +102,10 @@ def sets_permissions(command: Command) -> list[str]:
     if name == "install":
         given = [second for first, second in pairwise(args) if first in {"-m", "--mode"}]
         return ["shell.privilege"] if any(map(_sets_uid, given)) else []
-    targets = [arg for arg in args if not arg.startswith("-")][1:]
+    operands = [arg for arg in args if not arg.startswith("-")]
+    targets = operands[1:]
     recursive = any((arg.startswith("-") and "R" in arg) or arg == "--recursive" for arg in args)
-    if recursive and any(map(_is_root, targets)):
+    if recursive and any(map(_is_root, operands)):  # options stand anywhere, and one may say the mode
         return ["shell.destroy"]
     if name == "chmod" and any(map(_sets_uid, args[:-1])) and any(map(_is_program, targets)):
         return ["shell.privilege"]
@@ -129,7 +130,9 @@ def _delete(args: tuple[str, ...]) -> str:
 
 def _is_root(arg: str) -> bool:
     lowered = arg.lower()
-    return lowered in SYSTEM_ROOTS or (lowered.rstrip("/") or "/") in SYSTEM_ROOTS
+    if lowered in SYSTEM_ROOTS or (lowered.rstrip("/") or "/") in SYSTEM_ROOTS:
+        return True
+    return lowered.startswith("/") and any(matched(lowered, SYSTEM_ROOTS))
 
 
 def _is_program(target: str) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+import re2
 import tree_sitter_bash
 from tree_sitter import Language, Node, Query
 
 from aegis.facts.effort import Effort
 from aegis.facts.grammar import Grammar, captures
+from aegis.facts.paths import spread
 from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
@@ -117,7 +119,7 @@ def _command(node: Node, place: Place) -> Command | None:
     for child in node.children:
         kind = child.type
         if kind == "command_name":
-            name = word(_text(child))
+            name = _name(_text(child))
         elif kind == "variable_assignment":
             variable, _, value = _text(child).partition("=")
             variables.append((variable, word(value)))
@@ -128,7 +130,8 @@ def _command(node: Node, place: Place) -> Command | None:
         elif kind == "variable_name":
             args.append(_text(child))
         elif kind in _WORDS:
-            args.append(word(_text(child)))
+            raw = _text(child)
+            args.extend(map(word, spread(raw)) if "{" in raw and _spreads(raw) else (word(raw),))
     if not name:
         return None
     pipe, stage, inside, pipeline = place
@@ -156,16 +159,38 @@ _WORDS: Final = frozenset({
     "word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "simple_expansion", "expansion",
     "command_substitution", "process_substitution", "translated_string", "brace_expression",
 })  # fmt: skip
-_QUOTES: Final = str.maketrans("", "", "'\"\\")
+_QUOTED: Final = re2.compile(r"""'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|['"\\]""")
+_ESCAPED: Final = re2.compile(r"\\([$`\"\\\n])")
 
 
 def word(text: str) -> str:
-    """A shell word with its quoting undone."""
-    if len(text) >= 2 and text[0] == text[-1] == "'":
+    """A shell word with its quoting undone (POSIX.1-2017, shell 2.2); a quote that is not closed is left out."""
+    if "'" not in text and '"' not in text and "\\" not in text:
+        return text
+    if len(text) >= 2 and text[0] == text[-1] == "'" and "'" not in text[1:-1]:
         return text[1:-1]
-    if len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', ""):
-        return text[1:-1].replace('\\"', '"')
-    return text.translate(_QUOTES) if "'" in text or '"' in text or "\\" in text else text
+    return str(_QUOTED.sub(_unquoted, text))
+
+
+def _name(text: str) -> str:
+    """The name of a program: a backslash in it is none of the name, however often it was escaped on the way here."""
+    name = word(text)
+    return name if "\\" not in name or text[0] in "\"'" else name.replace("\\", "")
+
+
+def _spreads(raw: str) -> bool:
+    """Whether braces stand outside of quotes and expansions."""
+    bare = str(_QUOTED.sub("", raw)) if "'" in raw or '"' in raw or "\\" in raw else raw
+    return "{" in bare and not bare.startswith(("$", "<(", ">(", "`"))
+
+
+def _unquoted(match: Any) -> str:
+    quoted: str = match.group()
+    if quoted[0] == "'":
+        return quoted[1:-1]
+    if quoted[0] == '"':
+        return str(_ESCAPED.sub(r"\1", quoted[1:-1]))
+    return quoted[1:].removeprefix("\n")
 
 
 def _text(node: Any) -> str:

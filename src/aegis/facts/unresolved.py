@@ -7,12 +7,15 @@ inside of a longer text only the forms that nobody writes by chance count.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import re2
 
 from aegis.core.pointer import escape, tokens
+from aegis.core.text import TextRole
 from aegis.facts.extract import MOST_POINTERS
+from aegis.facts.roles import argument_of
 
 MAX_FOUND: Final = 100  # pointers named for one call: bounds what a refusal carries
 _SHORT: Final = 512  # longer text is content
@@ -37,11 +40,17 @@ _CONTENT: Final = frozenset({
 _FORMATTED: Final = frozenset({"url", "uri", "endpoint", "sql", "statement", "query"})  # where `=` is no code
 # Where a shell expands names itself, `${x}` is its own syntax.
 _SHELL: Final = frozenset({"command", "cmd", "script", "bash", "shell"})
+# Roles of text that is for people or is written as it stands.
+_TEXTS: Final[frozenset[TextRole]] = frozenset({"content", "document", "code"})
+_NO_ROLES: Final[Mapping[str, TextRole]] = MappingProxyType({})
 _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 
 
-def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Pointers of values that are placeholders or pending references; at most `MAX_FOUND`, in document order."""
+def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] = _NO_ROLES) -> tuple[str, ...]:
+    """Pointers of values that are placeholders or pending references; at most `MAX_FOUND`, in document order.
+
+    `roles` are declared by the operator: where one says that a value is text, braces in it are text.
+    """
     if not _may_be_pending(arguments):
         return ()
     found: list[str] = []
@@ -54,7 +63,7 @@ def find_unresolved(arguments: Mapping[str, Any]) -> tuple[str, ...]:
             if pointers > MOST_POINTERS:
                 break  # the walk over the strings refuses such a call
         if type(value) is str:
-            if ("{" in value or "<" in value or "$" in value) and _is_pending(path, value):
+            if ("{" in value or "<" in value or "$" in value) and _is_pending(path, value, roles):
                 found.append(path)
         elif isinstance(value, dict):
             if len(value) == 1 and _is_reference(value):
@@ -92,8 +101,10 @@ def _may_be_pending(arguments: Mapping[str, Any]) -> bool:
     return False
 
 
-def _is_pending(path: str, value: str) -> bool:
+def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
     name = _argument(path)
+    if roles and (roles.get(path) or roles.get(argument_of(path))) in _TEXTS:
+        return _ANYWHERE.search(value) is not None
     if is_placeholder(path, value):
         return True
     if _WHOLE.fullmatch(value):

@@ -99,9 +99,12 @@ class ContentGuard:
                 return
         for view in facts.views:
             text = strings[view.source]
-            if text.role in _NO_SHELL and "shell" in view.kinds:
+            role = view.role or text.role
+            if role in _NO_SHELL and "shell" in view.kinds:
                 continue
-            for hit in scan(view.value, text.role, settled=settled, checks=checks):
+            for hit in scan(view.value, role, settled=settled, checks=checks):
+                if view.role is not None and hit.rule.category in DATA:
+                    continue  # each word is looked at where it stands, and masked there
                 key = (hit.rule.id, text.path)
                 piece = view.value[hit.start : hit.end]
                 if JOINED in view.kinds and not _spans(hit.rule, piece, strings):

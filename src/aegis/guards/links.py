@@ -64,7 +64,7 @@ def _named(case: Case, base: str) -> Iterator[tuple[str, str]]:
     for text in texts:
         if text.role == "path" and not text.is_key:
             yield text.path, text.value
-    if not any(text.role == "command" for text in texts):
+    if not case.facts.vectors and not any(text.role == "command" for text in texts):
         return
     touched = case.touched or touch(case.arguments, texts, sends=False, base=base)
     for pointer, names in touched.resources.get("commands", ()):

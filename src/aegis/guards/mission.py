@@ -15,13 +15,16 @@ as closed to the judge as to the worker.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from aegis.core.finding import Finding, Report
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.mission import KINDS, Kind
+from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.guards.base import Case
 from aegis.guards.mission_view import CompiledMission, MissionView, attested, refusal
 from aegis.guards.scope.match import Resolve, outside
+from aegis.guards.scope.touch import Touched
 
 _QUIET: Final = Report(guard="mission")
 MAX_FINDINGS: Final = 20  # resources named for one call: bounds what a refusal carries
@@ -156,7 +159,7 @@ class MissionGuard:
 
     def _evidence(self, case: Case, view: MissionView) -> Report | None:
         """(5)"""
-        missing = [] if case.touched is None else list(case.touched.unreadable)
+        missing = [] if case.touched is None else [*case.touched.unreadable, *_unnamed(case, case.touched, view)]
         if view.for_judge:
             return Report(guard=self.name, missing=tuple(missing)) if missing else None
         if not case.effects and (case.entry is None or case.entry.effects is None):
@@ -170,6 +173,36 @@ class MissionGuard:
                     return _no("tool-manifest", Reason.TOOL_CHANGED, "the tools are not those that were approved")
                 missing.append("tool_manifest")
         return Report(guard=self.name, missing=tuple(dict.fromkeys(missing))) if missing else None
+
+
+# What a call that has an effect names, where the mission's scope speaks of it: where it goes, who gets it, what runs.
+_NAMES: Final[tuple[tuple[Effect, Kind], ...]] = (
+    ("network", "hosts"), ("external_send", "recipients"), ("exec", "commands"),
+)  # fmt: skip
+_LEAVING: Final[Mapping[Effect, Kind]] = {"network": "hosts", "external_send": "recipients"}
+
+
+def _unnamed(case: Case, touched: Touched, view: MissionView) -> Iterator[str]:
+    """The kinds of resources that the call must touch by its effects and does not name, so that no scope was asked.
+
+    A call that both sends and goes out over the network may name where it goes as either. Where a command goes is
+    the command's: what its programs may do is decided by the scope of commands.
+    """
+    if touched.resources.get("commands"):
+        return
+    scoped = {
+        kind
+        for compiled in view.lineage
+        for kind in KINDS
+        if compiled.declaration.scope.of(kind) or compiled.declaration.forbidden_scope.of(kind)
+    }
+    leaves_for = {kind for effect, kind in _LEAVING.items() if effect in case.effects and kind in scoped}
+    for effect, kind in _NAMES:
+        if effect not in case.effects or kind not in scoped or touched.resources.get(kind):
+            continue
+        if kind in leaves_for and any(touched.resources.get(other) for other in leaves_for):
+            continue
+        yield f"scope.{kind}"
 
 
 def _no(rule: str, reason: Reason, message: str) -> Report:

@@ -1,8 +1,10 @@
-"""The guard that Aegis sets around itself: its home, keys, configuration, socket and command line.
+"""The guard that Aegis sets around itself: its home, keys, configuration, socket, command line, process and settings.
 
-A call that names one of them is blocked, in any argument but prose and file contents. Names are
-compared as text: a link made beforehand, or a command that takes a whole parent folder along, is not
-seen here; owning the home is administrator power, and belongs to another user than the agent's.
+A call that names one of them is blocked, in any argument but prose and file contents; so is one that takes a folder
+whole that holds one of them, ends the gateway's process or service, sets or unsets a variable `AEGIS_*`, or takes the
+hooks of the process off. Names are compared as text: a link made beforehand, and a folder named relative to a place
+that the call does not tell, are not seen here; owning the home is administrator power, and belongs to another user
+than the agent's.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from aegis.core.finding import Finding, Report
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.facts.model import Text
+from aegis.facts.paths import fits, plain_path, spread
+from aegis.facts.takes import Taken, taken
 from aegis.guards.base import Case
+from aegis.guards.unsettling import Ends, is_setting, is_target, taken_by_code, tool_takes, unsettles
 
 COMMANDS: Final = frozenset(
     {
@@ -58,6 +63,12 @@ MAX_WHOLE: Final = 16_384
 MAX_PATH: Final = 4_096
 _AROUND: Final = 256
 _DEEPEST: Final = 64
+_ABSOLUTE: Final = ("/", "~", "$", "%", "file:")
+_TAKEN: Final = "the call takes a folder whole that holds a part of the guard itself"
+_ENDED: Final = "the call ends the guard itself"
+_SET: Final = "the call changes the settings that the guard itself runs under"
+# Names of files that a home holds: what a search that is narrowed by names may find in it.
+_OF_A_HOME: Final = ("aegis.db", "aegis.db-wal", "aegis.yaml", "keys", "log.key", "aegis.sock", "log.json")
 _NAMED: Final = "the call names a part of the guard itself"
 _TOO_OFTEN: Final = "the call names what looks like the guard too often to be read"
 
@@ -69,17 +80,37 @@ class ProtectedGuard:
 
     name = "protected"
 
-    def __init__(self, paths: Sequence[Path] = (), *, user_home: Path | None = None):
+    def __init__(
+        self,
+        paths: Sequence[Path] = (),
+        *,
+        user_home: Path | None = None,
+        settings: Sequence[Path] = (),
+        process: int | None = None,
+    ):
+        """Protect `paths`, and files of `settings`, which may be read along with the folders that hold them.
+
+        `process` is the id of the process that decides.
+        """
+        self._ends = Ends(process)
         self._user_home = posixpath.normpath(str(user_home)).lower() if user_home is not None else "~"
         self._shorts = ("~/", "$home/", f"~{posixpath.basename(self._user_home)}/")
-        spelled = {str(path) for path in paths} | {str(path.resolve()) for path in paths}
+        spelled = {str(path) for path in (*paths, *settings)} | {str(path.resolve()) for path in (*paths, *settings)}
+        read_along = {str(path) for path in settings} | {str(path.resolve()) for path in settings}
         self._paths = tuple(sorted(posixpath.normpath(path).lower() for path in spelled))
         self._parts = tuple(tuple(path.strip("/").split("/")) for path in self._paths)
+        self._closed = tuple(
+            tuple(path.strip("/").split("/"))
+            for path in sorted({posixpath.normpath(path).lower() for path in spelled - read_along})
+        )
         # What a string must hold to be worth reading closely.
         self._hints = tuple({_NAME, *(parts[-1] for parts in self._parts)})
 
     def check(self, case: Case) -> Report:
         """`block` where any string of the call, as it stands or as a shell would read it, names one."""
+        around = self._around(case)
+        if around is not None:
+            return around
         together = case.facts.together
         if together is not None and not self._has_hint(together.lower()) and not (self._paths and _is_wild(together)):
             return _QUIET
@@ -92,7 +123,7 @@ class ProtectedGuard:
                     return _blocked(text.path, message)
         for view in case.facts.views:
             source = strings[view.source] if 0 <= view.source < len(strings) else None
-            role, value = "unknown" if source is None else source.role, view.value
+            role, value = view.role or ("unknown" if source is None else source.role), view.value
             if "joined" in view.kinds:
                 role, value = "unknown", _joined(strings)
             if role not in _PROSE and self._is_close(value, role):
@@ -100,6 +131,66 @@ class ProtectedGuard:
                 if message:
                     return _blocked("" if source is None else source.path, message)
         return self._argument_vector(case)
+
+    def _around(self, case: Case) -> Report | None:
+        """What is done to the folders that hold a protected path, to the gateway's process, or to its settings."""
+        ran = case.facts.ran
+        for one in ran:
+            for found in taken(one):
+                if self._is_taken(found):
+                    return _blocked(one.path, _TAKEN)
+        if ran:
+            path = self._ends.ended(ran)
+            if path is not None:
+                return _blocked(path, _ENDED)
+        texts = case.facts.texts.strings
+        changes = tool_takes(case.tool)
+        for text in texts if changes is not None or case.facts.together is None or _marks(case.facts.together) else ():
+            if text.is_key:
+                if is_setting(text.value):
+                    return _blocked(text.path, _SET)
+            elif text.role in _PROSE:
+                continue
+            elif changes is not None and text.value.startswith(_ABSOLUTE) and not is_target(text.path):
+                if self._is_taken(Taken(text.value, changes)):
+                    return _blocked(text.path, _TAKEN)
+            elif _marks(text.value) and unsettles(text.value):
+                return _blocked(text.path, _SET)
+        for view in case.facts.views:
+            if view.role is not None and _marks(view.value) and unsettles(view.value):
+                return _blocked(texts[view.source].path, _SET)
+        for text in texts:
+            if text.role == "code" and any(self._is_taken(found) for found in taken_by_code(text.value)):
+                return _blocked(text.path, _TAKEN)
+        return None
+
+    def _is_taken(self, found: Taken) -> bool:
+        """Whether a folder that is taken whole holds what is protected: all of it if it is changed, else the home."""
+        protected = self._parts if found.changes else self._closed
+        if not protected or not found.folder.startswith(_ABSOLUTE):
+            return False
+        word = (
+            found.folder.lower()
+            .replace("${home}", "$home")
+            .replace("%userprofile%", "~")
+            .replace("$env:userprofile", "~")
+        )
+        if word.rstrip("/") in ("~", "$home", self._shorts[-1][:-1]):
+            word = self._user_home
+        for short in self._shorts:
+            if word.startswith(short):
+                word = f"{self._user_home}/{word[len(short) :]}"
+        if not word.startswith("/"):
+            return False
+        stripped = plain_path(word).strip("/")
+        parts = tuple(stripped.split("/")) if stripped else ()
+        return any(
+            len(parts) <= len(path)
+            and _reaches(path, parts, whole=False)
+            and (found.depth is None or len(path) - len(parts) <= found.depth)
+            and _may_find(found.names, path)
+            for path in protected
+        )
 
     def _argument_vector(self, case: Case) -> Report:
         """A command given as a list, `["aegis", "keys", "create"]`, or as a program and its words beside it."""
@@ -129,6 +220,8 @@ class ProtectedGuard:
             return _NAMED
         for piece in self._pieces(lower):
             words = _WORDS.findall(piece)
+            if "{" in piece and len(piece) <= MAX_PATH:
+                words += [spelled for word in piece.split() if "{" in word for spelled in spread(word)]
             close = [word for word in words if self._has_hint(word) or _is_wild(word)]
             if len(words) > 1 and len(lower) <= MAX_PATH:
                 close.append(lower.strip())
@@ -159,6 +252,8 @@ class ProtectedGuard:
         for short in self._shorts:
             if word.startswith(short):
                 word = f"{self._user_home}/{word[len(short) :]}"
+        if word.startswith(("$aegis_home", "$aegis_config", "${aegis_home", "${aegis_config")):
+            return True
         if "/" not in word and "." not in word:
             return False
         absolute = word.startswith("/")
@@ -177,14 +272,29 @@ class ProtectedGuard:
         )
 
 
+def _marks(text: str) -> bool:
+    """Whether a text may speak of the guard's settings or its hooks."""
+    return "AEGIS_" in text or "unhook" in text
+
+
 def _joined(strings: Sequence[Text]) -> str:
     """What is divided over a call's strings, put together again with blanks and without; prose is no part of it."""
     pieces = [text.value for text in strings if not text.is_key and text.role not in _PROSE]
     return " ".join(pieces) + "\n" + "".join(pieces)
 
 
-def _reaches(parts: Sequence[str], protected: Sequence[str]) -> bool:
-    """Whether a path, perhaps with wildcards, names `protected` or something inside it."""
+def _may_find(patterns: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether a search that is narrowed to names by patterns finds the protected path or a file of a home."""
+    return not patterns or any(fits(pattern.lower(), name) for pattern in patterns for name in (path[-1], *_OF_A_HOME))
+
+
+def _reaches(parts: Sequence[str], protected: Sequence[str], *, whole: bool = True) -> bool:
+    """Whether a path, perhaps with wildcards, names `protected` or something inside it.
+
+    The other way around where not `whole`: whether `protected`, with wildcards, is the path or a folder around it.
+    """
+    if not whole:
+        parts, protected = protected, parts[: len(protected)]
     if len(parts) < len(protected):
         return False
     for part, name in zip(parts, protected, strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -97,9 +98,10 @@ def compile_policy(
             message = f"no guard of `pipeline.{stage}` has anything to do on every {stage}"
             raise ConfigError((config.problem(("pipeline", stage), message),))
     # (4) Around them, what no list leaves out.
-    files = [*protected, *([Path(config.file)] if config.file else []), *folders]
+    files = [*([Path(config.file)] if config.file else []), *folders, *(path for path in protected if path.is_file())]
+    homes = [path for path in protected if path not in files]
     always: dict[str, Guard] = {
-        "protected": ProtectedGuard(files, user_home=_user_home()),
+        "protected": ProtectedGuard(homes, user_home=_user_home(), settings=files, process=os.getpid()),
         "evidence": EvidenceGuard(alone="content" not in (guard.name for guard, _ in call)),
     }
     call = [*((always[name], observed) for name, observed in _on(settings, ALWAYS)), *call]

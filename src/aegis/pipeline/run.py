@@ -235,7 +235,7 @@ class Policy:
         """One round over a call: its facts, and one report of every guard."""
         broken: BaseException | None = None
         try:
-            pending = find_unresolved(arguments)
+            pending = find_unresolved(arguments, route.roles)
             facts = gather(
                 Subject(
                     tool=incoming.tool,

@@ -70,7 +70,7 @@ def _is_run(text: str) -> bool:
 def luhn(text: str) -> bool:
     """The Luhn checksum over the digits of `text` (ISO/IEC 7812-1), all-equal digits excluded."""
     digits = text if text.isdigit() else "".join(filter(str.isdigit, text))
-    if not 12 <= len(digits) <= 19 or len(set(digits)) < 3 or not digits.isdecimal():
+    if not 12 <= len(digits) <= 19 or len(set(digits)) < 2 or not digits.isdecimal():
         return False
     doubled = digits[-2::-2]
     # Doubling adds the digit again, less nine from five on: the sum of its digits.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.core.outcome import Reason
+from aegis.core.outcome import Reason, Verdict
 from support.missions import Desk, desk
 
 
@@ -170,3 +170,29 @@ def test_a_resource_is_found_in_any_argument_however_deep(place: Desk) -> None:
 def test_a_command_given_as_words_is_a_command(place: Desk) -> None:
     assert place.call("run_shell", argv=["git", "status"]).allowed
     assert not place.call("run_shell", argv=["git", "push"]).allowed
+
+
+def test_a_call_that_goes_out_names_where_under_a_scope_of_hosts(place: Desk) -> None:
+    nameless = place.call("fetch_url", page=3)
+    assert (nameless.verdict, nameless.missing) == (Verdict.INSUFFICIENT_EVIDENCE, ("scope.hosts",))
+    assert place.call("fetch_url", url="https://api.example.com/x").allowed
+    place.open(place.issue(scope={"paths": ["glob:/ws/**"]}), "s-no-hosts")
+    assert place.call("fetch_url", "s-no-hosts", page=3).allowed
+
+
+def test_a_call_that_sends_names_who_gets_it_under_a_scope_of_recipients(place: Desk) -> None:
+    nameless = place.call("send_mail", body="hello")
+    assert (nameless.verdict, nameless.missing) == (Verdict.INSUFFICIENT_EVIDENCE, ("scope.recipients",))
+    assert place.call("send_mail", to="ann@example.com", body="hello").allowed
+
+
+def test_a_call_that_runs_something_names_the_command_under_a_scope_of_commands(place: Desk) -> None:
+    nameless = place.call("run_shell", timeout=5)
+    assert (nameless.verdict, nameless.missing) == (Verdict.INSUFFICIENT_EVIDENCE, ("scope.commands",))
+
+
+def test_a_program_with_its_words_beside_it_is_a_command(place: Desk) -> None:
+    assert place.call("run_shell", command="git", args=["status"]).allowed
+    assert not place.call("run_shell", command="git", args=["push"]).allowed
+    assert place.call("run_shell", options={"command": ["git", "status"]}).allowed
+    assert not place.call("run_shell", options={"command": ["git", "push"]}).allowed

@@ -15,6 +15,7 @@ from msgspec import Struct
 from aegis.core.mission import Kind
 from aegis.core.pointer import tokens
 from aegis.core.text import TextRole
+from aegis.facts.assembled import named_commands
 from aegis.facts.model import Text
 from aegis.facts.unresolved import is_placeholder
 from aegis.guards.scope import commands, hosts, paths, recipients
@@ -72,11 +73,15 @@ def touch(arguments: Mapping[str, Any], texts: Iterable[Text], *, sends: bool, b
     """Everything that a call names. `sends` says that the tool sends; `base` is where relative paths start."""
     found: dict[Kind, list[tuple[str, frozenset[Segments]]]] = {}
     unreadable: list[str] = []
-    vectors = _vectors(arguments)
-    for pointer, words in vectors.items():
-        found.setdefault("commands", []).append((pointer, frozenset({words})))
+    made = named_commands(arguments)
+    for whole in made.wholes:
+        names = frozenset({whole.words}) if whole.words else _read("commands", whole.value, base)[0]
+        if names is None:
+            unreadable.append(whole.path)
+        else:
+            found.setdefault("commands", []).append((whole.path, names))
     for text in texts:
-        if text.is_key or (vectors and text.path.rpartition("/")[0] in vectors):
+        if text.is_key or text.path in made.words or text.path.rpartition("/")[0] in made.words:
             continue
         kinds = _kinds(text, sends)
         # What a placeholder will name is not known: it is neither inside nor outside.
@@ -84,17 +89,17 @@ def touch(arguments: Mapping[str, Any], texts: Iterable[Text], *, sends: bool, b
             unreadable.append(text.path)
             continue
         for kind in kinds:
-            names, files = _read(kind, text.value, base)
-            if names is None:
+            read, files = _read(kind, text.value, base)
+            if read is None:
                 unreadable.append(text.path)
                 continue
-            found.setdefault(kind, []).append((text.path, names))
+            found.setdefault(kind, []).append((text.path, read))
             for file in files:
-                read = paths.readings(file, base)
-                if read is None:
+                below = paths.readings(file, base)
+                if below is None:
                     unreadable.append(text.path)
                 else:
-                    found.setdefault("paths", []).append((text.path, read))
+                    found.setdefault("paths", []).append((text.path, below))
     return Touched(resources={kind: tuple(rows) for kind, rows in found.items()}, unreadable=tuple(unreadable))
 
 
@@ -183,14 +188,3 @@ def _by_ending(name: str) -> Kind | None:
     if last is not None and words[-1] not in _WORDY:
         return last
     return _NAMES.get(words[0]) if words[-1] in ("name", "list") and words[0] not in _WORDY else None
-
-
-def _vectors(arguments: Mapping[str, Any]) -> dict[str, Segments]:
-    """Commands given as a list of words, by their pointer."""
-    found: dict[str, Segments] = {}
-    for name, value in arguments.items():
-        if isinstance(value, list) and value and name.lower() in ("command", "cmd", "argv"):
-            words = [item for item in value if isinstance(item, str)]
-            if len(words) == len(value):
-                found[f"/{name.replace('~', '~0').replace('/', '~1')}"] = tuple(words)
-    return found
