@@ -11,10 +11,12 @@ from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
 from aegis.facts.effort import Effort
 from aegis.facts.extract import exceeded
+from aegis.facts.files import UNKNOWN_GAP, Files, Written
 from aegis.facts.fold import legible
 from aegis.facts.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.facts.model import Ran, Signal, Text
 from aegis.facts.paths import climbs, is_secret_file
+from aegis.facts.tool_files import language_by_ending
 
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
@@ -39,18 +41,26 @@ class Gathering:
         "_places",
         "effects",
         "effort",
+        "files",
         "irreversible",
         "limits",
         "notes",
         "ran",
+        "read",
+        "runs",
         "shortened",
         "signals",
         "tier",
         "touched",
         "unparsed",
+        "written",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files | None = None) -> None:
+        self.files = files
+        self.runs: list[str] = []
+        self.read: list[tuple[str, str]] = []  # programs that stand in no argument, each with the place that runs it
+        self.written: list[Written] = []
         self.effects: frozenset[Effect] = frozenset()
         self.irreversible = False
         self.tier = Risk.LOW
@@ -173,8 +183,13 @@ def _sql(text: Text, found: Gathering) -> None:
 def _shell(text: Text, found: Gathering) -> None:
     from aegis.facts.shell import analyse_shell
 
-    facts = analyse_shell(text.value, 0, found.effort)
+    if found.files is None:
+        found.files = Files()
+    facts = analyse_shell(text.value, 0, found.effort, files=found.files)
     found.touched = True
+    found.runs.extend(facts.runs)
+    found.written.extend(facts.written)
+    found.read.extend((text.path, program) for program in facts.read)
     effects: set[Effect] = {"exec"}
     if facts.network:
         effects.add("network")
@@ -199,7 +214,8 @@ def _shell(text: Text, found: Gathering) -> None:
         from aegis.facts.code import analyse_code
 
         for language, program in facts.programs[:_MOST_PROGRAMS]:
-            inner = analyse_code(program, language, found.effort)
+            inner = analyse_code(program, language, found.effort, found.files)
+            found.runs.extend(inner.runs)
             for name, evidence in inner.signals:
                 found.signal(name, text, evidence)
             if inner.too_long:
@@ -222,9 +238,10 @@ def _destroys_data(statement: str, text: Text, found: Gathering) -> None:
 def _code(text: Text, found: Gathering, tool: str) -> None:
     from aegis.facts.code import analyse_code
 
-    facts = analyse_code(text.value, tool.lower(), found.effort)
     executed = text.confidence >= EXECUTED
+    facts = analyse_code(text.value, tool.lower(), found.effort, found.files if executed else None)
     if executed:
+        found.runs.extend(facts.runs)
         found.touched = True
         found.effects |= {"exec", "network"} if facts.network else {"exec"}
     if facts.irreversible and executed:
@@ -234,6 +251,19 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+
+
+def analyse_run(text: Text, found: Gathering) -> None:
+    """Add what a file does that a tool runs by its name, so far as it is known what it holds."""
+    found.touched = True
+    found.runs.append(text.value)
+    for flow in found.files.find(text.value) if found.files is not None else ():
+        if flow.gap == UNKNOWN_GAP:
+            found.unread(text)
+        found.read.append((text.path, flow.text))
+        language = language_by_ending(text.value)
+        role: TextRole = "sql" if language == "sql" else "code" if language else "command"
+        analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
 
 
 def _path(text: Text, found: Gathering) -> None:

@@ -14,8 +14,10 @@ import re2
 
 from aegis.facts.code_tree import MAX_CODE, Call, Code, CodeLanguage, language_of, parse_code
 from aegis.facts.effort import Effort
+from aegis.facts.files import Files
 from aegis.facts.paths import is_secret_file, is_secret_place
 from aegis.facts.shell import analyse_shell
+from aegis.facts.shell_heredocs import unescaped
 from aegis.facts.shell_words import SYSTEM_ROOTS
 
 _SHELL_CALLS: Final = re2.compile(
@@ -67,6 +69,8 @@ _CONNECTS: Final = re2.compile(
 )
 _SHELL_NAME: Final = re2.compile(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
 _PRIVILEGE: Final = re2.compile(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
+_DEEPEST: Final = 3  # programs that one another start and are read in turn
+_MOST_PROGRAMS: Final = 16
 _FORK: Final = re2.compile(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
@@ -80,10 +84,17 @@ class CodeFacts:
     network: bool = False
     irreversible: bool = False
     signals: list[tuple[str, str]] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    programs: list[tuple[str, str]] = field(default_factory=list)
 
 
-def analyse_code(text: str, hint: str = "", effort: Effort | None = None) -> CodeFacts:
-    """The facts of one piece of code; never raises, and reads `MAX_CODE` characters at most, while `effort` lasts."""
+def analyse_code(
+    text: str, hint: str = "", effort: Effort | None = None, files: Files | None = None, depth: int = 0
+) -> CodeFacts:
+    """The facts of one piece of code; never raises, and reads `MAX_CODE` characters at most, while `effort` lasts.
+
+    `files` is what is known of files that were written before; `runs` of the answer are those that it runs.
+    """
     facts = CodeFacts()
     effort = effort or Effort()
     if len(text) > MAX_CODE or not effort.take(len(text)):
@@ -94,7 +105,15 @@ def analyse_code(text: str, hint: str = "", effort: Effort | None = None) -> Cod
     facts.too_long = code.cut
     kinds = _flows(code)
     for call in code.calls:
-        _judge(call, kinds, language, facts, effort)
+        _judge(call, kinds, language, facts, effort, files)
+    for started, program in facts.programs[:_MOST_PROGRAMS]:
+        if depth == _DEEPEST:
+            facts.too_long = True
+            break
+        inner = analyse_code(program, started, effort, files, depth + 1)
+        facts.too_long |= inner.too_long
+        facts.runs.extend(inner.runs)
+        facts.signals.extend(inner.signals)
     if _ESCAPES_SANDBOX.search(text):
         facts.signals.append(("code.escapes", text[:80]))
     if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
@@ -105,7 +124,12 @@ def analyse_code(text: str, hint: str = "", effort: Effort | None = None) -> Cod
 
 
 def _judge(
-    call: Call, kinds: dict[str, frozenset[str]], language: CodeLanguage, facts: CodeFacts, effort: Effort
+    call: Call,
+    kinds: dict[str, frozenset[str]],
+    language: CodeLanguage,
+    facts: CodeFacts,
+    effort: Effort,
+    files: Files | None,
 ) -> None:
     name, shown = call.name, call.text[:80]
     given = _kinds(call.arguments, kinds)
@@ -119,7 +143,7 @@ def _judge(
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
-        _shell(call, facts, effort)
+        _shell(call, facts, effort, files)
     if _UNPICKLES.match(name) and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))
     if _DELETES.match(name) and any(_is_system(word) for word in _strings(call.arguments)):
@@ -138,17 +162,21 @@ def _judge(
             facts.signals.append(("code.sends-secret", shown))
 
 
-def _shell(call: Call, facts: CodeFacts, effort: Effort) -> None:
+def _shell(call: Call, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
     """What a call that runs a program runs: the words of a list are one command line."""
     words = list(_strings(call.arguments))
     if not words:
         return
     line = " ".join(words) if call.arguments.lstrip("( ").startswith("[") else words[0]
-    inner = analyse_shell(line, 1, effort)
-    facts.too_long |= inner.too_long
-    facts.network |= inner.network
-    facts.irreversible |= inner.irreversible
-    facts.signals.extend(inner.signals)
+    # A raw string keeps its backslashes, every other one is undone.
+    for script in dict.fromkeys((unescaped(line), line)):
+        inner = analyse_shell(script, 1, effort, files=files)
+        facts.runs.extend(inner.runs)
+        facts.programs.extend(inner.programs)
+        facts.too_long |= inner.too_long
+        facts.network |= inner.network
+        facts.irreversible |= inner.irreversible
+        facts.signals.extend(inner.signals)
 
 
 def _flows(code: Code) -> dict[str, frozenset[str]]:

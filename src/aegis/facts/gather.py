@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from typing import Final
 
 from aegis.core.text import TextRole
-from aegis.facts.analyse import Gathering, analyse, analyse_reading
+from aegis.facts.analyse import Gathering, analyse, analyse_reading, analyse_run
 from aegis.facts.assembled import HINTS, SURE, Assembled, Whole, assembled, plain_name
 from aegis.facts.batch import batches
 from aegis.facts.effects import named_effects
 from aegis.facts.effort import Effort
 from aegis.facts.extract import walk
+from aegis.facts.files import Files, Written
 from aegis.facts.fold import has_reordering, hidden_text, may_be_unseen
+from aegis.facts.lexicon import writes_by_name
 from aegis.facts.model import Facts, Ran, Subject, Text, Texts, Vector, View
 from aegis.facts.operands import below
 from aegis.facts.roles import argument_of, role_of, writes_file
 from aegis.facts.split import joined_view
-from aegis.facts.views import MOST_DECODED, may_have_views, views_of
+from aegis.facts.tool_files import PATCHES, run_by, written_by
+from aegis.facts.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 ASSEMBLED: Final = "assembled"
 _NOTHING: Final = Assembled()
@@ -37,6 +40,7 @@ def gather(subject: Subject) -> Facts:
     values: list[int] = []  # where the strings stand that are no keys
     told: list[int] = []  # and those that say more than a name or a small number does
     to_file = writes_file(tool, raw)
+    to_files = to_file or writes_by_name(tool)
     parts: dict[str, TextRole] = {}  # strings in lists, of which something may be put together
     hinted = False
     for path, value, is_key in raw:
@@ -51,7 +55,8 @@ def gather(subject: Subject) -> Facts:
         if len(value) > _PLAIN or role == "command" or not value.isalnum() or not value.isascii():
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
-    found = Gathering()
+        to_files = to_files or (role == "document" and value.startswith(PATCHES))
+    found = Gathering(None if subject.files is None else subject.files.copy())
     made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
     if made.words:
         _lay_out(texts, made.words)
@@ -78,6 +83,12 @@ def gather(subject: Subject) -> Facts:
         analyse(text, found, tool)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
+    if to_files:
+        found.written.extend(written_by(tool, texts))
+    for program in run_by(tool, texts):
+        analyse_run(program, found)
+    if found.read:
+        views.extend(_programs(texts, found.read))
     joined = joined_view(texts, values)
     if joined is not None:
         views.append(joined)
@@ -90,6 +101,7 @@ def gather(subject: Subject) -> Facts:
             views=tuple(views),
             together=together,
             vectors=_vectors(made),
+            written=tuple(found.written),
         )
     return Facts(
         texts=Texts(
@@ -109,6 +121,8 @@ def gather(subject: Subject) -> Facts:
         together=together,
         ran=tuple([one._replace(folder=_folder(one, made)) for one in found.ran] if made.folders else found.ran),
         vectors=_vectors(made),
+        runs=tuple(dict.fromkeys(found.runs)),
+        written=tuple(found.written),
     )
 
 
@@ -147,6 +161,54 @@ def _folder(one: Ran, made: Assembled) -> str:
 
 def _vectors(made: Assembled) -> tuple[Vector, ...]:
     return tuple([Vector(whole.path, whole.words) for whole in made.wholes if whole.words]) if made.wholes else ()
+
+
+def _programs(texts: Sequence[Text], read: Sequence[tuple[str, str]]) -> Iterator[View]:
+    """The programs that a call runs which none of its texts shows as they are, for whoever reads texts."""
+    places: dict[str, int] = {}
+    for index, text in enumerate(texts):
+        if not text.is_key:
+            places.setdefault(text.path.rpartition("/")[0], index)  # a command that was put together from a list
+            places[text.path] = index
+    seen: set[tuple[str, str]] = set()
+    for path, program in read:
+        index = places.get(path)
+        if index is not None and (path, program) not in seen and program.strip() not in texts[index].value:
+            seen.add((path, program))
+            if len(seen) <= MAX_VIEWS:
+                yield View(index, program, ("file",))
+
+
+def writes(subject: Subject, files: Files, effort: Effort) -> tuple[Written, ...]:
+    """The files that a call writes, and what it writes to them, upon what `files` held before; as far as `effort` goes.
+
+    The same as `gather` says of the call, for a fraction of its cost.
+    """
+    raw, _, _ = walk(subject.arguments, subject.limits)
+    found = Gathering(files.copy())
+    found.effort = effort
+    to_file = writes_file(subject.tool, raw)
+    texts: list[Text] = []
+    parts: dict[str, TextRole] = {}
+    for path, value, is_key in raw:
+        role: TextRole = "identifier"
+        confidence = 0
+        if not is_key:
+            role, confidence = role_of(subject.tool, path, argument_of(path), value, subject.roles, to_file=to_file)
+            if role in _JOINED and path[-1].isdigit():
+                parts[path] = role
+        texts.append(Text(path, value, is_key, role, confidence))
+    made = assembled(subject.tool, subject.arguments, parts)
+    _lay_out(texts, made.words)
+    wholes = [Text(whole.path, whole.value, False, whole.role, SURE) for whole in made.wholes]
+    for text in (*texts, *wholes):
+        if text.role == "command":
+            analyse(text, found, subject.tool)
+    if writes_by_name(subject.tool) or any(
+        text.role == "document" and text.value.startswith(PATCHES) for text in texts
+    ):
+        found.written.extend(written_by(subject.tool, texts))
+    return tuple(found.written)
 
 
 def _unseen(value: str, text: Text, found: Gathering) -> None:

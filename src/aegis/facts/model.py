@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from aegis.core.finding import Finding
 from aegis.core.outcome import Effect, Risk
 from aegis.core.text import TextRole
+from aegis.facts.files import Files, Written
 
 
 class Text(NamedTuple):
@@ -91,7 +92,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     the facts alone; they never lower a registered tier. `shown` are the effects that the strings themselves
     show, without those that the tool's name speaks of. `together` holds every string and every other reading
     of a call that is small, a line each, for guards that look for what most calls have nothing of; `None` of
-    a larger call. `ran` are the commands that its texts run, `vectors` those given as words.
+    a larger call. `ran` are the commands that its texts run, `vectors` those given as words; `runs` are the files that
+    the call runs as programs, and `written` those that it writes.
     """
 
     texts: Texts
@@ -106,6 +108,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     together: str | None = None
     ran: tuple[Ran, ...] = ()
     vectors: tuple[Vector, ...] = ()
+    runs: tuple[str, ...] = ()
+    written: tuple[Written, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +122,10 @@ class Limits:
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """What facts are computed from. `roles` are declared by the operator, by argument name or pointer."""
+    """What facts are computed from. `roles` are declared by the operator, by argument name or pointer.
+
+    `files` is what is known of files that were written before the call.
+    """
 
     tool: str
     server: str | None
@@ -127,3 +134,4 @@ class Subject(Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any] | None = None
     roles: Mapping[str, TextRole] = field(default_factory=dict)
     unresolved: tuple[str, ...] = ()
+    files: Files | None = None

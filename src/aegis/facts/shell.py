@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import re2
 
 from aegis.facts.effort import LEAST, Effort
+from aegis.facts.files import EMPTY, UNKNOWN, Files, Flow, Written
 from aegis.facts.hosts import asks_metadata
 from aegis.facts.model import Ran
 from aegis.facts.operands import located, plain, plain_word, runs
@@ -17,10 +19,13 @@ from aegis.facts.paths import is_account_file, is_secret_file, is_secret_place, 
 from aegis.facts.shell_client import statements
 from aegis.facts.shell_cloud import cloud_deed
 from aegis.facts.shell_destroy import destroys, feeds_deleter, finds, loops_over_root, sets_permissions, writes_device
+from aegis.facts.shell_feeds import Feeds
 from aegis.facts.shell_flow import asks_with_output, dropped, pipeline, substitutions
 from aegis.facts.shell_grants import grants
+from aegis.facts.shell_heredocs import Extracted, extracted, restored
 from aegis.facts.shell_loads import loads
 from aegis.facts.shell_persist import written
+from aegis.facts.shell_programs import moves_programs
 from aegis.facts.shell_replace import replaces
 from aegis.facts.shell_services import service_deed
 from aegis.facts.shell_spawn import inner_spawn, spawned
@@ -28,12 +33,12 @@ from aegis.facts.shell_starts import STARTS_GIVEN, helpers, in_odd_place, interp
 from aegis.facts.shell_system import SIGNAL as BREAKS
 from aegis.facts.shell_system import breaks, breaks_file
 from aegis.facts.shell_tamper import tampering, tampering_write
-from aegis.facts.shell_tree import MAX_SHELL, Command, parse_shell
+from aegis.facts.shell_tree import MAX_SHELL, Command, Shell, parse_shell
 from aegis.facts.shell_words import DELETERS, LOOSE_PLACES, NAMERS, NETWORK, READERS, SENDERS, SHELLS, WRITERS
 from aegis.facts.unquote import expanded_words, with_variables
 
 _FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
-MAX_DEPTH: Final = 3  # scripts inside arguments that are parsed in turn
+MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
 _SHOWN: Final = 80
 # Signals of what cannot be undone, though it need not be an attack.
@@ -47,7 +52,9 @@ class ShellFacts:
     """What one shell text does; `signals` are stable names with the piece that shows them.
 
     `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and
-    `statements` the SQL that it hands to a database. `ran` are its commands, in plain words.
+    `statements` the SQL that it hands to a database. `ran` are its commands, in plain words. `runs` are the files that
+    it runs as programs, `written` those that it writes with what it writes to them, and `output` is what it prints.
+    `read` are the programs that it runs which stand in no argument as they are.
     """
 
     too_long: bool = False
@@ -59,6 +66,10 @@ class ShellFacts:
     programs: list[tuple[str, str]] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
     ran: list[Ran] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    output: Flow = EMPTY
+    read: list[str] = field(default_factory=list)
     effort: Effort = field(default_factory=Effort)
 
     def may_read(self, units: int) -> bool:
@@ -77,22 +88,39 @@ class ShellFacts:
         self.programs.extend(inner.programs)
         self.statements.extend(inner.statements)
         self.ran.extend(inner.ran)
+        self.runs.extend(inner.runs)
+        self.written.extend(inner.written)
+        self.read.extend(inner.read)
         self.network |= inner.network
         self.writes |= inner.writes
         self.irreversible |= inner.irreversible
         self.too_long |= inner.too_long
 
 
-def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> ShellFacts:
-    """The facts of one shell text; never raises, and reads at most `MAX_SHELL` characters, as far as `effort` goes."""
+def analyse_shell(
+    text: str,
+    depth: int = 0,
+    effort: Effort | None = None,
+    *,
+    stdin: Flow | None = None,
+    files: Files | None = None,
+) -> ShellFacts:
+    """The facts of one shell text; never raises, and reads at most `MAX_SHELL` characters, as far as `effort` goes.
+
+    `stdin` is what the text itself reads, and `files` what is known of files that were written before, to which its
+    own are added.
+    """
     facts = ShellFacts(effort=effort or Effort())
     if len(text) > MAX_SHELL or not facts.may_read(len(text)):
         facts.too_long = True
         return facts
-    text = expanded_words(text)
+    extract = extracted(text)
+    text = expanded_words(extract.text)
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
     commands = [plain(unwrapped(command)) for command in shell.commands]
+    if stdin is not None:
+        commands = [command._replace(fed=True) for command in commands]
     pipes: dict[int, list[Command]] = defaultdict(list)
     for command in commands:
         if command.pipe:
@@ -109,19 +137,63 @@ def analyse_shell(text: str, depth: int = 0, effort: Effort | None = None) -> Sh
     facts.signals.extend(dropped(commands))
     for target, source in ((plain_word(target), source) for target, source in shell.writes):
         facts.writes = facts.writes or not target.startswith("/dev/")
-        _written(target, source, facts)
+        _written(target, restored(source, extract.given), facts)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
+    done: Container[str] = ()
+    # Most texts neither write a file nor run a program that could come from elsewhere.
+    if depth or stdin is not None or ">" in text or "$(" in text or "`" in text or any(map(moves_programs, commands)):
+        done = _follow(shell, extract, facts, depth, stdin, Files() if files is None else files)
     given = with_variables(text)
     if given is not None:
         facts.scripts.append(given)
-    scripts = [script for script in dict.fromkeys(facts.scripts) if script != text]
+    scripts = [script for script in dict.fromkeys(facts.scripts) if script != text and script not in done]
     if depth == MAX_DEPTH or len(scripts) > _MOST_SCRIPTS:
         facts.too_long |= bool(scripts)  # what is not read is not harmless
         return facts
     for script in scripts:
         facts.absorb(analyse_shell(script, depth + 1, facts.effort))
     return facts
+
+
+def _follow(
+    shell: Shell, extract: Extracted, facts: ShellFacts, depth: int, stdin: Flow | None, files: Files
+) -> dict[str, Flow]:
+    """Read what reaches interpreters by pipes, files and substitutions; the scripts that did, with their output."""
+    done: dict[str, Flow] = {extract.text: UNKNOWN}
+
+    def run(script: str, given: Flow | None) -> Flow:
+        known = done.get(script)
+        if known is not None and given is None:
+            return known
+        if depth == MAX_DEPTH or len(done) > _MOST_SCRIPTS:
+            facts.too_long = facts.too_long or bool(script.strip())
+            return UNKNOWN
+        done[script] = UNKNOWN
+        inner = analyse_shell(script, depth + 1, facts.effort, stdin=given, files=files)
+        facts.absorb(inner)
+        done[script] = inner.output
+        return inner.output
+
+    feeds = Feeds(extract.given, files, facts.effort, run)
+    if shell.units:
+        feeds.units(shell.units, stdin)
+    else:
+        feeds.commands(shell.commands, stdin)
+    fed = feeds.fed
+    facts.output = fed.output
+    facts.runs.extend(fed.runs)
+    facts.written.extend(fed.written)
+    facts.read.extend(fed.read)
+    facts.programs.extend(program for program in fed.programs if program not in facts.programs)
+    facts.statements.extend(statement for statement in fed.statements if statement not in facts.statements)
+    facts.too_long |= fed.unread
+    for table in fed.tables:
+        _written("crontab", table, facts)
+    for one in fed.written:
+        if one.flow.text:
+            _written(one.path, one.flow.text, facts)
+    return done
 
 
 def _command(command: Command, facts: ShellFacts, depth: int) -> None:
@@ -142,8 +214,6 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
     elif name in {"tee", "cp", "mv"} and command.args:
         for target in command.args if name == "tee" else command.args[-1:]:
             _written(target, command.pipeline, facts)
-    elif name in {"crontab", "at", "batch"} and command.pipe:
-        _written("crontab", command.pipeline, facts)
     for signal, evidence in tampering(command):
         facts.add(signal, evidence)
     broken = breaks(command)

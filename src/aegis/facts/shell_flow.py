@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import re2
+
 from aegis.facts.hosts import read_target
 from aegis.facts.paths import is_secret_file, is_secret_place
 from aegis.facts.shell_tree import Command
@@ -97,11 +99,17 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
     if not fetches and not decoded:
         return []
     for command in commands:
+        if command.words and _RUNS_FETCHED.match(command.words[0]):
+            return [("shell.network-to-interpreter", command.text[:80])]
         if command.name in INTERPRETERS or command.name in {"eval", "source", "."}:
             given = [arg for arg in command.args if arg.startswith(("<(", "$(", "`", '"$('))]
             if given:
                 return [("shell.network-to-interpreter" if fetches else "shell.encoded", command.text[:80])]
     return []
+
+
+# A substitution in the place of a command: what was fetched is the command.
+_RUNS_FETCHED: Final = re2.compile(r"^\"?(?:\$\(|`)\s*(?:sudo\s+)?(?:curl|wget|fetch|aria2c|lynx|lwp-request)\s")
 
 
 def dropped(commands: list[Command]) -> list[Signalled]:

@@ -91,7 +91,7 @@ def inner_spawn(command: Command) -> bool:
 
 def _waits(command: Command, depth: int) -> bool:
     """A shell that nobody gives anything to run. Of a text of its own only what attackers add counts as such."""
-    if command.stage or command.inside:
+    if command.stage or command.inside or command.fed:
         return False
     args = command.args
     # The grammar reads the descriptor of a redirection (`sh 0<&2`) as a word.

@@ -150,7 +150,7 @@ def unwrapped(command: Command) -> Command:
         name = rest[0].rsplit("/", 1)[-1]
         if not name or (command.name in _TO_A_SHELL and name in SHELLS and len(rest) == 1):
             return command
-        command = command._replace(name=name, args=tuple(rest[1:]), text=" ".join(rest))
+        command = command._replace(name=name, args=tuple(rest[1:]), text=" ".join(rest), program=rest[0])
     return command
 
 

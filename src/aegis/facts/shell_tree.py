@@ -6,8 +6,9 @@ there. Commands inside substitutions, subshells, loops and `-c` scripts are comm
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Literal, NamedTuple
 
 import re2
 import tree_sitter_bash
@@ -16,6 +17,7 @@ from tree_sitter import Language, Node, Query
 from aegis.facts.effort import Effort
 from aegis.facts.grammar import Grammar, captures
 from aegis.facts.paths import spread
+from aegis.facts.shell_heredocs import literal
 from aegis.facts.shell_places import Place, Places
 
 MAX_SHELL: Final = 16_384  # characters given to the parser
@@ -25,7 +27,8 @@ _LANGUAGE: Final = Language(tree_sitter_bash.language())
 _QUERY: Final = Query(
     _LANGUAGE,
     "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline"
-    " [(command_substitution) (process_substitution)] @substitution",
+    " [(command_substitution) (process_substitution)] @substitution (redirected_statement) @redirected"
+    " (function_definition) @function (variable_assignment) @assignment",
 )
 _GRAMMAR: Final = Grammar(_LANGUAGE, _QUERY)
 
@@ -36,6 +39,8 @@ class Command(NamedTuple):
     `pipe` names the pipeline (0 outside of one) and `stage` the place in it; `inside` says that it
     stands in a command or process substitution. `variables` are those set for it alone, and `elevated`
     says that it runs with another user's rights; `pipeline` is the text of its pipeline, where it stands in one.
+    `words` are its name and arguments as they are written, `program` its name with the path before it, and `fed` says
+    that a redirection gives it something to read.
     """
 
     name: str
@@ -47,19 +52,48 @@ class Command(NamedTuple):
     variables: tuple[tuple[str, str], ...] = ()
     elevated: bool = False
     pipeline: str = ""
+    words: tuple[str, ...] = ()
+    program: str = ""
+    fed: bool = False
+
+
+UnitKind = Literal["text", "pipeline", "redirected", "command", "substitution", "function", "assignment", "redirect"]
+
+
+class Unit:
+    """A part of a shell text through which data goes, with the parts inside of it in their order.
+
+    `command` is that of a unit which is one; `stages` say where the parts of a pipeline begin, and `tail` where what
+    a redirection behind a list or a pipeline belongs to begins. `first` says that nothing can keep the unit from
+    being the first thing that runs.
+    """
+
+    __slots__ = ("command", "end", "first", "inner", "kind", "source", "stages", "start", "tail")
+
+    def __init__(self, kind: UnitKind, start: int, end: int, source: str = ""):
+        self.kind: UnitKind = kind
+        self.start, self.end = start, end
+        self.source = source
+        self.command: Command | None = None
+        self.inner: list[Unit] = []
+        self.stages: tuple[int, ...] = ()
+        self.tail = start
+        self.first = False
 
 
 class Shell(NamedTuple):
     """The commands and redirections of a text; `error` where part of it was not grammar.
 
     `writes` are the files that redirections write, each with the text of the statement that does; `cut` says
-    that something was left out because effort ran out.
+    that something was left out because effort ran out. `units` are the parts of the text through which data goes;
+    there are none in a text of plain commands.
     """
 
     commands: tuple[Command, ...]
     writes: tuple[tuple[str, str], ...]
     error: bool
     cut: bool = False
+    units: tuple[Unit, ...] = ()
 
 
 def parse_shell(text: str, effort: Effort) -> Shell:
@@ -70,29 +104,39 @@ def parse_shell(text: str, effort: Effort) -> Shell:
     """
     commands: list[Command] = []
     writes: list[tuple[str, str]] = []
+    units: list[Unit] = []
     error = cut = False
     for found in captures(_GRAMMAR, text, effort, whole=text.count("|") <= _MOST_PIPES):
         if found is None:
             cut = True
             continue
         error = error or found.error
-        cut = _add(found.nodes, text, commands, writes, effort) or cut
-    return Shell(tuple(commands), tuple(writes), error, cut)
+        cut = _add(found.nodes, text, commands, writes, units, effort) or cut
+    return Shell(tuple(commands), tuple(writes), error, cut, tuple(units))
 
 
 def _add(
-    found: dict[str, list[Node]], text: str, commands: list[Command], writes: list[tuple[str, str]], effort: Effort
+    found: dict[str, list[Node]],
+    text: str,
+    commands: list[Command],
+    writes: list[tuple[str, str]],
+    units: list[Unit],
+    effort: Effort,
 ) -> bool:
     """Add what was found in one tree of `text`; whether something was left out because effort ran out."""
     plain = not ("|" in text or "(" in text or "`" in text)
+    flows = not plain or "<" in text or ">" in text
+    own: dict[int, Command] = {}
+    fed = _fed(found.get("redirected", ())) if "<" in text else {}
     first = max((command.pipe for command in commands), default=0)
     places = None if plain else Places(found.get("pipeline", ()), found.get("substitution", ()), first)
     for node in _ordered(found.get("command")):
         if not effort.take((node.end_byte - node.start_byte) * 2):
             return True
-        command = _command(node, _OUTSIDE if places is None else places.of(node))
+        command = _command(node, _OUTSIDE if places is None else places.of(node), fed.get(node.id, _NOT_FED))
         if command is not None:
             commands.append(command)
+            own[node.id] = command
     for node in _ordered(found.get("redirect")):
         statement = node.parent or node
         if not effort.take(statement.end_byte - statement.start_byte):
@@ -100,7 +144,52 @@ def _add(
         target = _target(node)
         if target is not None:
             writes.append((target, _text(statement)))
+    if flows:
+        units += _units(found, own, len(text) - len(text.lstrip()) if len(own) == len(commands) else -1)
     return False
+
+
+_RANKS: Final[tuple[tuple[str, UnitKind], ...]] = (
+    ("redirected", "redirected"), ("pipeline", "pipeline"), ("function", "function"), ("command", "command"),
+    ("assignment", "assignment"), ("redirect", "redirect"), ("substitution", "substitution"),
+)  # fmt: skip
+_JOINS: Final = frozenset({"list", "pipeline"})
+
+
+def _units(found: dict[str, list[Node]], commands: dict[int, Command], first: int) -> list[Unit]:
+    """The outermost units of one tree, those inside of them below; by the places of the nodes alone.
+
+    `first` is where the first statement of the text begins.
+    """
+    nodes = [
+        (node.start_byte, -node.end_byte, rank, node, kind)
+        for rank, (name, kind) in enumerate(_RANKS)
+        for node in found.get(name, ())
+    ]
+    nodes.sort(key=_OUTERMOST)
+    outer: list[Unit] = []
+    around: list[Unit] = []
+    for start, minus_end, _, node, kind in nodes:
+        unit = Unit(kind, start, -minus_end)
+        if kind == "pipeline":
+            unit.stages = tuple(child.start_byte for child in node.named_children)
+        elif kind == "redirected":
+            body = node.child_by_field_name("body") or node.children[0]
+            unit.first = start == first and body.type == "command"
+            while body.type in _JOINS and body.named_children:
+                body = body.named_children[-1]
+            unit.tail = body.start_byte
+        else:
+            unit.source = _text(node)
+            unit.command = commands.get(node.id)
+        while around and around[-1].end <= start:
+            around.pop()
+        (around[-1].inner if around else outer).append(unit)
+        around.append(unit)
+    return outer
+
+
+_OUTERMOST: Final = itemgetter(0, 1, 2)
 
 
 def _ordered(nodes: list[Node] | None) -> list[Node]:
@@ -113,46 +202,89 @@ _BUILTINS: Final = frozenset({"unset", "unsetenv", "export", "declare", "typeset
 _ELEVATES: Final = frozenset({"sudo", "doas", "pkexec", "su"})
 
 
-def _command(node: Node, place: Place) -> Command | None:
-    name, args = "", []
+def _fed(statements: Sequence[Node]) -> dict[int, tuple[bool, list[str]]]:
+    """What redirections mean for commands, by the ids of their nodes: whether they give one something to read.
+
+    Each with its arguments that stand behind a redirection (`bash < f -s`), which the grammar takes for files.
+    """
+    fed: dict[int, tuple[bool, list[str]]] = {}
+    for statement in statements:
+        behind: list[str] = []
+        reads = False
+        for child in statement.children:
+            if child.type == "file_redirect":
+                reads = reads or any(part.type == "<" for part in child.children)
+                further = [part for part in child.named_children if part.type != "file_descriptor"]
+                behind += map(_text, further[1:])
+        body = statement.children[0]
+        if reads or behind:
+            fed[body.id] = (reads, behind)
+    return fed
+
+
+def _command(node: Node, place: Place, redirected: tuple[bool, list[str]]) -> Command | None:
+    name, written, args = "", "", []
+    words: list[str] = []
     variables = []
     for child in node.children:
         kind = child.type
         if kind == "command_name":
-            name = _name(_text(child))
+            written = _text(child)
+            name = literal(written) if "$'" in written else _name(written)
         elif kind == "variable_assignment":
             variable, _, value = _text(child).partition("=")
             variables.append((variable, word(value)))
             if node.type != "command":
                 args.append(f"{variable}={word(value)}")
+                words.append(f"{variable}={value}")
         elif kind in _BUILTINS:
-            name = kind
+            name = written = kind
         elif kind == "variable_name":
             args.append(_text(child))
+            words.append(args[-1])
         elif kind in _WORDS:
             raw = _text(child)
-            args.extend(map(word, spread(raw)) if "{" in raw and _spreads(raw) else (word(raw),))
+            if "$'" in raw:
+                words.append(raw)
+                args.append(literal(raw))
+            else:
+                pieces = spread(raw) if "{" in raw and _spreads(raw) else (raw,)
+                words.extend(pieces)
+                args.extend(map(word, pieces))
     if not name:
         return None
+    is_fed, behind = redirected
+    if behind:
+        words += behind
+        args += map(word, behind)
+    words.insert(0, written)
     pipe, stage, inside, pipeline = place
     name = name.removeprefix("$ ")  # the prompt of a transcript
+    program = name
     name = name.rsplit("/", 1)[-1]
     elevated = name in _ELEVATES
     if elevated or name == "env":
         variables += [(left, right) for left, joined, right in (arg.partition("=") for arg in args[:8]) if joined]
-    return Command(name, tuple(args), _text(node), pipe, stage, inside, tuple(variables), elevated, pipeline)
+    return Command(
+        name, tuple(args), _text(node), pipe, stage, inside, tuple(variables), elevated, pipeline,
+        tuple(words), program, is_fed,
+    )  # fmt: skip
 
 
+_NOT_FED: Final[tuple[bool, list[str]]] = (False, [])
 _OUTSIDE: Final[Place] = Place(0, 0, False, "")
 
 
 def _target(node: Node) -> str | None:
     """The file that an output redirection writes; `None` for input and for descriptors."""
     children = node.children
-    operator = next((child.type for child in children if ">" in child.type or "<" in child.type), "")
+    at = next((at for at, child in enumerate(children) if ">" in child.type or "<" in child.type), None)
+    if at is None or at + 1 == len(children):
+        return None
+    operator = children[at].type
     if not operator.startswith((">", "&>")) or operator in {">&", "<&"}:
         return None
-    return word(_text(children[-1]))
+    return word(_text(children[at + 1]))
 
 
 _WORDS: Final = frozenset({

@@ -53,6 +53,7 @@ from aegis.gate.parts import Parts
 from aegis.gate.permits import permit_again, permit_of, wants_permit
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
+from aegis.gate.session_files import recalled, remembering
 from aegis.gate.slow import Slow
 from aegis.gate.standing import Standing
 from aegis.guards.mission_view import MissionView
@@ -200,6 +201,7 @@ class Decisions:
         puts = apply is None  # a mission's ledgers and its session are documents
         if attended is not None:
             apply = attended.with_writes(apply, evaluation, runs=runs or granted is not None)
+        apply = remembering(parts, subject, evaluation, apply, decision_id)
         unit = Unit(
             drafts=(made.draft,),
             apply=apply,
@@ -268,22 +270,29 @@ class Decisions:
 
     def _evaluate(self, policy: Policy, subject: Subject, view: MissionView | None, *, charge: bool) -> Evaluation:
         call, principal = subject.call, subject.principal
-        return policy.evaluate(
-            Incoming(
-                tool=call.tool,
-                server=call.server,
-                arguments=parse(subject.canonical),
-                principal=principal,
-                agent=subject.agent,
-                session=subject.session,
-                call_id=subject.call_id,
-                now=self._parts.clock(),
-                task=call.task,
-                unresolved=call.unresolved,
-                charge=charge,
-                mission=view,
-            )
+        incoming = Incoming(
+            tool=call.tool,
+            server=call.server,
+            arguments=parse(subject.canonical),
+            principal=principal,
+            agent=subject.agent,
+            session=subject.session,
+            call_id=subject.call_id,
+            now=self._parts.clock(),
+            task=call.task,
+            unresolved=call.unresolved,
+            charge=charge,
+            mission=view,
         )
+        evaluation = policy.evaluate(incoming)
+        if not subject.session or not evaluation.runs or evaluation.combined.outcome is Outcome.BLOCK:
+            return evaluation
+        # It runs files: where its session wrote one of them, it is judged again with what was written.
+        files, count = recalled(self._parts, subject, evaluation.runs, policy)
+        if files is not None:
+            again = structs.replace(incoming, arguments=parse(subject.canonical), files=files, charge=False)
+            evaluation = policy.evaluate(again)
+        return structs.replace(evaluation, recalled=count)
 
     def _conflict(self, subject: Subject, state: ControlState, known: Known) -> Steps:
         started = perf_counter_ns()

@@ -13,6 +13,7 @@ from aegis.core.decision import GuardTime
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
+from aegis.facts.files import Files, Written
 from aegis.guards.base import Provenance, ToolEntry
 from aegis.guards.mission_view import Cost, MissionView
 
@@ -25,6 +26,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
     holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
     `charge` is false where a known call is looked at again: it consumes no rate and no budget.
+    `files` is what is known of files that its session wrote, where the call runs one of them.
     """
 
     tool: str
@@ -39,6 +41,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     unresolved: tuple[str, ...] = ()
     charge: bool = True
     mission: MissionView | None = None
+    files: Files | None = None
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -50,7 +53,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     it is `None` where no policy was asked, and `held_by` names the policies whose own approvers it
     counts. `cost` is what the call takes from budgets, if it runs; `roles` are what the operator declared
     the arguments of a call under a mission to be. `judge` is what the receipt says of judges, and
-    `message` what the agent is told in place of the reason's own sentence.
+    `message` what the agent is told in place of the reason's own sentence. `runs` are the files that the call runs,
+    `written` those that it writes, and `recalled` says how many writing calls of its session it was judged with.
     """
 
     combined: Combined
@@ -67,6 +71,9 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     roles: Mapping[str, TextRole] = field(default_factory=dict)
     judge: dict[str, Any] | None = None
     message: str = ""
+    runs: tuple[str, ...] = ()
+    written: tuple[Written, ...] = ()
+    recalled: int = 0
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):

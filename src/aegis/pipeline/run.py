@@ -138,16 +138,17 @@ class Policy:
         case, reports = self._analyse(incoming, route, incoming.arguments, checks, kept, times)
         combined = self._combine(reports, expected, evidence)
         tier, irreversible, effects, cost = case.tier, case.irreversible, case.effects, case.cost
+        facts = case.facts
         arguments, data = incoming.arguments, None
         if combined.patches:
             counted = {report.guard: report for report in reports if report.guard in COUNTING}
 
             def again(patched: Any) -> Combined:
-                nonlocal tier, irreversible, effects, cost
+                nonlocal tier, irreversible, effects, cost, facts
                 case, reports = self._analyse(incoming, route, patched, checks, counted, times)
                 tier, irreversible = max(tier, case.tier), irreversible or case.irreversible
                 effects |= case.effects
-                cost = case.cost
+                cost, facts = case.cost, case.facts
                 return combine(reports, expected, evidence)
 
             combined, arguments, data = settle(arguments, combined, again, expected, evidence)
@@ -168,6 +169,8 @@ class Policy:
             held_by=held_by,
             cost=cost,
             roles={} if incoming.mission is None else route.roles,
+            runs=facts.runs,
+            written=facts.written,
         )
 
     def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
@@ -247,6 +250,7 @@ class Policy:
                     unresolved=tuple(dict.fromkeys((*incoming.unresolved, *pending)))
                     if pending
                     else incoming.unresolved,
+                    files=incoming.files,
                 )
             )
         except BaseException as error:
