@@ -15,7 +15,7 @@ import orjson
 from aegis.audit.writer import Unit
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
-from aegis.core.mission import Declaration
+from aegis.core.mission import MAX_SKEW_S, Declaration
 from aegis.core.ports import Reader, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -34,7 +34,6 @@ from aegis.missions.status import publishing, read_status
 
 # What is filled in where a mission is signed here; a caller that names one of them is refused.
 _OURS: Final = ("iss", "aud", "iat", "jti", "parent")
-MAX_SKEW_S: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,20 +113,29 @@ class Issuing:
         return Issued(declaration=declaration, token=token, lineage=(*lineage, declaration.mission_id), unit=unit)
 
     def move(self, principal: Principal, mission_id: str, to: registry.State, reason: str) -> Unit:
-        """The unit that revokes, suspends or resumes a mission, and with it everything below."""
+        """The unit that revokes, suspends or resumes a mission, and with it everything below.
+
+        Every issuer may stop a mission; one that is suspended goes on by whoever suspended it, or by an administrator.
+        """
         _may_issue(principal)
         with self._parts.store.reader() as reader:
             if registry.find(reader, mission_id) is None:
                 raise InvalidCall("there is no such mission", code="not_found", status=404)
-        return registry.moving(mission_id, to, reason=reason, principal=principal.id, receipt_id=new_id())
+            revives_any = "admin" in principal.roles
+            if to == "active" and not revives_any and registry.is_held_by_another(reader, mission_id, principal.id):
+                raise InvalidCall(
+                    "a mission is resumed by whoever suspended it, or by an administrator",
+                    code="forbidden",
+                    status=403,
+                )
+        return registry.moving(
+            mission_id, to, reason=reason, principal=principal.id, receipt_id=new_id(), revives_any=revives_any
+        )
 
     def publish(self, principal: Principal, token: str) -> Unit:
         """The unit that puts an issuer's status list in force."""
         _may_issue(principal)
-        with self._parts.store.reader() as reader:
-            listed = read_status(token, self._missions.trusted(reader, self._parts.policy.current))
-        if listed.iat > self._parts.clock() // MICROS + MAX_SKEW_S:
-            raise MissionInvalid("the status list is from the future", member="iat")
+        listed = read_status(token, self._parts.policy.current.missions.issuers.get, self._parts.clock() // MICROS)
         return publishing(listed, principal=principal.id, receipt_id=new_id())
 
     def challenge(self, principal: Principal) -> tuple[str, Unit]:
@@ -161,7 +169,7 @@ class Issuing:
         policy = self._parts.policy.current
         with self._parts.store.reader() as reader:
             lineage = self._missions.lineage(reader, mission_id, reader.head().epoch, policy)
-            standing = [status.standing(reader, one, now // MICROS) for one in lineage.declarations]
+            standing = status.standings(reader, lineage.declarations, now // MICROS)
         acting = lineage.declarations[-1]
         if lineage.standing != "active" or any(one != "active" for one in standing):
             raise MissionInvalid("the mission is not active", member="status", status=403)
@@ -185,7 +193,9 @@ class Issuing:
                     code="proof_invalid",
                     status=403,
                 )
-            nonce = check_session_proof(proof, acting, audience=policy.missions.audience, session=session)
+            nonce = check_session_proof(
+                proof, acting, audience=policy.missions.audience, session=session, now=now // MICROS
+            )
         unit = self._opening(
             principal,
             session,

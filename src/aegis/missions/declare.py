@@ -34,9 +34,9 @@ def read_declaration(claims: Any) -> Declaration:
     return declaration
 
 
-def verify_mission(token: str, key_for: jws.KeyFor) -> Declaration:
-    """The mission of a token that a trusted issuer signed; raises `MissionInvalid` otherwise."""
-    return read_declaration(jws.verify(token, jws.MISSION, key_for))
+def verify_mission(token: str, issuer_for: jws.IssuerFor) -> Declaration:
+    """The mission of a token that its trusted issuer signed; raises `MissionInvalid` otherwise."""
+    return read_declaration(jws.verify_issued(token, jws.MISSION, issuer_for))
 
 
 def sign_mission(declaration: Declaration, signer: Signer) -> str:

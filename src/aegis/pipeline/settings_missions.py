@@ -59,7 +59,8 @@ class MissionSettings(Section):
     audience: Name
     """The name of this deployment, which every mission must carry as `aud`."""
     issuers: dict[Name, PublicKey]
-    """Public keys of issuers beside this deployment itself: Ed25519, base64url."""
+    """Public keys of issuers beside this deployment itself, by the name that their missions and lists carry as `iss`:
+    Ed25519, base64url."""
     tool_keys: dict[Name, PublicKey]
     """Public keys of tools that sign their results, by selector; results of such a tool must be signed."""
     quotes: list[QuoteSettings]
