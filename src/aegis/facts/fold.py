@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 import re2
 
+from aegis.core.names import normalise_name
 from aegis.facts.confusables import ASCII, LOOKALIKES
 from aegis.facts.quick import one_of
 
@@ -47,6 +49,12 @@ def skeleton(text: str) -> str:
     visible = unpiled(text.translate(_DROP))
     folded = unicodedata.normalize("NFKD", visible).translate(_MARKS).translate(_SKELETON)
     return unicodedata.normalize("NFKC", folded)
+
+
+@lru_cache(maxsize=4_096)
+def name_skeleton(name: str) -> str:
+    """The skeleton of a name of somebody or something: names that look the same have one, case and blanks aside."""
+    return skeleton(normalise_name(name)).casefold().strip()
 
 
 def tag_text(text: str) -> str:

@@ -235,7 +235,7 @@ class Decisions:
     ) -> tuple[Attended | None, Evaluation]:
         """What the policy makes of the call, under its mission where its session has one."""
         call, principal = subject.call, subject.principal
-        if subject.agent in state.revoked:
+        if state.stops(subject.agent):
             return None, refuse("revocation", Reason.REVOKED)
         if not principal.may_call(call.server, call.tool):
             return None, refuse("credential", Reason.POLICY_DENIED)
@@ -258,7 +258,7 @@ class Decisions:
 
     def _for_judge(self, policy: Policy, subject: Subject, worker: Subject, state: ControlState) -> Evaluation:
         """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
-        if worker.agent in state.revoked:
+        if state.stops(worker.agent):
             return refuse("revocation", Reason.REVOKED)
         try:
             view = worker_view(self._missions, worker, state, policy)

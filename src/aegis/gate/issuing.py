@@ -21,6 +21,7 @@ from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, MissionInvalid
+from aegis.gate.control import check_runs
 from aegis.gate.ids import new_id
 from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
@@ -79,6 +80,7 @@ class Issuing:
         if declaration.parent:
             raise MissionInvalid("a root mission has no parent; delegate it from there", member="parent")
         unit = registry.enrolling(declaration, token, lineage=(), principal=principal.id, receipt_id=new_id())
+        unit = _while_running(principal, unit)
         return Issued(declaration=declaration, token=token, lineage=(declaration.mission_id,), unit=unit)
 
     def delegate(self, principal: Principal, parent_id: str, *, claims: Any, request_id: str) -> Issued:
@@ -90,6 +92,7 @@ class Issuing:
         asked = sha256(canonical(claims))
         key = sha256(canonical([principal.id, parent_id, request_id]))
         with self._parts.store.reader() as reader:
+            check_runs(reader, principal)
             known = reader.document(registry.REQUESTS, key)
             if known is not None:
                 return self._again(reader, orjson.loads(known.body), asked)
@@ -110,7 +113,12 @@ class Issuing:
             receipt_id=new_id(),
             request=(key, orjson.dumps({"asked": asked, "mission_id": declaration.mission_id})),
         )
-        return Issued(declaration=declaration, token=token, lineage=(*lineage, declaration.mission_id), unit=unit)
+        return Issued(
+            declaration=declaration,
+            token=token,
+            lineage=(*lineage, declaration.mission_id),
+            unit=_while_running(principal, unit),
+        )
 
     def move(self, principal: Principal, mission_id: str, to: registry.State, reason: str) -> Unit:
         """The unit that revokes, suspends or resumes a mission, and with it everything below.
@@ -143,6 +151,7 @@ class Issuing:
         nonce, now = f"{new_id()}{new_id()}", self._parts.clock()
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
+            check_runs(transaction, principal)
             sessions.challenging(transaction, principal.id, nonce, now)
             return ()
 
@@ -285,6 +294,17 @@ class Issuing:
             raise InvalidCall("there is no such mission", code="not_found", status=404)
         declaration = verify_mission(enrolled.token, self._missions.trusted(reader, self._parts.policy.current))
         return Issued(declaration=declaration, token=enrolled.token, lineage=enrolled.lineage, unit=None)
+
+
+def _while_running(principal: Principal, unit: Unit) -> Unit:
+    """The unit, recorded only while the agent of the principal is not stopped."""
+    first = unit.apply
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_runs(transaction, principal)
+        return () if first is None else first(transaction)
+
+    return Unit(drafts=unit.drafts, apply=apply)
 
 
 def _may_issue(principal: Principal) -> None:

@@ -20,6 +20,7 @@ from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.gate.control import check_runs
 from aegis.gate.ids import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
@@ -47,8 +48,8 @@ def opening(principal: Principal, session: str, task: str, owner: str = "") -> U
 
     `owner` is the person for whom the session runs, where the host says so.
 
-    Recording it raises `StoreConflict` where the session is open already. Raises `InvalidCall` for a
-    name or a task beyond its bounds.
+    Recording it raises `StoreConflict` where the session is open already, and `InvalidCall` where the agent was
+    stopped. Raises `InvalidCall` for a name or a task beyond its bounds.
     """
     if not session.strip() or len(session) > MAX_NAME_CHARS:
         raise InvalidCall(f"`session` must have 1 to {MAX_NAME_CHARS} characters")
@@ -73,6 +74,7 @@ def opening(principal: Principal, session: str, task: str, owner: str = "") -> U
     )
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_runs(transaction, principal)
         if transaction.document(COLLECTION, document.key) is not None:
             raise StoreConflict("the session is open already")
         transaction.put_document(document)
