@@ -46,6 +46,7 @@ from aegis.gate.events import Event, notify
 from aegis.gate.granted import Granted, find_grant
 from aegis.gate.held import Resuming
 from aegis.gate.ids import new_id
+from aegis.gate.judge_door import is_judge
 from aegis.gate.judge_mission import worker_view
 from aegis.gate.judging import Judging
 from aegis.gate.missions import Missions, stopped_by_mission
@@ -282,8 +283,26 @@ class Decisions:
                 unresolved=call.unresolved,
                 charge=charge,
                 mission=view,
+                orphan=self._is_orphan(subject),
             )
         )
+
+    def _is_orphan(self, subject: Subject) -> bool:
+        """Whether the call names a parent that is no recorded call of the same principal: of its session by call id, or
+        any by decision id. A judge's calls name its run."""
+        parent, principal = subject.call.parent, subject.principal
+        if parent is None or is_judge(principal):
+            return False
+        if parent == subject.call_id:
+            return True
+        for settled in (False, True):  # most parents are older than what the log still settles
+            with self._parts.store.reader(settled=settled) as reader:
+                if reader.latest_call(principal.id, subject.session, parent) is not None:
+                    return False
+                entry = reader.entry_by_id(parent)
+            if entry is not None:
+                return entry.kind != "decision" or entry.principal != principal.id
+        return True
 
     def _conflict(self, subject: Subject, state: ControlState, known: Known) -> Steps:
         started = perf_counter_ns()

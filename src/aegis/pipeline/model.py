@@ -24,7 +24,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
     holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
-    `charge` is false where a known call is looked at again: it consumes no rate and no budget.
+    `charge` is false where a known call is looked at again: it consumes no rate and no budget. `orphan` says that the
+    call names a parent, and the log knows no such call of its principal.
     """
 
     tool: str
@@ -39,6 +40,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     unresolved: tuple[str, ...] = ()
     charge: bool = True
     mission: MissionView | None = None
+    orphan: bool = False
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
