@@ -191,6 +191,21 @@ def test_a_payload_that_is_cut_cannot_pass_unless_policy_says_so(tmp_path: Path,
     running.close()
 
 
+@pytest.mark.claim("JDG-09")
+def test_a_command_is_never_what_is_cut_and_one_that_does_not_fit_is_not_judged(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    hidden = "echo " + "a" * 10_000 + "; echo the-end"
+    running = opened(tmp_path, config(model, "judging: {truncated: judge}"))
+    assert running.gate.decide(call({"command": hidden, "text": "word " * 30_000})).outcome is Outcome.ALLOW
+    assert "the-end" in model.last()
+    asked = len(model.asked)
+    assert running.gate.decide(call({"path": "/ws/" + "a" * 70_000})).outcome is Outcome.BLOCK
+    assert cause(running) == "truncated"
+    assert len(model.asked) == asked
+    running.close()
+
+
 def test_the_first_no_ends_the_review(tmp_path: Path, model: ScriptedModel) -> None:
     model.script = lambda _: BAD
     entries = ", ".join(f"{{name: j{n}, model: {model.openai}}}" for n in range(3))
