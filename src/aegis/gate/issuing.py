@@ -14,7 +14,7 @@ import orjson
 
 from aegis.audit.writer import Unit
 from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.digest import kid_of, sha256
 from aegis.core.mission import MAX_SKEW_S, Declaration
 from aegis.core.ports import Reader, Transaction
 from aegis.core.principal import Principal
@@ -23,10 +23,10 @@ from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, MissionInvalid
 from aegis.gate.control import check_runs
 from aegis.gate.ids import new_id
-from aegis.gate.missions import Missions
+from aegis.gate.missions import KEYS, Missions
 from aegis.gate.parts import Parts
 from aegis.gate.sessions import opening, session_key
-from aegis.missions import registry, sessions, status
+from aegis.missions import jws, registry, sessions, status
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import read_declaration, remarks, sign_mission, verify_mission
 from aegis.missions.possession import check_session_proof
@@ -77,6 +77,7 @@ class Issuing:
             self._check_received(declaration)
         else:
             declaration, token = self._signed(claims, principal, parent="")
+        self._check_holder(declaration)
         if declaration.parent:
             raise MissionInvalid("a root mission has no parent; delegate it from there", member="parent")
         unit = registry.enrolling(declaration, token, lineage=(), principal=principal.id, receipt_id=new_id())
@@ -103,6 +104,7 @@ class Issuing:
         if state != "active":
             raise MissionInvalid("the mission is not active", member="status", code="conflict", status=409)
         declaration, token = self._signed(claims, principal, parent=parent_id)
+        self._check_holder(declaration)
         check_attenuation(above[-1], declaration)
         lineage = tuple(one.mission_id for one in above)
         unit = registry.enrolling(
@@ -285,6 +287,17 @@ class Issuing:
             raise MissionInvalid("the mission is over", member="exp")
         if declaration.iat > now + MAX_SKEW_S:
             raise MissionInvalid("the mission is from the future", member="iat")
+
+    def _check_holder(self, declaration: Declaration) -> None:
+        """One key, one purpose: the holder's is none of this deployment's, and none that the configuration names."""
+        if declaration.cnf is None:
+            return
+        public = jws.decode(declaration.cnf.jwk.x.encode("ascii"))
+        rules = self._parts.policy.current.missions
+        with self._parts.store.reader() as reader:
+            known = reader.document(KEYS, kid_of(public)) is not None
+        if known or kid_of(public) in rules.issuers or public in rules.signing:
+            raise MissionInvalid("the holder's key has another purpose here", member="cnf")
 
     def _again(self, reader: Reader, known: dict[str, Any], asked: str) -> Issued:
         if known["asked"] != asked:

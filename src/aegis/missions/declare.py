@@ -12,6 +12,7 @@ import orjson
 from aegis.core.globs import covers, overlap
 from aegis.core.mission import KINDS, MAX_LIFETIME_S, Declaration, Postcondition, Scope
 from aegis.core.ports import Signer
+from aegis.core.printable import has_controls
 from aegis.errors import MissionInvalid
 from aegis.guards.scope.match import compile_entry
 from aegis.missions import jws
@@ -63,6 +64,8 @@ def check(declaration: Declaration) -> None:
     for member in ("iss", "sub", "aud", "jti", "mission_id"):
         if not getattr(declaration, member).strip():
             raise MissionInvalid(f"`{member}` is blank", member=member)
+        if has_controls(getattr(declaration, member)):
+            raise MissionInvalid(f"`{member}` holds control characters", member=member)
     for member, selectors in (
         ("tools.allow", declaration.tools.allow),
         ("tools.forbid", declaration.tools.forbid),

@@ -32,6 +32,7 @@ def compile_missions(settings: MissionSettings, scanner: Scanner) -> MissionRule
         issuers={kid_of(key.public): key for key in issuers},
         quotes=SelectorMap({one.tool: Quote(money=one.money, tokens=one.tokens) for one in settings.quotes}),
         tool_keys=SelectorMap({name: public_key(text) for name, text in settings.tool_keys.items()}),
+        signing=frozenset(map(public_key, settings.tool_keys.values())),
     )
 
 

@@ -13,7 +13,8 @@ from aegis.keys.jws import IssuerKey
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissionRules:
-    """The section `missions`, compiled. `issuers` are keys by their id, `tool_keys` public keys of 32 bytes.
+    """The section `missions`, compiled. `issuers` are keys by their id, `tool_keys` public keys of 32 bytes;
+    `signing` holds all of the latter.
 
     `required` refuses calls without a mission; the guards are asked about calls with one, and about
     every call where one is required.
@@ -26,3 +27,4 @@ class MissionRules:
     issuers: Mapping[str, IssuerKey] = field(default_factory=dict)
     quotes: SelectorMap[Quote] = field(default_factory=lambda: SelectorMap({}))
     tool_keys: SelectorMap[bytes] = field(default_factory=lambda: SelectorMap({}))
+    signing: frozenset[bytes] = frozenset()
