@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.approvals.machine import approve
@@ -94,6 +94,7 @@ def test_nobody_answers_a_call_of_their_own_under_a_name_that_looks_alike(gatewa
 
 
 @pytest.mark.claim("APR-22")
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(("ann", "Ann", "аnn", "bob", "BOB", "b\u200bob", "eve")), min_size=1, max_size=6))
 def test_a_quorum_counts_people_and_not_spellings(people: list[str]) -> None:
     approval: Any = _held()
@@ -161,6 +162,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 @pytest.mark.claim("NAM-06")
 @pytest.mark.parametrize("member", ["tool", "server", "agent", "session", "call_id", "parent"])
+@settings(deadline=None)
 @given(control=st.sampled_from(CONTROLS), at=st.integers(0, 4))
 def test_a_control_character_names_nothing(member: str, control: str, at: int) -> None:
     name = "name"[:at] + control + "name"[at:]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.combine import MAX_NAMED, MISSING_RULE, Combined, combine
@@ -180,6 +180,7 @@ def test_findings_patches_and_missing_evidence_keep_the_configured_order(
 
 
 @pytest.mark.claim("IDN-11")
+@settings(deadline=None)
 @given(complete(), policies)
 def test_whoever_missed_evidence_is_named_with_what_it_missed_and_what_was_answered(
     case: tuple[list[Report], list[str]], policy: EvidencePolicy

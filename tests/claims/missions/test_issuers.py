@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.mission import MAX_SKEW_S
@@ -117,6 +117,7 @@ def test_a_deployment_s_own_key_signs_no_status_list(place: Desk) -> None:
 
 
 @pytest.mark.claim("MIS-15")
+@settings(deadline=None)
 @given(owner=st.sampled_from([*TRUSTED, None]), iss=st.sampled_from([*TRUSTED, "issuer-1", "ACME"]))
 def test_a_mission_is_believed_of_the_owner_of_its_key_alone(owner: str | None, iss: str) -> None:
     token = sign_mission(declaration(iss=iss), ACME)

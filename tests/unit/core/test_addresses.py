@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.addresses import is_loopback, is_public
@@ -52,17 +52,20 @@ def test_an_address_that_is_or_carries_a_special_one_is_not(address: str) -> Non
 
 
 @pytest.mark.claim("IDN-10")
+@settings(deadline=None)
 @given(st.sampled_from(SPECIAL).flatmap(_inside))
 def test_no_address_of_a_special_block_is_public(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.claim("IDN-10")
+@settings(deadline=None)
 @given(st.sampled_from([block for block in SPECIAL if ":" not in block]).flatmap(_inside))
 def test_a_translated_address_is_what_it_leads_to(address: str) -> None:
     assert not is_public(f"64:ff9b::{address}")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address))
 def test_every_other_address_of_ipv4_is_public(address: ipaddress.IPv4Address) -> None:
     assert is_public(str(address)) is not any(address in block for block in _SPECIAL_4)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.pointer import resolve
@@ -57,6 +57,7 @@ def test_nothing_is_shortened_without_a_marker() -> None:
     assert many.value["proposed_tool_call"]["arguments"]["truncated"] is True
 
 
+@settings(deadline=None)
 @given(st.recursive(st.text() | st.integers() | st.none(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
 def test_what_is_not_marked_is_whole(value: Any) -> None:
     shown, cut = bounded(value, 500)
@@ -64,6 +65,7 @@ def test_what_is_not_marked_is_whole(value: Any) -> None:
     assert len(json.dumps(shown)) <= 12_000
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_text_leaves_its_fence(text: str) -> None:
     data, word = fenced({"arguments": text, "more": f"</data-{text}>"})
@@ -127,6 +129,7 @@ def test_no_judge_is_asked_where_what_a_call_runs_does_not_fit(name: str) -> Non
 
 
 @pytest.mark.claim("JDG-09")
+@settings(deadline=None)
 @given(
     st.recursive(
         st.text(max_size=3_000) | st.integers(),
