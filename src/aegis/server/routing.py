@@ -17,7 +17,6 @@ from starlette.types import Receive, Scope, Send
 
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.principal import Principal
-from aegis.core.printable import has_controls
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.server.body import body_pieces, read_body
@@ -123,6 +122,4 @@ def _names(path: Mapping[str, Any]) -> Mapping[str, str]:
     for name, value in path.items():
         if not value.strip() or len(value) > MAX_NAME_CHARS:
             raise InvalidCall(f"`{name}` must have 1 to {MAX_NAME_CHARS} characters", code="malformed")
-        if has_controls(value):
-            raise InvalidCall(f"`{name}` must not hold control characters", code="malformed")
     return path
