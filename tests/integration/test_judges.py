@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,22 @@ def test_a_payload_that_is_cut_cannot_pass_unless_policy_says_so(tmp_path: Path,
     running.close()
     running = opened(tmp_path / "other", config(model, "judging: {truncated: judge}"))
     assert running.gate.decide(call(long)).outcome is Outcome.ALLOW
+    running.close()
+
+
+@pytest.mark.claim("JDG-09")
+def test_a_command_is_never_what_is_cut_and_one_that_does_not_fit_is_not_judged(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    hidden = "echo " + "a" * 10_000 + "; echo the-end"
+    running = opened(tmp_path, config(model, "judging: {truncated: judge}"))
+    assert running.gate.decide(call({"command": hidden, "text": "word " * 30_000})).outcome is Outcome.ALLOW
+    assert "the-end" in model.last()
+    asked = len(model.asked)
+    many = {f"path{n}": f"/ws/{n}/" + "word " * 2_000 for n in range(10)}
+    assert running.gate.decide(replace(call(many), call_id="c-2")).outcome is Outcome.BLOCK
+    assert cause(running) == "truncated"
+    assert len(model.asked) == asked
     running.close()
 
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.core.combine import Combined, combine
+from aegis.core.combine import MAX_NAMED, MISSING_RULE, Combined, combine
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
 
@@ -170,10 +171,36 @@ def test_findings_patches_and_missing_evidence_keep_the_configured_order(
 ) -> None:
     reports, expected = case
     combined = combine(reports[::-1], expected, policy)
-    assert combined.findings == tuple(finding for report in reports for finding in report.findings)
+    own = tuple(finding for finding in combined.findings if finding.rule != MISSING_RULE)
+    assert own == tuple(finding for report in reports for finding in report.findings)
     assert combined.patches == tuple(patch for report in reports for patch in report.patches)
     assert combined.missing == tuple(name for report in reports for name in report.missing)
-    assert combined.reports == tuple(reports)
+    assert [report.guard for report in combined.reports] == [report.guard for report in reports]
+    assert [report for report in combined.reports if not report.missing] == [one for one in reports if not one.missing]
+
+
+@pytest.mark.claim("IDN-11")
+@settings(deadline=None)
+@given(complete(), policies)
+def test_whoever_missed_evidence_is_named_with_what_it_missed_and_what_was_answered(
+    case: tuple[list[Report], list[str]], policy: EvidencePolicy
+) -> None:
+    reports, expected = case
+    combined = combine(reports, expected, policy)
+    for before, after in zip(reports, combined.reports, strict=True):
+        named = [finding for finding in after.findings if finding.rule == MISSING_RULE]
+        assert len(named) == min(MAX_NAMED, len(set(before.missing)))
+        assert {finding.path for finding in named if finding.path} <= set(before.missing)
+        assert all(finding.guard == before.guard for finding in named)
+        if before.missing:
+            assert after.verdict >= Verdict.INSUFFICIENT_EVIDENCE
+            assert {finding.outcome for finding in named} == {_answer(policy)}
+            assert after.outcome is max(before.outcome, _answer(policy))
+    assert combine(combined.reports, expected, policy) == combined
+
+
+def _answer(policy: EvidencePolicy) -> Outcome:
+    return combine([Report(guard="a", missing=("task",))], ["a"], policy).outcome
 
 
 @given(complete(), policies)

@@ -12,6 +12,7 @@ import orjson
 from aegis.core.ports import Document, Transaction
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.facts.fold import name_skeleton
 
 PENDING: Final = "approvals_pending"
 ANSWERS: Final = "approver_answers"
@@ -53,7 +54,7 @@ def count_answer(transaction: Transaction, person: str, now: int) -> None:
     """Count one approval that `person` gave."""
     recent, version = _answers(transaction, person, now)
     body = orjson.dumps([*recent, now // MICROS])
-    transaction.put_document(Document(collection=ANSWERS, key=person, version=version + 1, body=body))
+    transaction.put_document(Document(collection=ANSWERS, key=name_skeleton(person), version=version + 1, body=body))
 
 
 def _count(transaction: Transaction, principal: str) -> tuple[int, int]:
@@ -63,7 +64,7 @@ def _count(transaction: Transaction, principal: str) -> tuple[int, int]:
 
 def _answers(transaction: Transaction, person: str, now: int) -> tuple[list[int], int]:
     """When `person` approved within the last hour, and the version of that record."""
-    document = transaction.document(ANSWERS, person)
+    document = transaction.document(ANSWERS, name_skeleton(person))  # names that look alike are one person's
     if document is None:
         return [], 0
     since = now // MICROS - HOUR_S

@@ -14,6 +14,7 @@ from typing import Final
 from aegis.approvals.model import Approval, Scope, State, Vote
 from aegis.core.outcome import Reason
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.facts.fold import name_skeleton
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     "pending": frozenset({"approved", "denied", "expired", "cancelled"}),
@@ -44,10 +45,10 @@ def approve(
 ) -> Approval:
     """With the yes of `by`: approved once `quorum` different people said so, pending until then.
 
-    Raises `InvalidCall` (409) where it is not pending or `by` said yes before.
+    Names that look alike are one person's. Raises `InvalidCall` (409) where it is not pending or `by` said yes before.
     """
     check_pending(approval, now)
-    if by in approval.voters:
+    if name_skeleton(by) in map(name_skeleton, approval.voters):
         raise InvalidCall("you approved this call before", code="already_answered", status=409)
     voted = replace(approval, votes=(*approval.votes, Vote(by=by, at=now, scope=scope)), reason=reason)
     if len(voted.votes) < max(quorum, approval.quorum):

@@ -24,6 +24,7 @@ from aegis.keys.accounts import (
     new_account,
 )
 from aegis.keys.accounts import State as AccountState
+from aegis.keys.holders import check_unlike
 from aegis.keys.tokens import Link, new_link, use_link
 
 Action = Literal["create", "change", "disable", "enable", "password"]
@@ -34,6 +35,7 @@ def create_account(state: State, name: str, *, roles: Sequence[str], password: s
     account = new_account(name, roles, password, now=system_clock())
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_unlike(transaction, account.name)
         add_account(transaction, account)
         return (_draft(account, "create", by),)
 
@@ -96,6 +98,7 @@ def link_unit(link: Link, *, name: str, password: str) -> Unit:
             return (_draft(changed, "password", link.account),)
         if has_accounts(transaction):
             raise InvalidCall("there is an account already", code="conflict", hint="sign in", status=409)
+        check_unlike(transaction, account.name)
         add_account(transaction, account)
         return (_draft(account, "create", account.name),)
 

@@ -13,6 +13,7 @@ from aegis.core.times import system_clock
 from aegis.gate.ids import new_id
 from aegis.keys import api
 from aegis.keys.api import ApiKey, IssuedKey, issue, store_key
+from aegis.keys.holders import check_unlike
 
 
 def create_key(
@@ -31,6 +32,7 @@ def create_key(
     issued = issue(roles=roles, now=system_clock(), agent=agent, tools=tools, name=name)
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_unlike(transaction, issued.key.principal)
         store_key(transaction, issued)
         return (_draft(issued.key, "create", by),)
 

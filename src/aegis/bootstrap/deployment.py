@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aegis.audit.writer import Ledger
-from aegis.bootstrap.introduce import Introductions
+from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.policy_log import record_start, recorder
 from aegis.bootstrap.state import open_state
 from aegis.core.ports import Store
@@ -64,6 +64,8 @@ def open_deployment(
         policy = PolicyHolder(
             state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home, *protected)
         )
+        check_foreign(state.config, state.home, state.store)
+        policy.also(lambda candidate: check_foreign(candidate, state.home, state.store))
         record_start(state.ledger, policy.current.digest)
     except BaseException:
         state.close()

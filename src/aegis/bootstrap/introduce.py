@@ -6,8 +6,10 @@ a document so that each process asks only once.
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import orjson
@@ -15,8 +17,12 @@ import orjson
 from aegis.audit.writer import Ledger, Unit
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.receipt import LOG_SIGNER, PREVIOUS_LOG_SIGNER, Draft
+from aegis.errors import ConfigError
 from aegis.gate.ids import new_id
-from aegis.keys.keyring import Ed25519Signer, Keyring
+from aegis.keys.keyring import Ed25519Signer, Keyring, public_below
+from aegis.missions.holder import holder_folder
+from aegis.pipeline.check import given_keys
+from aegis.pipeline.config import Config
 
 COLLECTION: Final = "keys"
 
@@ -84,6 +90,32 @@ class Introductions:
         """
         with self._store.transaction() as transaction:
             self._keyring.settle(lambda kid: transaction.document(COLLECTION, kid) is not None)
+
+
+def check_foreign(config: Config, home: Path, store: Store) -> None:
+    """Guarantee that no key of somebody else in a configuration is one of this deployment's own, used or retired.
+
+    The log knows every key that was ever introduced; files hold those that were not yet, and those of holders. Raises
+    `ConfigError`.
+    """
+    given = list(given_keys(config.settings))
+    if not given:
+        return
+    own = {**public_below(home / "keys"), **public_below(holder_folder(home))}
+    with store.reader() as reader:
+        after = ""
+        while page := reader.documents(COLLECTION, after=after):
+            for described in map(orjson.loads, (document.body for document in page)):
+                own.setdefault(base64.b64decode(described["public"]), f"the {described['purpose']} key")
+            after = page[-1].key
+    hint = "one key, one purpose: whoever is named here needs a key that was made there"
+    problems = tuple(
+        config.problem(place, f"this is a key of the deployment itself: {own[key]}", hint)
+        for place, key in given
+        if key in own
+    )
+    if problems:
+        raise ConfigError(problems)
 
 
 def endorse(signer: Ed25519Signer, action: Action) -> Unit:

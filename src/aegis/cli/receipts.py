@@ -69,7 +69,7 @@ def show_detail(value: dict[str, Any]) -> None:
     """Print one receipt for a person."""
     receipt = dict(value["receipt"])
     receipt["sig"] = receipt["sig"]["kid"]
-    receipt["guards"] = [f"{one['guard']}={one['outcome']}" for one in receipt.get("guards", ())] or None
+    receipt["guards"] = [_guard(one) for one in receipt.get("guards", ())] or None
     show_members({name: member for name, member in receipt.items() if member is not None}, as_json=False)
     show_members({"leaf_hash": value["leaf_hash"]}, as_json=False)
     print_line()
@@ -79,6 +79,11 @@ def show_detail(value: dict[str, Any]) -> None:
     else:
         for line in json_text(value["payload"], pretty=True).splitlines():
             print_line(f"  {line}")
+
+
+def _guard(said: dict[str, Any]) -> str:
+    rules = ", ".join(said["rules"])
+    return f"{said['guard']}={said['outcome']}" + (f" ({rules})" if rules else "")
 
 
 def _entry(reader: Reader, name: str) -> Entry:

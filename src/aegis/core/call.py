@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from aegis.core.printable import has_controls
 from aegis.errors import InvalidCall
 
 MAX_NAME_CHARS: Final = 256  # a name is matched against every selector: bounds that work
@@ -90,7 +91,11 @@ def check_call(call: ToolCall) -> None:
 
 
 def check_name(member: str, value: object) -> None:
-    """Guarantee that `value` can be a name: text, not blank, bounded; raises `InvalidCall` naming the member."""
+    """Guarantee that `value` can be a name: text, not blank, bounded, without control characters.
+
+    A control character makes a name of a tool that no selector meets, and one of an agent or a session that is another
+    key in the store. Raises `InvalidCall` naming the member.
+    """
     if not isinstance(value, str):
         raise InvalidCall(f"`{member}` must be a string")
     if not value.strip():
@@ -99,6 +104,8 @@ def check_name(member: str, value: object) -> None:
         raise InvalidCall(f"`{member}` must have at most {MAX_NAME_CHARS} characters")
     if not _encodable(value):
         raise InvalidCall(f"`{member}` must not hold lone surrogates")
+    if has_controls(value):
+        raise InvalidCall(f"`{member}` must not hold control characters")
 
 
 def _check_text(member: str, value: object, limit: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
@@ -25,6 +26,10 @@ class Combined:
     retry_after: int | None = None
 
 
+MAX_NAMED: Final = (
+    50  # places of missing evidence that one guard is quoted with: bounds what a call can make of findings
+)
+MISSING_RULE: Final = "missing-evidence"
 _EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {
     "fail-closed": Outcome.BLOCK,
     "require-approval": Outcome.REQUIRE_APPROVAL,
@@ -39,7 +44,8 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
     report, that reported twice or that was not expected refuses; no expected guard at all, or the
     same one twice, refuses; the evidence policy answers for missing evidence alone and never lowers
     anything else; patches keep the order of `expected`. The result does not depend on the order of
-    `reports`.
+    `reports`. A guard that missed evidence is reported with what was answered for it and what it missed;
+    combining the result's own reports again changes nothing.
     """
     # (1) One report for each expected guard, and no other.
     by_guard = {report.guard: report for report in reports}
@@ -53,19 +59,15 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
     patches: list[Patch] = []
     missing: list[str] = []
     retry_after: int | None = None
+    # (2) Missing evidence is answered by the policy, beside what the guard itself demands.
+    if any(report.missing for report in in_order):
+        in_order = tuple(_answered(report, evidence) if report.missing else report for report in in_order)
     for report in in_order:
-        demanded, because, judged = report.outcome, report.reason, report.verdict
-        # (2) Missing evidence is answered by the policy, beside what the guard itself demands.
-        if report.missing:
-            judged = max(judged, Verdict.INSUFFICIENT_EVIDENCE)
-            missing.extend(report.missing)
-            answered = _EVIDENCE_OUTCOME[evidence]
-            if answered > demanded:
-                demanded, because = answered, Reason.INSUFFICIENT_EVIDENCE
+        missing.extend(report.missing)
         # (3) The maximum on both axes; the first report that demands it gives the reason.
-        if demanded > outcome:
-            outcome, reason = demanded, because
-        verdict = max(verdict, judged)
+        if report.outcome > outcome:
+            outcome, reason = report.outcome, report.reason
+        verdict = max(verdict, report.verdict)
         risk = max(risk, report.risk)
         if report.findings:
             findings.extend(report.findings)
@@ -83,6 +85,38 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
         missing=tuple(missing),
         reports=in_order,
         retry_after=retry_after,
+    )
+
+
+def _answered(report: Report, evidence: EvidencePolicy) -> Report:
+    """A report with what the evidence policy answers to what it misses, and a finding for each place of that."""
+    answer = _EVIDENCE_OUTCOME[evidence]
+    named = {(finding.path, finding.message): finding for finding in report.findings if finding.rule == MISSING_RULE}
+    added: list[Finding] = []
+    for name in dict.fromkeys(report.missing):
+        finding = lack(report.guard, name, answer)
+        if (finding.path, finding.message) not in named and len(named) + len(added) < MAX_NAMED:
+            added.append(finding)
+    return replace(
+        report,
+        outcome=max(report.outcome, answer),
+        reason=Reason.INSUFFICIENT_EVIDENCE if answer > report.outcome else report.reason,
+        verdict=max(report.verdict, Verdict.INSUFFICIENT_EVIDENCE),
+        findings=(*report.findings, *added),
+    )
+
+
+def lack(guard: str, name: str, answer: Outcome) -> Finding:
+    """The finding that `guard` missed `name`: a JSON pointer into the arguments, or a word of ours."""
+    is_argument = not name or name.startswith("/")
+    return Finding(
+        guard=guard,
+        rule=MISSING_RULE,
+        category="policy",
+        severity=Risk.MEDIUM,
+        outcome=answer,
+        path=name if is_argument else "",
+        message="the argument could not be evaluated as it stands" if is_argument else f"`{name}` is missing",
     )
 
 

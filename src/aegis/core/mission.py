@@ -16,6 +16,7 @@ from aegis.core.outcome import Effect, EvidencePolicy
 MAX_ENTRIES: Final = 256  # selectors or resources of one list: bounds what one call is compared with
 MAX_LINEAGE: Final = 8  # missions from the root to the one that acts: bounds what one call is judged against
 MAX_LIFETIME_S: Final = 366 * 86_400
+MAX_SKEW_S: Final = 60  # how far the clock of whoever signs may differ from ours
 _LARGEST: Final = 2**53 - 1
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import orjson
 
+_CONTROLS: Final = frozenset({"Cc", "Zl", "Zp"})
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text holds control characters or separators of lines: a name never does."""
+    if text.isprintable():
+        return False
+    return any(unicodedata.category(char) in _CONTROLS for char in text)
 
 
 def visible(text: str) -> str:

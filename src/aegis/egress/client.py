@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 from urllib.parse import SplitResult, urlsplit
 
-from aegis.egress.address import is_public
+from aegis.core.addresses import is_public
 from aegis.egress.values import EgressPolicy, Request, Response
 from aegis.errors import EgressError, EgressFailed, EgressRefused
 

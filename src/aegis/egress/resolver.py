@@ -7,7 +7,7 @@ import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from aegis.egress.address import is_public
+from aegis.core.addresses import is_public
 from aegis.egress.values import EgressPolicy
 from aegis.errors import EgressRefused
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 import re2
 
+from aegis.core.names import normalise_name
 from aegis.facts.confusables import ASCII, LOOKALIKES
 from aegis.facts.quick import one_of
 
@@ -59,6 +61,12 @@ def legible(text: str) -> str:
     """
     plain = unicodedata.normalize("NFKC", unpiled(text.translate(_DROP)))
     return plain if _PARTED.search(text) or not set(_WORDS.findall(plain)) <= set(_WORDS.findall(text)) else ""
+
+
+@lru_cache(maxsize=4_096)
+def name_skeleton(name: str) -> str:
+    """The skeleton of a name of somebody or something: names that look the same have one, case and blanks aside."""
+    return skeleton(normalise_name(name)).casefold().strip()
 
 
 def tag_text(text: str) -> str:

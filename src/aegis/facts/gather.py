@@ -14,7 +14,7 @@ from aegis.facts.effort import Effort
 from aegis.facts.extract import walk
 from aegis.facts.files import Files, Written
 from aegis.facts.fold import has_reordering, hidden_text, may_be_unseen
-from aegis.facts.lexicon import writes_by_name
+from aegis.facts.lexicon import named_role, writes_by_name
 from aegis.facts.model import Facts, Ran, Subject, Text, Texts, Vector, View
 from aegis.facts.operands import below
 from aegis.facts.roles import argument_of, role_of, writes_file
@@ -27,6 +27,7 @@ _NOTHING: Final = Assembled()
 _JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code", "path", "url"})
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
+_EXECUTED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url", "query_fragment", "code"})
 _MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
 _text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold thousands
 
@@ -209,6 +210,23 @@ def writes(subject: Subject, files: Files, effort: Effort) -> tuple[Written, ...
     ):
         found.written.extend(written_by(subject.tool, texts))
     return tuple(found.written)
+
+
+def executed_places(subject: Subject) -> frozenset[str]:
+    """Where the strings stand that are run, opened or reached, by their role or by the name of their argument alone."""
+    raw, _, _ = walk(subject.arguments, subject.limits)
+    to_file = writes_file(subject.tool, raw)
+    return frozenset(
+        path
+        for path, value, is_key in raw
+        if not is_key and not _EXECUTED.isdisjoint(_roles_of(subject, path, value, to_file=to_file))
+    )
+
+
+def _roles_of(subject: Subject, path: str, value: str, *, to_file: bool) -> tuple[TextRole, TextRole]:
+    argument = argument_of(path)
+    role, _ = role_of(subject.tool, path, argument, value, subject.roles, to_file=to_file)
+    return role, named_role("", argument)[0]
 
 
 def _unseen(value: str, text: Text, found: Gathering) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import unicodedata
 from typing import Final, NamedTuple
 
+from aegis.core.addresses import Address, carried, is_public, read_address
 from aegis.facts.fold import skeleton, unpiled
 from aegis.facts.remember import remembered
 
@@ -60,7 +60,7 @@ def read_target(text: str) -> Target | None:
 
 def is_metadata(target: Target) -> bool:
     """Whether this is a cloud's metadata service, however its address is spelled."""
-    return target.host in METADATA or _plain_address(target.address) in METADATA
+    return target.host in METADATA or any(str(one) in METADATA for one in _addresses(target))
 
 
 _NAMED: Final = "[0123456789fFiImM"  # what the hosts of metadata services begin with, in some spelling
@@ -101,12 +101,7 @@ def is_local(target: Target) -> bool:
         return True
     if not target.address:
         return is_wildcard_name(target)
-    if ":" not in target.address:
-        return target.address == "0.0.0.0" or target.address.startswith(("127.", "169.254."))  # noqa: S104
-    address = ipaddress.IPv6Address(target.address)
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped or address
-    return address.is_loopback or address.is_unspecified or address.is_link_local
+    return any(one.is_loopback or one.is_unspecified or one.is_link_local for one in _addresses(target))
 
 
 def is_look_alike(target: Target) -> bool:
@@ -149,12 +144,10 @@ _WILDCARDS: Final = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".backnam
 _INSIDE: Final = ("127.0.", "169.254", "10.0.", "192.168.", "172.16.", "7f000001", "a9fea9fe")
 
 
-def _plain_address(address: str) -> str:
-    """An IPv4 address that is written inside an IPv6 one (`::ffff:a.b.c.d`), as itself."""
-    if ":" not in address:
-        return address
-    mapped = ipaddress.IPv6Address(address).ipv4_mapped
-    return str(mapped) if mapped else address
+def _addresses(target: Target) -> tuple[Address, ...]:
+    """The address of a target, and every one of IPv4 that is written inside it."""
+    address = read_address(target.address)
+    return () if address is None else (address, *carried(address))
 
 
 def _address(host: str, *, schemed: bool) -> tuple[str, bool]:
@@ -168,10 +161,10 @@ def _address(host: str, *, schemed: bool) -> tuple[str, bool]:
     if len(parts) == _QUAD and all(part in _OCTETS for part in parts):
         return host, False
     if ":" in host:
-        try:
-            return str(ipaddress.IPv6Address(host)), False
-        except ValueError:
+        address = read_address(host.partition("%")[0])
+        if address is None:
             return "", False
+        return str(address), not all(is_public(str(one)) for one in carried(address))
     if host.isascii() and host.strip(_SPELLING):
         return "", False
     # inet_aton: one to four parts, each decimal, octal or hexadecimal; the last fills what is left.

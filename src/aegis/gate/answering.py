@@ -24,6 +24,7 @@ from aegis.core.approval import ApprovalPolicy
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.facts.fold import name_skeleton
 from aegis.gate.announcing import announced
 from aegis.gate.control import Control
 from aegis.gate.decide import Decisions
@@ -127,9 +128,11 @@ def may_answer(principal: Principal, approval: Approval, asked: ApprovalPolicy, 
 
 def check_may_answer(principal: Principal, approval: Approval, asked: ApprovalPolicy, policy: Policy, now: int) -> None:
     """Guarantee that this principal may answer `approval` at `now`; raises `InvalidCall` (403) otherwise."""
-    if approval.principal == principal.id or (principal.agent is not None and principal.agent == approval.agent):
+    for own, asking in ((principal.id, approval.principal), (principal.agent, approval.agent)):
+        if own is None or name_skeleton(own) != name_skeleton(asking):
+            continue
         raise InvalidCall("nobody answers a call of their own", code="own_call", status=403)
-    if principal.id in approval.barred:
+    if name_skeleton(principal.id) in map(name_skeleton, approval.barred):
         raise InvalidCall("the owner of a session answers none of its calls", code="own_session", status=403)
     if not asked.names(principal, policy.approval_rules.groups, approval.turn_at(now)):
         wanted = ", ".join(f"`{name}`" for names in (asked.approvers, *asked.also) for name in names)

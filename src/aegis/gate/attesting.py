@@ -13,6 +13,7 @@ from aegis.core.ports import Entry, Reader, Search
 from aegis.core.principal import Principal
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
+from aegis.gate.control import check_runs
 from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.sessions import key_of_session
@@ -31,6 +32,9 @@ def attest_session(
     owner = principal.id if whose is None else whose
     if owner != principal.id and "auditor" not in principal.roles:
         raise InvalidCall("the sessions of others are for auditors", code="forbidden", status=403)
+    if "auditor" not in principal.roles:
+        with parts.store.reader() as reader:
+            check_runs(reader, principal)
     agent = ""
     counts: Counter[str] = Counter()
     verdicts: Counter[str] = Counter()
@@ -80,6 +84,8 @@ def project(parts: Parts, principal: Principal, receipt_id: str, view: View) -> 
     if view == "audit" and "auditor" not in principal.roles:
         raise InvalidCall("the audit view is for auditors", code="forbidden", status=403)
     with parts.store.reader() as reader:
+        if "auditor" not in principal.roles:
+            check_runs(reader, principal)
         entry = reader.entry_by_id(receipt_id)
     if entry is None or (entry.principal != principal.id and "auditor" not in principal.roles):
         raise InvalidCall("there is no such receipt", code="not_found", status=404)

@@ -8,6 +8,7 @@ decision needs no look at the store before it, and still no call runs after its 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,9 +17,11 @@ import orjson
 from aegis.audit.writer import Unit
 from aegis.core.call import check_name
 from aegis.core.outcome import Reason
-from aegis.core.ports import Document, Store, Transaction
+from aegis.core.ports import Document, Reader, Store, Transaction
+from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.facts.fold import name_skeleton
 from aegis.gate.ids import new_id
 
 COLLECTION: Final = "agents"
@@ -30,7 +33,11 @@ class ControlState:
     """The control data of one epoch."""
 
     epoch: int
-    revoked: frozenset[str]
+    stopped: frozenset[str]
+
+    def stops(self, agent: str) -> bool:
+        """Whether `agent` is stopped: under its name, or under one that looks the same."""
+        return bool(self.stopped) and name_skeleton(agent) in self.stopped
 
 
 class Control:
@@ -51,15 +58,35 @@ class Control:
         if state is not None and state.epoch == self._store.epoch():
             return state
         with self._lock, self._store.reader(settled=False) as reader:
-            head = reader.head()
-            revoked: set[str] = set()
-            after = ""
-            while page := reader.documents(COLLECTION, state="revoked", after=after):
-                revoked.update(document.key for document in page)
-                after = page[-1].key
-            state = ControlState(epoch=head.epoch, revoked=frozenset(revoked))
+            state = _read(reader)
             self._state = state
         return state
+
+
+def check_runs(reader: Reader, principal: Principal) -> None:
+    """Guarantee that the agent of a principal is not stopped; raises `InvalidCall` (403).
+
+    Inside of a transaction it holds for what is recorded there.
+    """
+    if _read(reader).stops(principal.agent or principal.id):
+        raise stopped_agent()
+
+
+def stopped_agent() -> InvalidCall:
+    """What is answered to an agent that was stopped, where there is no decision to answer with."""
+    return InvalidCall("this agent was stopped", code="revoked", status=403, hint="an administrator can restore it")
+
+
+def _read(reader: Reader) -> ControlState:
+    epoch = reader.head().epoch
+    return ControlState(epoch=epoch, stopped=frozenset(name_skeleton(document.key) for document in _stopped(reader)))
+
+
+def _stopped(reader: Reader) -> Iterator[Document]:
+    after = ""
+    while page := reader.documents(COLLECTION, state="revoked", after=after):
+        yield from page
+        after = page[-1].key
 
 
 def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: bool = False) -> Unit:
@@ -78,9 +105,11 @@ def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: 
         if stored is not None and only_new:
             raise StoreConflict("this agent is known already")
         version = stored.version + 1 if stored is not None else 1
-        transaction.put_document(
-            Document(collection=COLLECTION, key=agent, version=version, state=state, body=orjson.dumps(body))
-        )
+        written = [Document(collection=COLLECTION, key=agent, version=version, state=state, body=orjson.dumps(body))]
+        if state == "active" and not only_new:
+            written.extend(_restored(transaction, body))
+        for document in written:
+            transaction.put_document(document)
         transaction.bump_epoch()
         return [
             Draft(
@@ -88,11 +117,23 @@ def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: 
                     "kind": "revocation",
                     "receipt_id": new_id(),
                     "principal": principal,
-                    "agent": agent,
+                    "agent": document.key,
                     "action": "revoke" if state == "revoked" else "restore",
                     "reason": Reason.REVOKED.value if state == "revoked" else Reason.NONE.value,
                 }
             )
+            for document in written
         ]
 
     return Unit(apply=apply)
+
+
+def _restored(reader: Reader, body: dict[str, Any]) -> Iterator[Document]:
+    """What is stopped under names that look like the one that is restored: one of them would keep it stopped."""
+    agent: str = body["agent"]
+    for stored in _stopped(reader):
+        if stored.key != agent and name_skeleton(stored.key) == name_skeleton(agent):
+            restored = orjson.dumps(body | {"agent": stored.key})
+            yield Document(
+                collection=COLLECTION, key=stored.key, version=stored.version + 1, state="active", body=restored
+            )

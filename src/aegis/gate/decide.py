@@ -46,6 +46,7 @@ from aegis.gate.events import Event, notify
 from aegis.gate.granted import Granted, find_grant
 from aegis.gate.held import Resuming
 from aegis.gate.ids import new_id
+from aegis.gate.judge_door import is_judge
 from aegis.gate.judge_mission import worker_view
 from aegis.gate.judging import Judging
 from aegis.gate.missions import Missions, stopped_by_mission
@@ -237,7 +238,7 @@ class Decisions:
     ) -> tuple[Attended | None, Evaluation]:
         """What the policy makes of the call, under its mission where its session has one."""
         call, principal = subject.call, subject.principal
-        if subject.agent in state.revoked:
+        if state.stops(subject.agent):
             return None, refuse("revocation", Reason.REVOKED)
         if not principal.may_call(call.server, call.tool):
             return None, refuse("credential", Reason.POLICY_DENIED)
@@ -260,7 +261,7 @@ class Decisions:
 
     def _for_judge(self, policy: Policy, subject: Subject, worker: Subject, state: ControlState) -> Evaluation:
         """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
-        if worker.agent in state.revoked:
+        if state.stops(worker.agent):
             return refuse("revocation", Reason.REVOKED)
         try:
             view = worker_view(self._missions, worker, state, policy)
@@ -283,6 +284,7 @@ class Decisions:
             unresolved=call.unresolved,
             charge=charge,
             mission=view,
+            orphan=self._is_orphan(subject),
         )
         evaluation = policy.evaluate(incoming)
         if not subject.session or not evaluation.runs or evaluation.combined.outcome is Outcome.BLOCK:
@@ -293,6 +295,23 @@ class Decisions:
             again = structs.replace(incoming, arguments=parse(subject.canonical), files=files, charge=False)
             evaluation = policy.evaluate(again)
         return structs.replace(evaluation, recalled=count)
+
+    def _is_orphan(self, subject: Subject) -> bool:
+        """Whether the call names a parent that is no recorded call of the same principal: of its session by call id, or
+        any by decision id. A judge's calls name its run."""
+        parent, principal = subject.call.parent, subject.principal
+        if parent is None or is_judge(principal):
+            return False
+        if parent == subject.call_id:
+            return True
+        for settled in (False, True):  # most parents are older than what the log still settles
+            with self._parts.store.reader(settled=settled) as reader:
+                if reader.latest_call(principal.id, subject.session, parent) is not None:
+                    return False
+                entry = reader.entry_by_id(parent)
+            if entry is not None:
+                return entry.kind != "decision" or entry.principal != principal.id
+        return True
 
     def _conflict(self, subject: Subject, state: ControlState, known: Known) -> Steps:
         started = perf_counter_ns()

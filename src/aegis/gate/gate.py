@@ -23,7 +23,7 @@ from aegis.gate.alarms import uncovered
 from aegis.gate.answering import Answer, Answering
 from aegis.gate.attesting import attest_session, project
 from aegis.gate.commits import Commits
-from aegis.gate.control import Control
+from aegis.gate.control import Control, stopped_agent
 from aegis.gate.decide import Decisions, unavailable
 from aegis.gate.issuing import Issuing
 from aegis.gate.judge_door import Door
@@ -60,7 +60,7 @@ class Gate:
         self._decisions = Decisions(parts, self.control, self.missions, self._judging)
         self._answering = Answering(parts, self.control, self._decisions)
         self._redeeming = Redeeming(parts, self.control, self.missions)
-        self.results = Results(parts, self.missions)
+        self.results = Results(parts, self.control, self.missions)
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
         """The decision on `call`, recorded. Raises `InvalidCall` for a call that can never be decided."""
@@ -291,6 +291,14 @@ class Gate:
         except StoreError:
             return False
         return approval is not None and approval.state_at(self.parts.clock()) == "pending"
+
+    def check_runs(self, principal: Principal) -> None:
+        """Guarantee that the agent of a principal is not stopped at this moment.
+
+        Raises `InvalidCall` (403), and `StoreUnavailable` where it cannot be known.
+        """
+        if self.control.current().stops(principal.agent or principal.id):
+            raise stopped_agent()
 
     def alarm(self, tool: str, session: str | None = None) -> tuple[Recorded, ...]:
         """Record that the body of a tool ran without a decision; raises `StoreError`."""

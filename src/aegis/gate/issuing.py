@@ -14,18 +14,19 @@ import orjson
 
 from aegis.audit.writer import Unit
 from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
-from aegis.core.mission import Declaration
+from aegis.core.digest import kid_of, sha256
+from aegis.core.mission import MAX_SKEW_S, Declaration
 from aegis.core.ports import Reader, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, MissionInvalid
+from aegis.gate.control import check_runs
 from aegis.gate.ids import new_id
-from aegis.gate.missions import Missions
+from aegis.gate.missions import KEYS, Missions
 from aegis.gate.parts import Parts
 from aegis.gate.sessions import opening, session_key
-from aegis.missions import registry, sessions, status
+from aegis.missions import jws, registry, sessions, status
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import read_declaration, remarks, sign_mission, verify_mission
 from aegis.missions.possession import check_session_proof
@@ -34,7 +35,6 @@ from aegis.missions.status import publishing, read_status
 
 # What is filled in where a mission is signed here; a caller that names one of them is refused.
 _OURS: Final = ("iss", "aud", "iat", "jti", "parent")
-MAX_SKEW_S: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +77,11 @@ class Issuing:
             self._check_received(declaration)
         else:
             declaration, token = self._signed(claims, principal, parent="")
+        self._check_holder(declaration)
         if declaration.parent:
             raise MissionInvalid("a root mission has no parent; delegate it from there", member="parent")
         unit = registry.enrolling(declaration, token, lineage=(), principal=principal.id, receipt_id=new_id())
+        unit = _while_running(principal, unit)
         return Issued(declaration=declaration, token=token, lineage=(declaration.mission_id,), unit=unit)
 
     def delegate(self, principal: Principal, parent_id: str, *, claims: Any, request_id: str) -> Issued:
@@ -91,6 +93,7 @@ class Issuing:
         asked = sha256(canonical(claims))
         key = sha256(canonical([principal.id, parent_id, request_id]))
         with self._parts.store.reader() as reader:
+            check_runs(reader, principal)
             known = reader.document(registry.REQUESTS, key)
             if known is not None:
                 return self._again(reader, orjson.loads(known.body), asked)
@@ -101,6 +104,7 @@ class Issuing:
         if state != "active":
             raise MissionInvalid("the mission is not active", member="status", code="conflict", status=409)
         declaration, token = self._signed(claims, principal, parent=parent_id)
+        self._check_holder(declaration)
         check_attenuation(above[-1], declaration)
         lineage = tuple(one.mission_id for one in above)
         unit = registry.enrolling(
@@ -111,23 +115,37 @@ class Issuing:
             receipt_id=new_id(),
             request=(key, orjson.dumps({"asked": asked, "mission_id": declaration.mission_id})),
         )
-        return Issued(declaration=declaration, token=token, lineage=(*lineage, declaration.mission_id), unit=unit)
+        return Issued(
+            declaration=declaration,
+            token=token,
+            lineage=(*lineage, declaration.mission_id),
+            unit=_while_running(principal, unit),
+        )
 
     def move(self, principal: Principal, mission_id: str, to: registry.State, reason: str) -> Unit:
-        """The unit that revokes, suspends or resumes a mission, and with it everything below."""
+        """The unit that revokes, suspends or resumes a mission, and with it everything below.
+
+        Every issuer may stop a mission; one that is suspended goes on by whoever suspended it, or by an administrator.
+        """
         _may_issue(principal)
         with self._parts.store.reader() as reader:
             if registry.find(reader, mission_id) is None:
                 raise InvalidCall("there is no such mission", code="not_found", status=404)
-        return registry.moving(mission_id, to, reason=reason, principal=principal.id, receipt_id=new_id())
+            revives_any = "admin" in principal.roles
+            if to == "active" and not revives_any and registry.is_held_by_another(reader, mission_id, principal.id):
+                raise InvalidCall(
+                    "a mission is resumed by whoever suspended it, or by an administrator",
+                    code="forbidden",
+                    status=403,
+                )
+        return registry.moving(
+            mission_id, to, reason=reason, principal=principal.id, receipt_id=new_id(), revives_any=revives_any
+        )
 
     def publish(self, principal: Principal, token: str) -> Unit:
         """The unit that puts an issuer's status list in force."""
         _may_issue(principal)
-        with self._parts.store.reader() as reader:
-            listed = read_status(token, self._missions.trusted(reader, self._parts.policy.current))
-        if listed.iat > self._parts.clock() // MICROS + MAX_SKEW_S:
-            raise MissionInvalid("the status list is from the future", member="iat")
+        listed = read_status(token, self._parts.policy.current.missions.issuers.get, self._parts.clock() // MICROS)
         return publishing(listed, principal=principal.id, receipt_id=new_id())
 
     def challenge(self, principal: Principal) -> tuple[str, Unit]:
@@ -135,6 +153,7 @@ class Issuing:
         nonce, now = f"{new_id()}{new_id()}", self._parts.clock()
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
+            check_runs(transaction, principal)
             sessions.challenging(transaction, principal.id, nonce, now)
             return ()
 
@@ -161,7 +180,7 @@ class Issuing:
         policy = self._parts.policy.current
         with self._parts.store.reader() as reader:
             lineage = self._missions.lineage(reader, mission_id, reader.head().epoch, policy)
-            standing = [status.standing(reader, one, now // MICROS) for one in lineage.declarations]
+            standing = status.standings(reader, lineage.declarations, now // MICROS)
         acting = lineage.declarations[-1]
         if lineage.standing != "active" or any(one != "active" for one in standing):
             raise MissionInvalid("the mission is not active", member="status", status=403)
@@ -185,7 +204,9 @@ class Issuing:
                     code="proof_invalid",
                     status=403,
                 )
-            nonce = check_session_proof(proof, acting, audience=policy.missions.audience, session=session)
+            nonce = check_session_proof(
+                proof, acting, audience=policy.missions.audience, session=session, now=now // MICROS
+            )
         unit = self._opening(
             principal,
             session,
@@ -267,6 +288,17 @@ class Issuing:
         if declaration.iat > now + MAX_SKEW_S:
             raise MissionInvalid("the mission is from the future", member="iat")
 
+    def _check_holder(self, declaration: Declaration) -> None:
+        """One key, one purpose: the holder's is none of this deployment's, and none that the configuration names."""
+        if declaration.cnf is None:
+            return
+        public = jws.decode(declaration.cnf.jwk.x.encode("ascii"))
+        rules = self._parts.policy.current.missions
+        with self._parts.store.reader() as reader:
+            known = reader.document(KEYS, kid_of(public)) is not None
+        if known or kid_of(public) in rules.issuers or public in rules.signing:
+            raise MissionInvalid("the holder's key has another purpose here", member="cnf")
+
     def _again(self, reader: Reader, known: dict[str, Any], asked: str) -> Issued:
         if known["asked"] != asked:
             raise InvalidCall("this request id was used for another mission", code="conflict", status=409)
@@ -275,6 +307,17 @@ class Issuing:
             raise InvalidCall("there is no such mission", code="not_found", status=404)
         declaration = verify_mission(enrolled.token, self._missions.trusted(reader, self._parts.policy.current))
         return Issued(declaration=declaration, token=enrolled.token, lineage=enrolled.lineage, unit=None)
+
+
+def _while_running(principal: Principal, unit: Unit) -> Unit:
+    """The unit, recorded only while the agent of the principal is not stopped."""
+    first = unit.apply
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_runs(transaction, principal)
+        return () if first is None else first(transaction)
+
+    return Unit(drafts=unit.drafts, apply=apply)
 
 
 def _may_issue(principal: Principal) -> None:

@@ -8,10 +8,13 @@ import orjson
 
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Reader, Search
+from aegis.facts.gather import executed_places
+from aegis.facts.model import Limits
+from aegis.facts.model import Subject as Called
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import load_payload
-from aegis.judges.payload import bounded
+from aegis.judges.payload import within
 
 MAX_SHOWN: Final = 2_048  # bytes of one earlier call's arguments
 
@@ -34,7 +37,8 @@ def recent_calls(parts: Parts, reader: Reader, subject: Subject, count: int) -> 
         }
         if payload is not None:
             arguments = payload.get("patched") or payload["arguments"]
-            row["arguments"] = bounded(arguments, MAX_SHOWN)[0]
+            made = Called(tool=body["tool"], server=body.get("server"), arguments=arguments, limits=Limits())
+            row["arguments"] = within(arguments, MAX_SHOWN, executed_places(made))[0]
             row["turn"] = payload.get("claimed", {}).get("turn")
         found.append(row)
     return found[::-1]

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from aegis.audit.writer import Unit
 from aegis.core.digest import call_digest
-from aegis.core.judging import JudgeRules, JudgeSpec
+from aegis.core.judging import JudgeSpec
 from aegis.core.outcome import Outcome
 from aegis.core.receipt import Recorded
 from aegis.core.strict_json import parse
 from aegis.errors import StoreError
+from aegis.facts.gather import executed_places
 from aegis.gate.commits import Commits
 from aegis.gate.judge_door import Decide, Door, Observe, is_judge
 from aegis.gate.judge_ends import Ends, with_ends
@@ -142,7 +143,7 @@ class Judging:
     ) -> Reviewed:
         rules = policy.judges
         try:
-            judged = self._judged(subject, evaluation, rules)
+            judged = self._judged(policy, subject, evaluation)
         except StoreError:
             return Reviewed(cause="unavailable")
         named = _named(subject)
@@ -169,8 +170,8 @@ class Judging:
         except StoreError:
             return Reviewed(cause="unavailable")
 
-    def _judged(self, subject: Subject, evaluation: Evaluation, rules: JudgeRules) -> Judged:
-        call, principal = subject.call, subject.principal
+    def _judged(self, policy: Policy, subject: Subject, evaluation: Evaluation) -> Judged:
+        rules, call, principal = policy.judges, subject.call, subject.principal
         with self._parts.store.reader() as reader:
             opened = find_session(self._parts, reader, principal, subject.session) if subject.session else None
             surroundings = find_surroundings(reader, session_key(principal, subject.session))
@@ -202,6 +203,7 @@ class Judging:
             ],
             policy_violations=violations(recent, call.turn),
             recent_calls=recent,
+            executed=executed_places(policy.subject(call.server, call.tool, evaluation.arguments)),
         )
 
     async def _end_lost(self) -> None:

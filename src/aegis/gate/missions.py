@@ -30,7 +30,7 @@ from aegis.gate.record import Subject
 from aegis.gate.sessions import session_key
 from aegis.guards.mission_view import Balance, MissionView, Proof, Status, compile_mission
 from aegis.missions import ledgers, sessions, status
-from aegis.missions.jws import KeyFor
+from aegis.missions.jws import IssuerFor, IssuerKey
 from aegis.missions.possession import check_call_proof
 from aegis.missions.registry import load_lineage
 from aegis.missions.sessions import MissionSession
@@ -170,10 +170,10 @@ class Missions:
             return False
         return _standing(reader, lineage, self._parts.clock()) == "active"
 
-    def trusted(self, reader: Reader, policy: Policy) -> KeyFor:
+    def trusted(self, reader: Reader, policy: Policy) -> IssuerFor:
         """The keys whose missions count: those of configured issuers, and this deployment's own."""
 
-        def key_for(kid: str) -> bytes | None:
+        def issuer_for(kid: str) -> IssuerKey | None:
             known = policy.missions.issuers.get(kid)
             if known is not None:
                 return known
@@ -183,9 +183,9 @@ class Missions:
             described = orjson.loads(document.body)
             if described["purpose"] != "mission":
                 return None
-            return base64.b64decode(described["public"])
+            return IssuerKey(base64.b64decode(described["public"]), None)
 
-        return key_for
+        return issuer_for
 
     @staticmethod
     def _proof(
@@ -223,5 +223,5 @@ _WORST: Final[tuple[Status, ...]] = ("active", "unknown", "suspended", "revoked"
 
 def _standing(reader: Reader, lineage: Lineage, now: int) -> Status:
     """The worst that this deployment or a status list says of a lineage at `now` (microseconds since the epoch)."""
-    listed: list[Status] = [status.standing(reader, one, now // MICROS) for one in lineage.declarations]
+    listed = status.standings(reader, lineage.declarations, now // MICROS)
     return max((lineage.standing, *listed), key=_WORST.index)

@@ -91,6 +91,7 @@ class Narrowing:
             call_id=approval.call_id,
             session=approval.session or None,
             task=payload.get("claimed", {}).get("task"),
+            parent=payload.get("claimed", {}).get("parent"),
             proof=payload.get("proof"),
         )
         subject = Subject(

@@ -1,6 +1,6 @@
 """Judging what a tool gave back, as steps like those of a decision.
 
-(1) the result belongs to a call that this principal was allowed to make
+(1) the result belongs to a call that this principal was allowed to make; that of a stopped agent is withheld
 (2) the same result again gets the same answer; another one is refused, unless it says that it is a further text
 (3) the result guards evaluate
 (4) a receipt chained to the call is recorded; only then the answer is released
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
 from aegis.approvals.queue import find
-from aegis.audit.writer import Unit
+from aegis.audit.writer import ControlMoved, Unit
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical
 from aegis.core.combine import combine
@@ -24,13 +24,14 @@ from aegis.core.decision import ReceiptRef, ResultDecision
 from aegis.core.digest import SALT_BYTES, payload_commitment, sha256
 from aegis.core.finding import Report
 from aegis.core.mission import stricter
-from aegis.core.outcome import Outcome, Reason, Verdict, outcome_of, verdict_of
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict, outcome_of, verdict_of
 from aegis.core.ports import Document, Entry, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, Recorded, agent_signer
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.attended import settings_under
+from aegis.gate.control import Control, ControlState, stopped_agent
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
 from aegis.gate.mission_results import AttendedResult, Origin, attend_result, origin_of
@@ -61,23 +62,25 @@ class _Made:
 class Results:
     """Judges tool results over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, missions: Missions):
+    def __init__(self, parts: Parts, control: Control, missions: Missions):
         self._parts = parts
+        self._control = control
         self._missions = missions
 
     def steps(self, principal: Principal, result: ToolResult) -> Steps:
         """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
         data = canonical(result.result)
         place = f"{result.decision_id}/{sha256(data)}" if result.further else result.decision_id
+        state = self._control.latest()
         for _ in range(ATTEMPTS):
             call = self._call(principal, result.decision_id)  # (1)
             earlier = self._earlier(place, sha256(data))  # (2)
             if earlier is not None:
-                return earlier
+                return _revoked(earlier) if self._control.current().stops(call.entry.agent) else earlier
             try:
-                return (yield from self._judge(principal, call, data, result.provenance, place))
+                return (yield from self._judge(principal, call, data, result.provenance, place, state))
             except StoreConflict:
-                continue
+                state = self._control.current()
         raise StoreUnavailable("the result could not be recorded")
 
     def _call(self, principal: Principal, decision_id: str) -> _Made:
@@ -128,7 +131,9 @@ class Results:
             findings=findings_of(payload),
         )
 
-    def _judge(self, principal: Principal, call: _Made, data: bytes, token: str | None, place: str) -> Steps:
+    def _judge(
+        self, principal: Principal, call: _Made, data: bytes, token: str | None, place: str, state: ControlState
+    ) -> Steps:
         parts = self._parts
         policy = parts.policy.current
         origin = origin_of(
@@ -141,23 +146,23 @@ class Results:
         )
         attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
         # (3)
-        evaluation = policy.evaluate_result(
-            IncomingResult(
-                tool=call.tool,
-                server=call.server,
-                result=parse(data),
-                principal=principal,
-                agent=call.entry.agent,
-                session=call.session,
-                now=parts.clock(),
-                mission=None if attended is None else attended.view,
-                provenance=origin.provenance,
-                must_sign=origin.must_sign,
-            )
+        incoming = IncomingResult(
+            tool=call.tool,
+            server=call.server,
+            result=parse(data),
+            principal=principal,
+            agent=call.entry.agent,
+            session=call.session,
+            now=parts.clock(),
+            mission=None if attended is None else attended.view,
+            provenance=origin.provenance,
+            must_sign=origin.must_sign,
         )
+        stops = state.stops(call.entry.agent)
+        evaluation = _withheld_from_stopped(incoming.result) if stops else policy.evaluate_result(incoming)
         if place != call.entry.receipt_id:
             attended = None  # the result itself settles what the mission counts
-        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
+        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state))
 
     def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:
         """What a result that will be streamed is judged by.
@@ -165,13 +170,16 @@ class Results:
         Raises `InvalidCall` for one that nobody asked for.
         """
         call = self._call(principal, decision_id)
+        if self._control.current().stops(call.entry.agent):
+            raise stopped_agent()
         with self._parts.store.reader() as reader:
             if reader.document(COLLECTION, decision_id) is not None:
                 raise InvalidCall("a result was already given for this call", code="conflict", status=409)
         policy = self._parts.policy.current
         attended = attend_result(self._parts, self._missions, policy, principal, call.body, _UNSIGNED)
         signs = policy.missions.tool_keys.find(call.server, call.tool) is not None
-        return terms_of(policy, None if attended is None else attended.view, call.server, call.tool, signs=signs)
+        view = None if attended is None else attended.view
+        return terms_of(policy, view, call.server, call.tool, agent=call.entry.agent, signs=signs)
 
     def stream_steps(
         self, principal: Principal, decision_id: str, report: Report, data: bytes, token: str | None = None
@@ -193,7 +201,17 @@ class Results:
             times=(),
         )
         place = call.entry.receipt_id
-        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
+        for _ in range(ATTEMPTS):
+            state = self._control.current()
+            if state.stops(call.entry.agent):
+                evaluation = _withheld_from_stopped(evaluation.result)
+            try:
+                return (
+                    yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state)
+                )
+            except ControlMoved:
+                continue
+        raise StoreUnavailable("the result could not be recorded")
 
     def _record(
         self,
@@ -205,6 +223,7 @@ class Results:
         origin: Origin,
         attended: AttendedResult | None,
         place: str,
+        state: ControlState,
     ) -> Steps:
         # (4)
         parts = self._parts
@@ -224,7 +243,7 @@ class Results:
                 write(transaction)
             return ()
 
-        recorded = (yield Unit(drafts=(draft,), apply=apply))[0]
+        recorded = (yield Unit(drafts=(draft,), apply=apply, epoch=state.epoch))[0]
         notify(parts.listeners, Event(kind="result", members=draft.members, recorded=recorded))
         combined = evaluation.combined
         return ResultDecision(
@@ -287,8 +306,35 @@ def result_message(outcome: Outcome, reason: Reason) -> str:
     return _WITHHELD.get(reason, "the result of this call was withheld")
 
 
+def _withheld_from_stopped(result: Any) -> ResultEvaluation:
+    """What is made of a result whose agent was stopped: on the record, and nothing to read."""
+    report = Report(
+        guard="revocation",
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.VIOLATION,
+        reason=Reason.REVOKED,
+        risk=Risk.HIGH,
+    )
+    combined = combine((report,), (report.guard,), "fail-closed")
+    return ResultEvaluation(combined=combined, result=result, canonical=None, times=())
+
+
+def _revoked(earlier: ResultDecision) -> ResultDecision:
+    """The answer to a result that was judged before its agent was stopped."""
+    return replace(
+        earlier,
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.VIOLATION,
+        reason=Reason.REVOKED,
+        message=result_message(Outcome.BLOCK, Reason.REVOKED),
+        result=None,
+        findings=(),
+    )
+
+
 _WITHHELD: Final = {
     Reason.ATTACK_DETECTED: "the result of this call looks like an attack on you and was withheld",
+    Reason.REVOKED: "this agent was stopped, so the result of the call was withheld",
     Reason.UNAVAILABLE: "the result of this call could not be checked, so it was withheld",
 }
 

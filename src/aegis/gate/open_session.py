@@ -17,6 +17,7 @@ from aegis.core.mission import Declaration
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.gate.control import check_runs
 from aegis.gate.issuing import Issuing
 from aegis.gate.parts import Parts
 from aegis.gate.sessions import Opened, find_session, opening, session_key
@@ -53,6 +54,8 @@ def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: st
         around = Surroundings(mounts=places, tools=tuple(said.tools or ()))
         return _again(parts, issuing, principal, session, said, around)
 
+    with parts.store.reader() as reader:
+        check_runs(reader, principal)
     places = check_mounts(said.mounts, parts.policy.current.previews.rules.mounts, parts.private)
     found = again()
     if found is not None:

@@ -58,7 +58,7 @@ class Redeeming:
         for _ in range(ATTEMPTS):
             # (3)
             state = self._control.current()
-            if permit.sub in state.revoked:
+            if state.stops(permit.sub) or (principal.agent is not None and state.stops(principal.agent)):
                 raise PermitInvalid("the agent of this permit was stopped", code="permit_revoked", status=409)
             if not self._mission_stands(permit, state.epoch):
                 raise PermitInvalid("the mission of this permit was stopped", code="permit_revoked", status=409)

@@ -14,12 +14,14 @@ from typing import Any, Final
 import orjson
 
 from aegis.audit.writer import Unit
-from aegis.core.call import MAX_NAME_CHARS, MAX_TASK_CHARS
+from aegis.core.call import MAX_NAME_CHARS, MAX_TASK_CHARS, check_name
 from aegis.core.digest import SALT_BYTES, payload_commitment
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.principal import Principal
+from aegis.core.printable import has_controls
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.gate.control import check_runs
 from aegis.gate.ids import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
@@ -47,11 +49,12 @@ def opening(principal: Principal, session: str, task: str, owner: str = "") -> U
 
     `owner` is the person for whom the session runs, where the host says so.
 
-    Recording it raises `StoreConflict` where the session is open already. Raises `InvalidCall` for a
-    name or a task beyond its bounds.
+    Recording it raises `StoreConflict` where the session is open already, and `InvalidCall` where the agent was
+    stopped. Raises `InvalidCall` for a name or a task beyond its bounds.
     """
-    if not session.strip() or len(session) > MAX_NAME_CHARS:
-        raise InvalidCall(f"`session` must have 1 to {MAX_NAME_CHARS} characters")
+    check_name("session", session)
+    if has_controls(owner):
+        raise InvalidCall("`owner` must not hold control characters")
     if len(task) > MAX_TASK_CHARS:
         raise InvalidCall(f"`task` must be text of at most {MAX_TASK_CHARS} characters")
     if len(owner) > MAX_NAME_CHARS:
@@ -73,6 +76,7 @@ def opening(principal: Principal, session: str, task: str, owner: str = "") -> U
     )
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_runs(transaction, principal)
         if transaction.document(COLLECTION, document.key) is not None:
             raise StoreConflict("the session is open already")
         transaction.put_document(document)

@@ -8,6 +8,7 @@ from aegis.approvals.model import Approval
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.ports import Store
 from aegis.core.principal import Principal
+from aegis.facts.fold import name_skeleton
 from aegis.keys.holders import Holders
 from aegis.pipeline.run import Policy
 
@@ -34,7 +35,8 @@ class Standing:
             return "approver" in principal.roles and asked.names(principal, groups, asked.turns)
 
         found = set(people)
-        if len(found) < asked.quorum or found & set(barred):
+        one_each = {name_skeleton(person) for person in found}
+        if len(one_each) < asked.quorum or one_each & {name_skeleton(name) for name in barred}:
             return False
         with self._store.reader() as reader:
             return all(self._holders.satisfies(reader, person, epoch, may) for person in found)

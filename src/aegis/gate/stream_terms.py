@@ -17,22 +17,28 @@ from aegis.pipeline.run import Policy
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamTerms:
-    """The conditions of a stream; whether its tool `signs`; whether it `opens` where a condition cannot be judged."""
+    """The conditions of a stream; whether its tool `signs`; whether it `opens` where a condition cannot be judged.
 
+    `agent` is whose call the result is of.
+    """
+
+    agent: str
     conditions: tuple[Postcondition, ...] = ()
     signs: bool = False
     opens: bool = False
 
 
-def terms_of(policy: Policy, view: MissionView | None, server: str | None, tool: str, *, signs: bool) -> StreamTerms:
+def terms_of(
+    policy: Policy, view: MissionView | None, server: str | None, tool: str, *, agent: str, signs: bool
+) -> StreamTerms:
     """The terms of a result of `tool`; a mission that only attests cuts nothing."""
     if view is None:
-        return StreamTerms(signs=signs)
+        return StreamTerms(agent=agent, signs=signs)
     conditions = _conditions(view, server, tool)
     if view.attests:
         conditions = tuple(structs.replace(one, recourse=()) for one in conditions)
     opens = view.attests or stricter(policy.evidence, view.evidence) == "fail-open-with-attestation"
-    return StreamTerms(conditions=conditions, signs=signs, opens=opens)
+    return StreamTerms(agent=agent, conditions=conditions, signs=signs, opens=opens)
 
 
 def signed_or_not(report: Report, view: MissionView | None, origin: Origin, server: str | None, tool: str) -> Report:

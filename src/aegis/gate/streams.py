@@ -59,7 +59,9 @@ class ResultStream:
         )
         self._frames = None if framing == "plain" else Frames(EVENT_ENDS if framing == "sse" else LINE_ENDS)
         self._texts: Callable[[bytes], dict[str, bytes]] = event_texts if framing == "sse" else json_texts
+        self._agent = declared.agent
         self._too_large = False
+        self._stopped = False
         self.taken = 0  # bytes that came
         self.released = 0  # bytes, from the first on, that may be passed on
 
@@ -71,7 +73,7 @@ class ResultStream:
     @property
     def is_cut(self) -> bool:
         """Whether nothing more of the stream may be passed on."""
-        return self._judge.is_cut or self._too_large
+        return self._judge.is_cut or self._too_large or self._stopped
 
     def feed(self, piece: bytes) -> bytes:
         """Take one piece; the bytes that may be passed on now."""
@@ -103,6 +105,10 @@ class ResultStream:
         return self._passed(out + self._judge.finish())
 
     def _passed(self, data: bytes) -> bytes:
+        # As this process last read it: a look at the store for every piece would hold up the loop. The end is exact.
+        self._stopped = self._stopped or self._gate.control.latest().stops(self._agent)
+        if self._stopped:
+            return b""
         self.released += len(data)
         return data
 

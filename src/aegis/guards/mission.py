@@ -164,6 +164,8 @@ class MissionGuard:
             return Report(guard=self.name, missing=tuple(missing)) if missing else None
         if not case.effects and (case.entry is None or case.entry.effects is None):
             missing.append("effects")
+        if case.orphan:
+            missing.append("parent")
         for compiled in view.lineage:
             mission = compiled.declaration
             if "task" in mission.evidence and not view.task:

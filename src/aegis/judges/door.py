@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from aegis.core.addresses import is_public
 from aegis.core.judging import JudgeSpec
-from aegis.egress.address import is_public
 from aegis.sandbox import Box, Mount
 from aegis.sandbox.python import python_line
 

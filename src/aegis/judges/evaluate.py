@@ -15,6 +15,9 @@ from aegis.core.digest import call_digest
 from aegis.core.judging import JudgeRules, JudgeSpec, Validator
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, WorkspaceError
+from aegis.facts.gather import executed_places
+from aegis.facts.model import Limits
+from aegis.facts.model import Subject as Called
 from aegis.judges.agent import GateDoor
 from aegis.judges.calibration import Scored
 from aegis.judges.model import Ran
@@ -131,7 +134,11 @@ async def evaluate(
         try:
             workspace = await asyncio.to_thread(read_workspace, case.mounts)
             payload = make_payload(_subject(case, digest), criteria, rules.budget_bytes)
-            ran = await runner.run(validator, judge, payload, workspace)
+            ran = (
+                Ran(judge=judge.name, run_id="", cause="truncated")
+                if payload.hides
+                else await runner.run(validator, judge, payload, workspace)
+            )
         except WorkspaceError as error:
             ran = Ran(judge=judge.name, run_id="", cause="workspace", detail=str(error))
         finished.append(case)
@@ -179,4 +186,5 @@ def _subject(case: Labelled, digest: str) -> Subject:
         findings=[],
         policy_violations=[],
         recent_calls=[],
+        executed=executed_places(Called(tool=case.tool, server=case.server, arguments=case.arguments, limits=Limits())),
     )

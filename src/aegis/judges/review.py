@@ -69,7 +69,7 @@ class Review:
         for validator in validators:  # (4)
             payload = make_payload(subject, validator.criteria, rules.budget_bytes)
             cause: Cause = "passed"
-            if payload.truncated and rules.truncated == "reject":
+            if payload.hides or (payload.truncated and rules.truncated == "reject"):
                 cause = "truncated"
             elif any([await self.spent_out(judge) for judge in validator.judges]):
                 cause = "ceiling"

@@ -15,10 +15,12 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from aegis.core.call import check_name
 from aegis.core.names import Selector
 from aegis.core.outcome import ROLES, Role
 from aegis.core.ports import Document, Reader, Store, Transaction
 from aegis.core.principal import Principal
+from aegis.core.printable import visible
 from aegis.errors import InvalidCall, StoreCorrupt
 
 COLLECTION: Final = "api_keys"
@@ -75,8 +77,13 @@ def issue(
         raise InvalidCall(f"a key needs roles, each one of {', '.join(ROLES)}", code="role")
     if "agent" in roles and not agent:
         raise InvalidCall("a key with the role `agent` needs the agent's name", code="agent")
-    if name is not None and (not name.strip() or ":" in name):
-        raise InvalidCall("the name of a holder must not be empty or contain `:`", code="name")
+    if name is not None and ":" in name:
+        raise InvalidCall("the name of a holder must not contain `:`", code="name")
+    for member, given in (("name", name), ("agent", agent)):
+        if given is not None:
+            check_name(member, given)
+            if visible(given) != given or given != given.strip():
+                raise InvalidCall(f"`{member}` holds characters that nobody sees: `{visible(given)}`", code=member)
     if len(tools) > MAX_SELECTORS or not all(text.strip() for text in tools):
         raise InvalidCall(f"a key is limited by at most {MAX_SELECTORS} selectors, none of them empty", code="tools")
     key_id = secrets.token_hex(_ID_BYTES)

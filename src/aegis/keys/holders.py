@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from aegis.core.ports import Reader
 from aegis.core.principal import Principal
+from aegis.core.printable import visible
+from aegis.errors import InvalidCall
+from aegis.facts.fold import name_skeleton
 from aegis.keys.accounts import list_accounts
 from aegis.keys.api import list_keys
 
@@ -27,6 +30,23 @@ class Holders:
         # Both at once: what another thread read before the epoch moved is never taken for what holds since.
         self._known = (epoch, found)
         return person in found and condition(found[person])
+
+
+def check_unlike(reader: Reader, name: str) -> None:
+    """Guarantee that a new holder's name looks like nobody else's; raises `InvalidCall` (409).
+
+    Whose key was revoked or whose account was disabled counts: what they did stands in the log under their name.
+    """
+    look = name_skeleton(name)
+    known = {key.principal for key in list_keys(reader)} | {account.name for account in list_accounts(reader)}
+    for other in sorted(known):
+        if other != name and name_skeleton(other) == look:
+            raise InvalidCall(
+                f"`{visible(name)}` looks like `{visible(other)}`, who holds a credential here",
+                code="look_alike",
+                hint="choose another name, or exactly that one for another key of the same party",
+                status=409,
+            )
 
 
 def holders(reader: Reader) -> dict[str, Principal]:

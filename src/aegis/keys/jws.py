@@ -28,6 +28,17 @@ _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 KeyFor = Callable[[str], bytes | None]
 
 
+class IssuerKey(NamedTuple):
+    """A key whose word counts, and whose it is; `owner` is `None` where it signs for whoever asked this deployment."""
+
+    public: bytes
+    owner: str | None
+
+
+# The key that a key id of a token stands for, with its owner; `None` where nobody trusts it.
+IssuerFor = Callable[[str], IssuerKey | None]
+
+
 class Token(NamedTuple):
     """A token taken apart and not yet believed."""
 

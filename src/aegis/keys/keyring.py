@@ -15,9 +15,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
+
 from aegis.core.digest import kid_of
 from aegis.core.ed25519 import SigningKey
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, PREVIOUS_LOG_SIGNER, agent_of_signer
+from aegis.errors import KeyFileError
 from aegis.keys.files import (
     Purpose,
     create,
@@ -58,6 +61,19 @@ class Ed25519Signer:
         if self.agent:
             described["agent"] = self.agent
         return described
+
+
+def public_below(folder: Path) -> dict[bytes, str]:
+    """The public half of every key file below a folder, one that is being replaced included, with what it is for."""
+    found: dict[bytes, str] = {}
+    for path in sorted((*folder.glob("*.key*"), *folder.glob("agents/*.key*"))):
+        try:
+            body = orjson.loads(path.read_bytes())
+            signer = Ed25519Signer(base64.b64decode(body["secret"]), body["purpose"], body["agent"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise KeyFileError(f"the key file `{path}` does not hold a key") from error
+        found[signer.public] = f"the {signer.purpose} key" + (f" of `{signer.agent}`" if signer.agent else "")
+    return found
 
 
 class Keyring:

@@ -12,6 +12,7 @@ import orjson
 from aegis.core.globs import covers, overlap
 from aegis.core.mission import KINDS, MAX_LIFETIME_S, Declaration, Postcondition, Scope
 from aegis.core.ports import Signer
+from aegis.core.printable import has_controls
 from aegis.errors import MissionInvalid
 from aegis.guards.scope.match import compile_entry
 from aegis.missions import jws
@@ -34,9 +35,9 @@ def read_declaration(claims: Any) -> Declaration:
     return declaration
 
 
-def verify_mission(token: str, key_for: jws.KeyFor) -> Declaration:
-    """The mission of a token that a trusted issuer signed; raises `MissionInvalid` otherwise."""
-    return read_declaration(jws.verify(token, jws.MISSION, key_for))
+def verify_mission(token: str, issuer_for: jws.IssuerFor) -> Declaration:
+    """The mission of a token that its trusted issuer signed; raises `MissionInvalid` otherwise."""
+    return read_declaration(jws.verify_issued(token, jws.MISSION, issuer_for))
 
 
 def sign_mission(declaration: Declaration, signer: Signer) -> str:
@@ -63,6 +64,8 @@ def check(declaration: Declaration) -> None:
     for member in ("iss", "sub", "aud", "jti", "mission_id"):
         if not getattr(declaration, member).strip():
             raise MissionInvalid(f"`{member}` is blank", member=member)
+        if has_controls(getattr(declaration, member)):
+            raise MissionInvalid(f"`{member}` holds control characters", member=member)
     for member, selectors in (
         ("tools.allow", declaration.tools.allow),
         ("tools.forbid", declaration.tools.forbid),

@@ -9,10 +9,12 @@ from typing import Any, Final
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, MissionInvalid, TokenInvalid
 from aegis.keys import jws
-from aegis.keys.jws import MAX_CHARS, KeyFor, Token, encode, sign
+from aegis.keys.jws import MAX_CHARS, IssuerFor, IssuerKey, KeyFor, Token, encode, sign
 
 __all__ = [
     "MAX_CHARS",
+    "IssuerFor",
+    "IssuerKey",
     "KeyFor",
     "Token",
     "check_signature",
@@ -23,6 +25,7 @@ __all__ = [
     "take_apart",
     "typ_of",
     "verify",
+    "verify_issued",
 ]
 
 MISSION: Final = "aegis-mission+jwt"
@@ -54,6 +57,23 @@ def verify(token: str, typ: str, key_for: KeyFor) -> Any:
     """The claims of a token of `typ` whose key is trusted and whose signature holds; raises `MissionInvalid`."""
     with _of_missions():
         return jws.verify(token, typ, key_for)
+
+
+def verify_issued(token: str, typ: str, issuer_for: IssuerFor) -> Any:
+    """The claims of a token that its issuer signed: `iss` names the owner of the key, and nobody else.
+
+    Raises `MissionInvalid` otherwise, as `verify` does.
+    """
+    issuer = issuer_for(take_apart(token, typ).kid)
+    claims = verify(token, typ, lambda kid: None if issuer is None else issuer.public)
+    named = claims.get("iss") if isinstance(claims, dict) else None
+    if issuer is not None and issuer.owner is not None and named != issuer.owner:
+        raise MissionInvalid(
+            "`iss` is not the owner of the key that signed it",
+            member="iss",
+            hint="the owner of a key is the name that it has in `missions.issuers`",
+        )
+    return claims
 
 
 def read_claims(token: Token) -> Any:

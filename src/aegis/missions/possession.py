@@ -7,14 +7,14 @@ used again. What is checked here is pure; that a number is used once is settled 
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 import orjson
 
-from aegis.core.mission import Declaration, Seconds, Sha256, Text
+from aegis.core.digest import kid_of
+from aegis.core.mission import MAX_SKEW_S, Declaration, Seconds, Sha256, Text
 from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
 from aegis.missions import jws
@@ -22,7 +22,6 @@ from aegis.missions import jws
 CHALLENGE_S: Final = 60
 WINDOW: Final = 1_024  # numbers below the highest that may still come: calls in flight overtake each other
 MAX_BATCH: Final = 256
-_KID_DIGITS: Final = 32
 
 T = TypeVar("T", bound=msgspec.Struct)
 Number = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
@@ -76,11 +75,6 @@ def _named_key(x: str) -> tuple[bytes, str]:
     return public, kid_of(public)
 
 
-def kid_of(public: bytes) -> str:
-    """The identifier of a public key, as all keys of a deployment are named."""
-    return hashlib.sha256(public).hexdigest()[:_KID_DIGITS]
-
-
 def prove_session(signer: Signer, *, audience: str, nonce: str, mission_id: str, session: str, now_seconds: int) -> str:
     """The token that opens `session` under the challenge `nonce`."""
     claims = SessionProof(aud=audience, nonce=nonce, iat=now_seconds, mission_id=mission_id, session=session)
@@ -93,8 +87,11 @@ def prove_calls(signer: Signer, *, audience: str, session: str, number: int, dig
     return jws.sign(signer, jws.CALL_PROOF, orjson.dumps(msgspec.to_builtins(claims)))
 
 
-def check_session_proof(token: str, declaration: Declaration, *, audience: str, session: str) -> str:
-    """The nonce of a session proof by the mission's holder; raises `MissionInvalid` for any other token."""
+def check_session_proof(token: str, declaration: Declaration, *, audience: str, session: str, now: int) -> str:
+    """The nonce of a session proof that the mission's holder made for a challenge that can stand at `now`.
+
+    `now` is seconds since the epoch. Raises `MissionInvalid` for any other token.
+    """
     claims = _claims(token, jws.SESSION_PROOF, SessionProof, declaration)
     for member, value, wanted in (
         ("aud", claims.aud, audience),
@@ -103,6 +100,14 @@ def check_session_proof(token: str, declaration: Declaration, *, audience: str, 
     ):
         if value != wanted:
             raise _wrong(member)
+    if not now - CHALLENGE_S - MAX_SKEW_S <= claims.iat <= now + MAX_SKEW_S:
+        raise MissionInvalid(
+            "the proof was not made for this challenge: its time is too far from now",
+            member="iat",
+            code="proof_invalid",
+            status=403,
+            hint="answer with `iat` of now, and set the clock",
+        )
     return claims.nonce
 
 

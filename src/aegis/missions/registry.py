@@ -20,7 +20,7 @@ from aegis.core.receipt import Draft
 from aegis.errors import MissionInvalid, StoreConflict
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import verify_mission
-from aegis.missions.jws import KeyFor
+from aegis.missions.jws import IssuerFor
 
 COLLECTION: Final = "missions"
 REQUESTS: Final = "delegations"
@@ -54,10 +54,10 @@ def find(reader: Reader, mission_id: str) -> Enrolled | None:
     return Enrolled(token=body["token"], state=state, lineage=tuple(body["lineage"]))
 
 
-def load_lineage(reader: Reader, mission_id: str, key_for: KeyFor) -> tuple[tuple[Declaration, ...], State]:
+def load_lineage(reader: Reader, mission_id: str, issuer_for: IssuerFor) -> tuple[tuple[Declaration, ...], State]:
     """Every mission from the root to `mission_id`, verified, and the worst standing among them.
 
-    Raises `MissionInvalid` where one is missing, is not signed by a trusted issuer, or goes beyond
+    Raises `MissionInvalid` where one is missing, is not signed by its issuer, or goes beyond
     its parent: what the store holds is not believed for being there.
     """
     own = find(reader, mission_id)
@@ -71,7 +71,7 @@ def load_lineage(reader: Reader, mission_id: str, key_for: KeyFor) -> tuple[tupl
         enrolled = own if name == mission_id else find(reader, name)
         if enrolled is None:
             raise MissionInvalid("the lineage of the mission is not complete", member="lineage")
-        declaration = verify_mission(enrolled.token, key_for)
+        declaration = verify_mission(enrolled.token, issuer_for)
         if declaration.mission_id != name:
             raise MissionInvalid("a mission is stored under another id", member="mission_id")
         if found:
@@ -132,9 +132,18 @@ def enrolling(
     return Unit(drafts=(Draft(members=members),), apply=apply)
 
 
-def moving(mission_id: str, to: State, *, reason: str, principal: str, receipt_id: str) -> Unit:
+def is_held_by_another(reader: Reader, mission_id: str, principal: str) -> bool:
+    """Whether somebody else than `principal` stopped the mission: what one person stopped, another does not revive."""
+    stored = reader.document(COLLECTION, mission_id)
+    return stored is not None and stored.state != "active" and orjson.loads(stored.body).get("by") != principal
+
+
+def moving(
+    mission_id: str, to: State, *, reason: str, principal: str, receipt_id: str, revives_any: bool = False
+) -> Unit:
     """The unit that revokes (for good), suspends or resumes a mission, with its receipt.
 
+    Whoever suspended a mission resumes it; with `revives_any` the principal resumes what anybody suspended.
     Recording it raises `StoreConflict` where there is no such mission or no such move.
     """
     if len(reason) > MAX_REASON_CHARS:
@@ -144,6 +153,8 @@ def moving(mission_id: str, to: State, *, reason: str, principal: str, receipt_i
         stored = transaction.document(COLLECTION, mission_id)
         if stored is None or stored.state not in _FROM[to]:
             raise StoreConflict(f"the mission is not one that can be moved to `{to}`")
+        if to == "active" and not revives_any and is_held_by_another(transaction, mission_id, principal):
+            raise StoreConflict("the mission was suspended by somebody else meanwhile")
         body = {**orjson.loads(stored.body), "reason": reason, "by": principal}
         transaction.put_document(
             Document(

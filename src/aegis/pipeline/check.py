@@ -19,6 +19,7 @@ from aegis.pipeline.available import (
 )
 from aegis.pipeline.problems import nearest
 from aegis.pipeline.settings import Settings
+from aegis.pipeline.settings_missions import public_key
 from aegis.pipeline.settings_tools import ApprovalSettings, OwnApprovalSettings, PolicySettings
 
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
@@ -37,6 +38,7 @@ def check(settings: Settings, place: Place) -> list[Problem]:
         *_policies(settings, place),
         *_approvers(settings.approvals, settings.approvals, ("approvals",), place),
         *_link(settings, place),
+        *_keys(settings, place),
     ]
 
 
@@ -59,6 +61,22 @@ def _repeated(value: object, where: tuple[str | int, ...], place: Place) -> Iter
                 seen.add(inner)
             else:
                 yield from _repeated(inner, (*where, position), place)
+
+
+def given_keys(settings: Settings) -> Iterator[tuple[tuple[str, ...], bytes]]:
+    """Every public key of somebody else that a configuration names, with its place."""
+    for section in ("issuers", "tool_keys"):
+        for name, text in getattr(settings.missions, section).items():
+            yield ("missions", section, name), public_key(text)
+
+
+def _keys(settings: Settings, place: Place) -> Iterator[Problem]:
+    """One key, one purpose, one owner: tools of one server may share a key, and nobody else shares one."""
+    owners: dict[bytes, tuple[str, ...]] = {}
+    for where, key in given_keys(settings):
+        other = owners.setdefault(key, where)
+        if other != where and "issuers" in (where[1], other[1]):
+            yield place(where, f"this is the key of `{'.'.join(other)}` as well", "give each purpose a key of its own")
 
 
 def _judges(settings: Settings, place: Place) -> Iterator[Problem]:

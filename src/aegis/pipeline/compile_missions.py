@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from stat import S_ISLNK
 
+from aegis.core.digest import kid_of
 from aegis.core.names import SelectorMap
 from aegis.guards.budget import BudgetGuard, Quote
 from aegis.guards.flow import FlowGuard
@@ -14,6 +14,7 @@ from aegis.guards.postconditions import PostconditionsGuard
 from aegis.guards.scope.match import Resolve
 from aegis.guards.scope.paths import pattern_segments
 from aegis.guards.scope.touch import Segments
+from aegis.keys.jws import IssuerKey
 from aegis.pipeline.mission_rules import MissionRules
 from aegis.pipeline.settings_missions import MissionSettings, public_key
 from aegis.rules import Scanner
@@ -22,15 +23,16 @@ from aegis.rules import Scanner
 def compile_missions(settings: MissionSettings, scanner: Scanner) -> MissionRules:
     """What the policy brings to missions; raises nothing: the settings were checked where they were read."""
     resolve: Resolve | None = real_segments if settings.file_system == "shared" else None
-    issuers = [public_key(text) for text in settings.issuers.values()]
+    issuers = [IssuerKey(public_key(text), name) for name, text in settings.issuers.items()]
     return MissionRules(
         guards=(MissionGuard(required=settings.required, resolve=resolve), BudgetGuard(), FlowGuard()),
         result_guards=(PostconditionsGuard(scanner),),
         required=settings.required,
         audience=settings.audience,
-        issuers={hashlib.sha256(key).hexdigest()[:32]: key for key in issuers},
+        issuers={kid_of(key.public): key for key in issuers},
         quotes=SelectorMap({one.tool: Quote(money=one.money, tokens=one.tokens) for one in settings.quotes}),
         tool_keys=SelectorMap({name: public_key(text) for name, text in settings.tool_keys.items()}),
+        signing=frozenset(map(public_key, settings.tool_keys.values())),
     )
 
 

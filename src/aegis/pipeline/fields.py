@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import ROLES
+from aegis.core.printable import visible
+from aegis.facts.fold import name_skeleton
 from aegis.guards.rate import Rate
 from aegis.pipeline import units
 
@@ -18,6 +21,7 @@ MAX_LEVELS: Final = 128  # canonical JSON refuses values that are nested deeper 
 MAX_HOURLY: Final = 10_000  # answers of one person that are remembered: bounds a document
 MAX_TEXT: Final = 4_000  # characters of one description or reason
 
+Listed = TypeVar("Listed", bound=Iterable[str])
 Tier = Literal["low", "medium", "high", "critical"]
 Mode = Literal["enforce", "observe", "off"]
 DeclaredEffect = Literal["read", "write", "network", "exec", "external_send", "none"]
@@ -43,10 +47,22 @@ def _name(value: str) -> str:
     return value
 
 
+def unlike(names: Listed) -> Listed:
+    """A list or table of names of which no two look alike: they would be one party under two names."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name_skeleton(name), name)
+        if other != name:
+            raise ValueError(f"`{visible(name)}` looks like `{visible(other)}`")
+    return names
+
+
 def _approver(value: str) -> str:
     kind, colon, name = value.partition(":")
     if not colon or kind not in ("role", "group", "user") or not name.strip():
         raise ValueError("an approver is `role:NAME`, `group:NAME` or `user:NAME`")
+    if not name.isprintable() or name != name.strip():
+        raise ValueError(f"`{visible(value)}` holds characters that nobody sees")
     if kind == "role" and name not in ROLES:
         raise ValueError(f"there is no role `{name}`; roles are {', '.join(f'`{role}`' for role in ROLES)}")
     if kind == "role" and name in ("agent", "tool"):
@@ -112,6 +128,7 @@ def _moment(value: object) -> int:
 Name = Annotated[str, AfterValidator(_name), written("text")]
 Description = Annotated[str, Field(max_length=MAX_TEXT)]
 Names = Annotated[list[Name], BeforeValidator(_words), Field(min_length=1), written("one or a list of selectors")]
+People = Annotated[Names, AfterValidator(unlike)]
 Approver = Annotated[str, AfterValidator(_approver), written("`role:NAME`, `group:NAME` or `user:NAME`")]
 Timeout = Annotated[int, BeforeValidator(_timeout), written("a duration: `90s`, `5m`, `2h`, `1d`")]
 GrantTime = Annotated[

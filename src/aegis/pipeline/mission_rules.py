@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from aegis.core.names import SelectorMap
 from aegis.guards.base import Guard, ResultGuard
 from aegis.guards.budget import Quote
+from aegis.keys.jws import IssuerKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissionRules:
-    """The section `missions`, compiled. `issuers` and `tool_keys` hold public keys of 32 bytes.
+    """The section `missions`, compiled. `issuers` are keys by their id, `tool_keys` public keys of 32 bytes;
+    `signing` holds all of the latter.
 
     `required` refuses calls without a mission; the guards are asked about calls with one, and about
     every call where one is required.
@@ -22,6 +24,7 @@ class MissionRules:
     result_guards: tuple[ResultGuard, ...] = ()
     required: bool = False
     audience: str = "aegis"
-    issuers: Mapping[str, bytes] = field(default_factory=dict)
+    issuers: Mapping[str, IssuerKey] = field(default_factory=dict)
     quotes: SelectorMap[Quote] = field(default_factory=lambda: SelectorMap({}))
     tool_keys: SelectorMap[bytes] = field(default_factory=lambda: SelectorMap({}))
+    signing: frozenset[bytes] = frozenset()

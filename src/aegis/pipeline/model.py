@@ -25,8 +25,9 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
     holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
-    `charge` is false where a known call is looked at again: it consumes no rate and no budget.
-    `files` is what is known of files that its session wrote, where the call runs one of them.
+    `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
+    of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
+    the log knows no such call of its principal.
     """
 
     tool: str
@@ -42,6 +43,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     charge: bool = True
     mission: MissionView | None = None
     files: Files | None = None
+    orphan: bool = False
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):

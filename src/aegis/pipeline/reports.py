@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from aegis.core.combine import Combined, combine, silent
+from aegis.core.combine import MAX_NAMED, Combined, combine, lack, silent
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
 
@@ -31,6 +31,7 @@ def observed(report: Report) -> Report:
         findings.append(_note(report.guard, "observed", Outcome.ALLOW, message))
     elif report.missing:
         findings.append(_note(report.guard, "observed", Outcome.ALLOW, "evidence was missing"))
+    findings.extend(lack(report.guard, name, Outcome.ALLOW) for name in dict.fromkeys(report.missing[:MAX_NAMED]))
     return Report(guard=report.guard, findings=tuple(findings))
 
 

@@ -291,6 +291,7 @@ class Policy:
             mission=incoming.mission,
             touched=touched,
             cost=cost,
+            orphan=incoming.orphan,
         )
         return case, _ask(checks, case, kept, times, broken)
 

@@ -176,7 +176,8 @@ class JudgingSettings(Section):
     feedback: Literal["reasoning", "code"]
     """What the agent is told of a rejected call: the judge's reasoning, or the reason's own sentence."""
     truncated: Literal["reject", "judge"]
-    """What happens to a call too large to be shown in full: it is rejected, or judged by what is shown."""
+    """What happens to a call too large to be shown in full: it is rejected, or judged by what is shown, which is
+    everything that it runs, opens or reaches; where that alone is too large, it is rejected as well."""
     on_unavailable: Literal["block", "require_approval"]
     """What happens while a judge cannot be asked: refusal, or a person. Never neither."""
     payload: Size

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from aegis.pipeline.fields import Name, Section
+from aegis.errors import TokenInvalid
+from aegis.keys.jws import decode
+from aegis.pipeline.fields import Name, Section, unlike
 
 _KEY_BYTES = 32
 
@@ -16,8 +16,8 @@ _KEY_BYTES = 32
 def public_key(text: str) -> bytes:
     """The 32 bytes of an Ed25519 public key in base64url without padding; raises `ValueError` otherwise."""
     try:
-        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError) as error:
+        data = decode(text.rstrip("=").encode("ascii"))
+    except (TokenInvalid, UnicodeEncodeError) as error:
         raise ValueError("a public key is 32 bytes in base64url") from error
     if len(data) != _KEY_BYTES:
         raise ValueError("a public key is 32 bytes in base64url")
@@ -58,8 +58,9 @@ class MissionSettings(Section):
     """Whether calls that belong to no mission are refused."""
     audience: Name
     """The name of this deployment, which every mission must carry as `aud`."""
-    issuers: dict[Name, PublicKey]
-    """Public keys of issuers beside this deployment itself: Ed25519, base64url."""
+    issuers: Annotated[dict[Name, PublicKey], AfterValidator(unlike)]
+    """Public keys of issuers beside this deployment itself, by the name that their missions and lists carry as `iss`:
+    Ed25519, base64url."""
     tool_keys: dict[Name, PublicKey]
     """Public keys of tools that sign their results, by selector; results of such a tool must be signed."""
     quotes: list[QuoteSettings]

@@ -19,9 +19,11 @@ from aegis.pipeline.fields import (
     JsonSchema,
     Name,
     Names,
+    People,
     Section,
     Tier,
     Timeout,
+    unlike,
 )
 from aegis.pipeline.settings_previews import ToolPreviewSettings
 
@@ -56,7 +58,7 @@ class ApprovalSettings(Section):
     """How long a held call waits, at most seven days."""
     on_timeout: Literal["block", "next"]
     """What happens then: it is blocked, or passed to the next approver. Nothing allows it."""
-    approvers: Annotated[list[Approver], Field(min_length=1)]
+    approvers: Annotated[list[Approver], Field(min_length=1), AfterValidator(unlike)]
     """Who may release it, in the order in which `next` passes it on."""
     quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)]
     """How many different approvers must agree."""
@@ -66,7 +68,7 @@ class ApprovalSettings(Section):
     """Whether the owner of a session is barred from answering its calls, as the requester always is."""
     session_grant: GrantTime
     """How long one yes may cover the same call again in its session; `off` is never."""
-    groups: dict[Name, Names]
+    groups: Annotated[dict[Name, People], AfterValidator(unlike)]
     """People by the name of their group."""
     hourly_limit: HourlyLimit
     """How many calls one person may approve in an hour; beyond it a call waits for somebody else."""
@@ -83,7 +85,7 @@ class OwnApprovalSettings(Section):
     """As in `approvals`."""
     on_timeout: Literal["block", "next"] | None = None
     """As in `approvals`."""
-    approvers: Annotated[list[Approver], Field(min_length=1)] | None = None
+    approvers: Annotated[list[Approver], Field(min_length=1), AfterValidator(unlike)] | None = None
     """As in `approvals`."""
     quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)] | None = None
     """As in `approvals`."""

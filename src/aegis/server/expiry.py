@@ -46,12 +46,12 @@ async def _record(services: Services, approval: Approval, action: str, unit: Uni
 
 
 def _due(services: Services) -> list[tuple[Approval, str, Unit]]:
-    now, stopped = services.clock(), services.gate.control.current().revoked
+    now, control = services.clock(), services.gate.control.current()
     found: list[tuple[Approval, str, Unit]] = []
     for approval in _pending(services):
         if approval.state_at(now) == "expired":
             found.append((approval, "expired", transition(approval, "expired", receipt_id=new_id(), principal="gate")))
-        elif approval.agent in stopped:
+        elif control.stops(approval.agent):
             unit = transition(approval, "cancelled", receipt_id=new_id(), principal="gate")
             found.append((approval, "cancelled", unit))
         elif approval.turn_at(now) > approval.turn:

@@ -7,12 +7,12 @@ a name of this machine, or at the gateway's own address over TLS, whose certific
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 
+from aegis.core.addresses import is_loopback
 from aegis.errors import InvalidCall
 
 
@@ -37,10 +37,4 @@ def _is_own(origins: Sequence[str], hosts: Sequence[str], scheme: str) -> bool:
 
 def _is_here(parts: SplitResult) -> bool:
     """Whether the name means this machine in every resolver (RFC 6761, 6.3)."""
-    name = (parts.hostname or "").removesuffix(".")
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback((parts.hostname or "").removesuffix("."))

@@ -38,7 +38,7 @@ from aegis.server.mcp_exchange import Exchange, asked, elicit_now, resolve_now
 from aegis.server.mcp_origin import check_page
 from aegis.server.mcp_people import People
 from aegis.server.model_proxy import session_in
-from aegis.server.permissions import DECIDE, permit
+from aegis.server.permissions import PROXY, permit_running
 from aegis.server.services import Services
 
 MAX_MESSAGE_BYTES: Final = 33_554_432
@@ -146,7 +146,7 @@ class McpProxy:
             given = headers.getlist("authorization")
             credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
             principal = principal_of(credential, self._proxies.services.keys)
-            permit(principal, DECIDE)
+            await permit_running(principal, PROXY, self._proxies.services.gate)
             upstreams = self._proxies.upstreams()
             server = upstreams.named(scope["path_params"]["name"])
             body = await read_body(scope, receive, MAX_MESSAGE_BYTES) if scope["method"] == "POST" else b""

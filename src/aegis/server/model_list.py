@@ -16,7 +16,7 @@ from aegis.proxies.models.formats import CHAT, MESSAGES, Format
 from aegis.proxies.models.providers import MAX_ANSWER_BYTES, Provider, Providers, error_of, whole
 from aegis.server.body import Disconnected
 from aegis.server.model_proxy import Answer, ModelProxies, principal_in, request_in, session_in
-from aegis.server.permissions import DECIDE, permit
+from aegis.server.permissions import PROXY, permit_running
 
 _LISTS: Final = {"openai": "/models", "anthropic": "/v1/models"}
 _COUNT: Final = "/v1/messages/count_tokens"
@@ -33,7 +33,8 @@ class Models:
         format_ = MESSAGES if "anthropic-version" in headers else CHAT
         answer = Answer(send, format_, scope["aegis.request_id"])
         try:
-            permit(principal_in(headers, self._proxies.services), DECIDE)
+            services = self._proxies.services
+            await permit_running(principal_in(headers, services), PROXY, services.gate)
             listed = await _listed(self._proxies.providers(), format_, headers)
             wanted = scope.get("path_params", {}).get("id")
             found = _page(format_, listed) if wanted is None else _one(wanted, listed)
@@ -53,7 +54,7 @@ class CountTokens:
         try:
             headers = Headers(scope=scope)
             principal = principal_in(headers, self._proxies.services)
-            permit(principal, DECIDE)
+            await permit_running(principal, PROXY, self._proxies.services.gate)
             request = await request_in(scope, headers, receive)
             providers = self._proxies.providers()
             provider = providers.for_model("anthropic", request.get("model"))

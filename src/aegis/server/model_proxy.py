@@ -48,7 +48,7 @@ from aegis.proxies.models.synthesis import events_of
 from aegis.server.body import Disconnected, read_body
 from aegis.server.credentials import principal_of
 from aegis.server.errors import error_headers, refusal_of
-from aegis.server.permissions import DECIDE, permit
+from aegis.server.permissions import PROXY, permit_running
 from aegis.server.services import Services
 
 SESSION_HEADER: Final = "x-aegis-session"
@@ -156,7 +156,7 @@ class Proxy:
         try:
             headers = Headers(scope=scope)
             principal = principal_in(headers, self._proxies.services)
-            permit(principal, DECIDE)
+            await permit_running(principal, PROXY, self._proxies.services.gate)
             request = await request_in(scope, headers, receive)
         except Disconnected:
             return

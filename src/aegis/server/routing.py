@@ -23,7 +23,7 @@ from aegis.server.body import body_pieces, read_body
 from aegis.server.credentials import principal_of
 from aegis.server.endpoint import Asked, Endpoint, Handler
 from aegis.server.errors import error_response
-from aegis.server.permissions import permit
+from aegis.server.permissions import permit_running
 from aegis.server.services import Services
 from aegis.server.validation import BodyCheck, QueryCheck
 from aegis.server.wire import SLOW_BODY
@@ -51,7 +51,7 @@ class Checked:
             given = headers.getlist("authorization")
             credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
             principal = principal_of(credential, services.keys)
-            permit(principal, endpoint.permission)
+            await permit_running(principal, endpoint.permission, services.gate)
         # (3)
         path = _names(scope.get("path_params", {}))
         query = self._query(scope["query_string"])

@@ -8,7 +8,6 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -16,16 +15,6 @@ from aegis.errors import ConfigError, Problem
 
 BACKLOG: Final = 1_024
 MAX_PATH_BYTES: Final = 104  # the shortest `sun_path` among the supported systems
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`; a name other than `localhost` is never taken for it."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def bind_tcp(host: str, port: int) -> socket.socket:

@@ -6,18 +6,22 @@ from typing import Final
 
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, MissionInvalid
+from aegis.keys.jws import IssuerKey
 from aegis.missions import jws
 
 KEY_BYTES: Final = 32
 
 
-def read_issuers(data: bytes) -> dict[str, bytes]:
-    """The Ed25519 keys of a JWK set by their `kid`; raises `InvalidCall` for anything else."""
+def read_issuers(data: bytes) -> dict[str, IssuerKey]:
+    """The Ed25519 keys of a JWK set by their `kid`; raises `InvalidCall` for anything else.
+
+    A key whose member `iss` names its owner vouches for missions of that issuer alone.
+    """
     document = parse(data)
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list):
         raise InvalidCall("the issuers are not a JWK set")
-    found: dict[str, bytes] = {}
+    found: dict[str, IssuerKey] = {}
     for key in keys:
         described = key if isinstance(key, dict) else {}
         kid, x = described.get("kid"), described.get("x")
@@ -29,5 +33,8 @@ def read_issuers(data: bytes) -> dict[str, bytes]:
             raise InvalidCall("a key of the issuers is not 32 bytes in base64url") from error
         if len(public) != KEY_BYTES or kid in found:
             raise InvalidCall("a key of the issuers is not 32 bytes, or is named twice")
-        found[kid] = public
+        owner = described.get("iss")
+        if owner is not None and not isinstance(owner, str):
+            raise InvalidCall("`iss` of a key of the issuers is not text")
+        found[kid] = IssuerKey(public, owner)
     return found

@@ -18,14 +18,16 @@ from aegis.core.names import Selector
 from aegis.core.times import MICROS, from_rfc3339
 from aegis.errors import LogInvalid, MissionInvalid
 from aegis.guards.budget import is_priced
+from aegis.keys.jws import IssuerKey
 from aegis.missions import jws
 from aegis.missions.attenuate import check_attenuation
-from aegis.missions.declare import read_declaration
+from aegis.missions.declare import read_declaration, verify_mission
 from aegis.missions.ledgers import ceilings_of, ledgers_of
 
 NOT_CHECKED: Final = ("missions: how fresh the status lists of other issuers were",)
 NOT_CHECKED_SCOPE: Final = "missions: whether arguments were in scope, which needs payloads"
 NOT_CHECKED_ISSUERS: Final = "missions: signatures of other issuers, whose keys are not in the log and were not given"
+NOT_CHECKED_OWNERS: Final = "missions: whose a given key of another issuer is, where its JWK has no member `iss`"
 
 
 class MissionRules:
@@ -40,8 +42,9 @@ class MissionRules:
     `issuers` are the keys of other issuers by their id, from wherever the verifier got them.
     """
 
-    def __init__(self, issuers: Mapping[str, bytes] | None = None) -> None:
-        self._keys: dict[str, bytes] = dict(issuers or {})
+    def __init__(self, issuers: Mapping[str, IssuerKey] | None = None) -> None:
+        self._given = frozenset(issuers or {})
+        self._keys: dict[str, IssuerKey] = dict(issuers or {})
         self._missions: dict[str, Declaration] = {}
         self._lineages: dict[str, list[str]] = {}
         self._stopped: set[str] = set()
@@ -49,13 +52,15 @@ class MissionRules:
         self._priced: dict[str, dict[str, Any]] = {}  # what calls reserved, until their result settles it
         self._used: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.foreign = False
+        self._unowned = False
 
     @property
     def not_checked(self) -> tuple[str, ...]:
         """What nobody should conclude from these rules."""
         if not self._missions:
             return ()
-        return (*NOT_CHECKED, NOT_CHECKED_ISSUERS) if self.foreign else NOT_CHECKED
+        issuers = (NOT_CHECKED_ISSUERS,) if self.foreign else ()
+        return (*NOT_CHECKED, *issuers, *((NOT_CHECKED_OWNERS,) if self._unowned else ()))
 
     def see(self, receipt: dict[str, Any]) -> None:
         """Take up the next receipt; raises `LogInvalid` where a rule is broken."""
@@ -81,7 +86,7 @@ class MissionRules:
         if key.get("purpose") == "mission":
             public = public_of(key["public"])
             if public is not None:
-                self._keys[key["kid"]] = public
+                self._keys[key["kid"]] = IssuerKey(public, None)
 
     def _enrolled(self, receipt: dict[str, Any]) -> None:
         token = receipt.get("mission")
@@ -110,12 +115,11 @@ class MissionRules:
         self._lineages[own] = chain
 
     def _declaration(self, token: str) -> Declaration:
-        def key_for(kid: str) -> bytes | None:
-            return self._keys.get(kid)
-
         taken = jws.take_apart(token, jws.MISSION)
-        if taken.kid in self._keys:
-            return read_declaration(jws.verify(token, jws.MISSION, key_for))
+        known = self._keys.get(taken.kid)
+        if known is not None:
+            self._unowned |= known.owner is None and taken.kid in self._given
+            return verify_mission(token, self._keys.get)
         self.foreign = True
         return read_declaration(jws.read_claims(taken))
 

@@ -18,7 +18,7 @@ from aegis.missions.declare import read_declaration, remarks, sign_mission, to_c
 from support.missions import b64, declaration, jwk, signer
 
 KEY = signer(1)
-TRUST = {KEY.kid: KEY.public}.get
+TRUST = {KEY.kid: jws.IssuerKey(KEY.public, None)}.get
 
 
 def members(**changes: Any) -> dict[str, Any]:

@@ -200,11 +200,11 @@ def test_a_status_list_is_only_replaced_by_a_newer_one(place: Desk) -> None:
 
 
 def test_an_expired_mission_refuses_and_so_does_its_repeat(place: Desk) -> None:
-    mission = place.issue(exp=int(time.time()) + 1)
+    mission = place.issue(exp=int(time.time()) + 60)
     place.open(mission, "s-over")
     parts = place.gate.parts
     real = parts.clock
-    object.__setattr__(parts, "clock", lambda: real() + 5_000_000)
+    object.__setattr__(parts, "clock", lambda: real() + 65_000_000)
     try:
         decision = place.call("list_rows", "s-over")
         assert (decision.reason, decision.verdict) == (Reason.MISSION_INVALID, Verdict.VIOLATION)

@@ -13,6 +13,7 @@ import pytest
 
 from aegis.audit.breaks import BreakKind
 from aegis.errors import InvalidCall, LogInvalid
+from aegis.keys.jws import IssuerKey
 from aegis.missions.declare import sign_mission
 from aegis.verification.issuers import read_issuers
 from aegis.verification.missions import NOT_CHECKED_ISSUERS, MissionRules
@@ -22,7 +23,7 @@ from support.missions import ISSUER, TOOLS, Desk, b64, declaration, desk, signer
 from support.shell import aegis
 
 ELSEWHERE = signer(7)
-ISSUERS = f'missions: {{issuers: {{"{ELSEWHERE.kid}": "{b64(ELSEWHERE.public)}"}}}}'
+ISSUERS = f"missions: {{issuers: {{elsewhere: {b64(ELSEWHERE.public)}}}}}"
 ROLES = TOOLS + "  keep_note: {risk: low, effects: [read], roles: {where: content}}\n"
 
 
@@ -119,7 +120,7 @@ def judged(place: Desk, folder: Path, rows: list[dict[str, Any]]) -> tuple[Break
     file = folder / "payloads.jsonl"
     with place.home.store.reader() as reader:
         file.write_bytes(b"".join(payload_lines(reader, reader.head().size, place.home.keyring.open_payload)))
-    missions = MissionRules({ELSEWHERE.kid: ELSEWHERE.public})
+    missions = MissionRules({ELSEWHERE.kid: IssuerKey(ELSEWHERE.public, "elsewhere")})
     scope = ScopeRules(missions, Payloads(read_payloads(file)))
     try:
         for row in rows:

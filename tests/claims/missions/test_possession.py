@@ -62,7 +62,9 @@ def test_a_challenge_is_answered_once(place: Desk) -> None:
     nonce, unit = place.gate.issuing.challenge(place.gate.principal)
     place.gate.record(unit)
     for session in ("s-1", "s-2"):
-        proof = prove_session(KEY, audience="aegis", nonce=nonce, mission_id=mission, session=session, now_seconds=1)
+        proof = prove_session(
+            KEY, audience="aegis", nonce=nonce, mission_id=mission, session=session, now_seconds=int(time.time())
+        )
         if session == "s-1":
             place.open(mission, session, proof=proof)
             continue
@@ -72,7 +74,9 @@ def test_a_challenge_is_answered_once(place: Desk) -> None:
 
 def test_a_nonce_that_was_never_given_opens_nothing(place: Desk) -> None:
     mission = place.issue(cnf=jwk(KEY))
-    proof = prove_session(KEY, audience="aegis", nonce="mine", mission_id=mission, session="s-1", now_seconds=1)
+    proof = prove_session(
+        KEY, audience="aegis", nonce="mine", mission_id=mission, session="s-1", now_seconds=int(time.time())
+    )
     with pytest.raises(MissionInvalid, match="challenge was used"):
         place.open(mission, proof=proof)
 

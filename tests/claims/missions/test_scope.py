@@ -67,6 +67,27 @@ def test_a_host_inside_of_the_scope_is_allowed_in_its_own_spellings(place: Desk,
     assert place.call("fetch_url", url=url).allowed
 
 
+@pytest.mark.claim("IDN-10")
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("[2606:4700::1111]", True),
+        ("8.8.8.8", True),
+        ("10.0.0.1", False),
+        ("[::ffff:10.0.0.1]", False),
+        ("[::10.0.0.1]", False),
+        ("[64:ff9b::a00:1]", False),
+        ("[2002:a00:1::1]", False),
+        ("[64:ff9b:1:a00:0:100::]", False),
+    ],
+)
+def test_an_address_is_compared_by_every_address_that_it_carries(place: Desk, host: str, allowed: bool) -> None:
+    scope = {"hosts": ["glob:**"]}
+    mission = place.issue(scope=scope, forbidden_scope={"hosts": ["exact:10.0.0.1"]})
+    session = place.open(mission, f"carries {host}")
+    assert place.call("fetch_url", session, url=f"https://{host}/x").allowed is allowed
+
+
 @pytest.mark.parametrize(
     "to",
     [

@@ -13,6 +13,15 @@ from aegis.facts.hosts import is_local, is_look_alike, is_metadata, read_target
         "http://0xa9.0xfe.0xa9.0xfe/",
         "http://0251.0376.0251.0376",
         "http://[::ffff:169.254.169.254]/",
+        "http://[::169.254.169.254]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[64:ff9b:1::a9fe:a9fe]/",
+        "http://[64:ff9b:1:a9fe:a9:fe00::]/",
+        "http://[2002:a9fe:a9fe::1]/",
+        "http://[2001:0:808:808::5601:5601]/",
+        "http://[fe80::5efe:a9fe:a9fe]/",
+        "http://[fd00:ec2:0::254]/",
+        "http://[fd00:ec2::254%25eth0]/",
         "http://user@metadata.google.internal./",
     ],
 )
@@ -29,6 +38,11 @@ def test_the_metadata_service_is_known_in_every_spelling(url: str) -> None:
         "http://2130706433",
         "http://0x7f000001/",
         "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[::127.0.0.1]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[2002:7f00:1::]/",
+        "http://[fe80::1%25eth0]/",
         "http://localhost:1",
         "http://0/",
         "http://0:80/x",
@@ -46,6 +60,24 @@ def test_other_hosts_are_neither(url: str) -> None:
     assert target is not None
     assert not is_local(target)
     assert not is_metadata(target)
+
+
+@pytest.mark.claim("IDN-10")
+@pytest.mark.parametrize(
+    ("url", "odd"),
+    [
+        ("http://[::ffff:10.0.0.1]/", True),
+        ("http://[2002:c0a8:1::]/", True),
+        ("http://[::ffff:8.8.8.8]/", False),
+        ("http://[64:ff9b::808:808]/", False),
+        ("http://[2606:4700::1111]/", False),
+        ("http://[::1]/", False),
+    ],
+)
+def test_an_inner_address_that_is_not_public_is_a_disguise(url: str, odd: bool) -> None:
+    target = read_target(url)
+    assert target is not None
+    assert target.odd_spelling is odd
 
 
 @pytest.mark.parametrize(

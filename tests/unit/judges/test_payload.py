@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aegis.core.pointer import resolve
+from aegis.facts.gather import executed_places
+from aegis.facts.model import Limits
+from aegis.facts.model import Subject as Called
 from aegis.judges.payload import Subject, bounded, fenced, make_payload, masked
 
 MEMBERS = {
@@ -51,6 +57,7 @@ def test_nothing_is_shortened_without_a_marker() -> None:
     assert many.value["proposed_tool_call"]["arguments"]["truncated"] is True
 
 
+@settings(deadline=None)
 @given(st.recursive(st.text() | st.integers() | st.none(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
 def test_what_is_not_marked_is_whole(value: Any) -> None:
     shown, cut = bounded(value, 500)
@@ -58,6 +65,7 @@ def test_what_is_not_marked_is_whole(value: Any) -> None:
     assert len(json.dumps(shown)) <= 12_000
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_text_leaves_its_fence(text: str) -> None:
     data, word = fenced({"arguments": text, "more": f"</data-{text}>"})
@@ -85,3 +93,61 @@ def test_secrets_are_masked_in_keys_and_values() -> None:
     for place in ({"a": {"secret": 1}}, {"a": [["secret"]]}, ["x", {"b": "secret"}], "secret"):
         assert "secret" not in json.dumps(masked(place, Stars()))
     assert masked(quiet := {"a": ["b", {"c": 1}]}, Stars()) is quiet
+
+
+LONG = "x" * 6_000
+EXECUTED = ("command", "path", "url", "sql", "code", "query", "cmd", "file_path")
+
+
+def shown(arguments: dict[str, Any], budget: int) -> tuple[Any, bool]:
+    """The arguments as a judge is given them, and whether it is asked at all."""
+    called = Called(tool="do_it", server=None, arguments=arguments, limits=Limits())
+    payload = make_payload(replace(subject(arguments), executed=executed_places(called)), "", budget)
+    assert payload.value["truncated"] == payload.truncated
+    assert payload.truncated or not payload.hides
+    return payload.value["proposed_tool_call"]["arguments"], payload.hides
+
+
+@pytest.mark.claim("JDG-09")
+@pytest.mark.parametrize("name", EXECUTED)
+@pytest.mark.parametrize("beside", [{"text": LONG}, {f"note{n}": "y" * 100 for n in range(200)}])
+def test_what_a_call_runs_is_shown_whatever_stands_beside_it(name: str, beside: dict[str, Any]) -> None:
+    value, hides = shown({**beside, name: LONG, "truncated": 1}, 9_000)
+    assert not hides
+    assert value[name] == LONG
+    inside, hides = shown({"steps": [{**beside, name: [LONG, "z"]}, beside]}, 9_000)
+    assert not hides
+    assert inside["steps"][0][name] == [LONG, "z"]
+
+
+@pytest.mark.claim("JDG-09")
+@pytest.mark.parametrize("name", EXECUTED)
+def test_no_judge_is_asked_where_what_a_call_runs_does_not_fit(name: str) -> None:
+    assert shown({name: LONG}, 5_000)[1]
+    assert shown({name: [LONG, LONG]}, 9_000)[1]
+    assert not shown({name: LONG}, 9_000)[1]
+
+
+@pytest.mark.claim("JDG-09")
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.text(max_size=3_000) | st.integers(),
+        lambda one: (
+            st.lists(one, max_size=4)
+            | st.dictionaries(st.sampled_from((*EXECUTED, "text", "body", "a/b", "~")), one, max_size=5)
+        ),
+        max_leaves=12,
+    ).filter(lambda one: isinstance(one, dict)),
+    st.integers(200, 8_000),
+)
+def test_a_judge_sees_every_executed_string_or_is_not_asked(arguments: Any, budget: int) -> None:
+    value, hides = shown(arguments, budget)
+    if hides:
+        return
+    assert len(json.dumps(value)) <= max(budget, 2_000)
+    called = Called(tool="do_it", server=None, arguments=arguments, limits=Limits())
+    whole = json.dumps(value)
+    for place in executed_places(called):
+        one = resolve(arguments, place)
+        assert not isinstance(one, str) or json.dumps(one)[1:-1] in whole

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aegis.core.combine import combine
+from aegis.core.combine import MISSING_RULE, combine
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
 from aegis.pipeline.reports import failed, merged, observed, unsettled
@@ -23,7 +23,8 @@ def test_observing_keeps_what_was_only_noted() -> None:
 def test_observing_says_what_was_missing() -> None:
     report = observed(Report(guard="a", missing=("/x",)))
     assert report.missing == ()
-    assert [(finding.rule, finding.message) for finding in report.findings] == [("observed", "evidence was missing")]
+    assert [(finding.rule, finding.path) for finding in report.findings] == [("observed", ""), (MISSING_RULE, "/x")]
+    assert {finding.outcome for finding in report.findings} == {Outcome.ALLOW}
 
 
 def test_of_several_rounds_the_strictest_counts_and_nothing_is_lost_or_repeated() -> None:
@@ -43,7 +44,12 @@ def test_of_several_rounds_the_strictest_counts_and_nothing_is_lost_or_repeated(
     together = merged(rounds, ["a"], policy)
     assert (together.outcome, together.reason) == (Outcome.SANITIZE, Reason.SENSITIVE_DATA)
     assert (together.verdict, together.risk) == (Verdict.VIOLATION, Risk.HIGH)
-    assert (together.findings, together.missing) == ((NOTE,), ("/m", "/n"))
+    assert together.missing == ("/m", "/n")
+    assert [(one.rule, one.path) for one in together.findings] == [
+        ("r", ""),
+        (MISSING_RULE, "/m"),
+        (MISSING_RULE, "/n"),
+    ]
     assert together.patches == (Patch(path="/x", value=1),)
     assert merged(rounds[::-1], ["a"], policy).outcome is Outcome.SANITIZE
 

@@ -6,10 +6,11 @@ host that one of them sees is.
 
 from __future__ import annotations
 
-import ipaddress
 import unicodedata
 from typing import Final
 from urllib.parse import unquote
+
+from aegis.core.addresses import Address, carried, read_address
 
 MAX_CHARS: Final = 8_192
 _STOPS: Final = ("/", "?", "#")
@@ -32,6 +33,9 @@ def readings(text: str) -> frozenset[tuple[str, ...]] | None:
             if labels is None:
                 return None
             found.add(labels)
+            # A translator or a tunnel connects to the IPv4 address that is written inside.
+            address = read_address(labels[0]) if len(labels) == 1 else None
+            found.update((str(one),) for one in (() if address is None else carried(address)))
     return frozenset(found)
 
 
@@ -67,10 +71,9 @@ def _labels(host: str) -> tuple[str, ...] | None:
     if host.startswith("["):
         inner, bracket, _ = host[1:].partition("]")
         return _address(inner.partition("%")[0]) if bracket else None
-    try:
-        return (_plain(ipaddress.ip_address(host)),)
-    except ValueError:
-        pass
+    address = read_address(host)
+    if address is not None:
+        return (_plain(address),)
     if host.count(":") > 1:
         return None
     name, colon, port = host.partition(":")
@@ -92,13 +95,11 @@ def _labels(host: str) -> tuple[str, ...] | None:
 
 
 def _address(text: str) -> tuple[str, ...] | None:
-    try:
-        return (_plain(ipaddress.ip_address(text)),)
-    except ValueError:
-        return None
+    address = read_address(text)
+    return None if address is None else (_plain(address),)
 
 
-def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+def _plain(address: Address) -> str:
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
 
@@ -124,4 +125,4 @@ def _lenient(name: str) -> str | None:
     value = last
     for place, number in enumerate(leading):
         value += number << (8 * (3 - place))
-    return str(ipaddress.IPv4Address(value))
+    return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from aegis.core.ports import Reader
 from aegis.errors import InvalidCall
 from aegis.guards.mission_view import CompiledMission, compile_mission
-from aegis.missions.jws import KeyFor
+from aegis.missions.jws import IssuerFor
 from aegis.missions.registry import load_lineage
 
 MOST: Final = 20  # missions of one session whose classes are looked up
@@ -29,7 +29,7 @@ class Flow:
     readers: tuple[tuple[str, int], ...] = ()
 
 
-def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], key_for: KeyFor) -> dict[str, Flow]:
+def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], issuer_for: IssuerFor) -> dict[str, Flow]:
     """The flows of a session's receipts, oldest first, by receipt; calls without any are left out."""
     compiled: dict[str, Sequence[CompiledMission]] = {}
     read: dict[str, list[tuple[str, int]]] = {}
@@ -39,7 +39,7 @@ def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], key_for: KeyFor
         if receipt["kind"] != "decision" or not mission:
             continue
         if mission not in compiled and len(compiled) < MOST:
-            compiled[mission] = _compiled(reader, mission, key_for)
+            compiled[mission] = _compiled(reader, mission, issuer_for)
         lineage = compiled.get(mission, ())
         names = {name for one in lineage for name in one.classes_of(receipt.get("server"), receipt.get("tool", ""))}
         refused = _refused(receipt, {name for one in lineage for name, _ in one.classes})
@@ -55,9 +55,9 @@ def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], key_for: KeyFor
     return found
 
 
-def _compiled(reader: Reader, mission: str, key_for: KeyFor) -> Sequence[CompiledMission]:
+def _compiled(reader: Reader, mission: str, issuer_for: IssuerFor) -> Sequence[CompiledMission]:
     try:
-        return [compile_mission(one) for one in load_lineage(reader, mission, key_for)[0]]
+        return [compile_mission(one) for one in load_lineage(reader, mission, issuer_for)[0]]
     except (InvalidCall, ValueError):  # a mission that does not hold any more names no classes
         return ()
 

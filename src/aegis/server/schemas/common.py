@@ -8,8 +8,9 @@ from aegis.core.call import MAX_NAME_CHARS
 
 Schema = dict[str, Any]
 
-# Blank is what Python strips: \s leaves out the separators U+001C to U+001F in other dialects of patterns.
-_VISIBLE: Final = "[^\\s\\u001c-\\u001f\\u0085]"
+# At least one character that is no blank, and no control anywhere.
+_CONTROLS: Final = "\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029"
+_VISIBLE: Final = f"^[^{_CONTROLS}]*[^\\s{_CONTROLS}][^{_CONTROLS}]*$"
 NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS, "pattern": _VISIBLE}
 TEXT: Final[Schema] = {"type": "string"}
 DIGEST: Final[Schema] = {"type": "string", "pattern": "^sha-256:[0-9a-f]{64}$"}
