@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Generator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
@@ -22,7 +22,7 @@ from aegis.errors import StoreBusy, StoreUnavailable
 from aegis.gate.slow import Slow
 
 R = TypeVar("R")
-Steps = Generator[Unit | Slow, tuple[Recorded, ...], R]
+Steps = Generator[Unit | Slow[Any], tuple[Recorded, ...], R]
 LOOKS: Final = 3  # turns of an event loop in which a group may grow before it is committed
 SLOW_S: Final = 0.02  # a commit that takes longer is not waited for on the loop the next time
 COMMIT_WAIT_S: Final = 10.0  # how long a caller waits for a commit before the store counts as gone

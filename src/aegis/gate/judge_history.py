@@ -33,8 +33,8 @@ def recent_calls(parts: Parts, reader: Reader, subject: Subject, count: int) -> 
             "reason": body["reason"],
         }
         if payload is not None:
-            arguments = payload.get("patched") or payload["arguments"]
-            row["arguments"] = bounded(arguments, MAX_SHOWN)[0]
+            if "arguments" in payload:  # those of a call beyond its agent's rate are not kept
+                row["arguments"] = bounded(payload.get("patched") or payload["arguments"], MAX_SHOWN)[0]
             row["turn"] = payload.get("claimed", {}).get("turn")
         found.append(row)
     return found[::-1]

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import Any, Final
+from time import perf_counter_ns
+from typing import Any, Final, TypeVar
 
 import orjson
+from msgspec import structs
 
 from aegis.approvals.queue import find
 from aegis.audit.writer import Unit
-from aegis.core.call import ToolResult
+from aegis.core.call import ReadResult, ToolResult
 from aegis.core.canonical import canonical
 from aegis.core.combine import combine
 from aegis.core.decision import ReceiptRef, ResultDecision
@@ -38,7 +41,9 @@ from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
+from aegis.gate.slow import Slow
 from aegis.gate.stream_terms import StreamTerms, signed_or_not, terms_of
+from aegis.gate.workers import WorkerLost, Workers
 from aegis.pipeline.model import IncomingResult, ResultEvaluation
 from aegis.pipeline.run import Policy
 
@@ -46,7 +51,9 @@ COLLECTION: Final = "results"
 ATTEMPTS: Final = 3
 _UNSIGNED: Final = Origin(provenance="unsigned", must_sign=False)
 
-Steps = Generator[Unit, tuple[Recorded, ...], ResultDecision]
+T = TypeVar("T")
+Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
+Steps = Doing[ResultDecision]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,12 +69,13 @@ class Results:
     """Judges tool results over the parts of one deployment."""
 
     def __init__(self, parts: Parts, missions: Missions):
+        self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._missions = missions
 
     def steps(self, principal: Principal, result: ToolResult) -> Steps:
         """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
-        data = canonical(result.result)
+        data = result.canonical if isinstance(result, ReadResult) else canonical(result.result)
         place = f"{result.decision_id}/{sha256(data)}" if result.further else result.decision_id
         for _ in range(ATTEMPTS):
             call = self._call(principal, result.decision_id)  # (1)
@@ -131,6 +139,9 @@ class Results:
     def _judge(self, principal: Principal, call: _Made, data: bytes, token: str | None, place: str) -> Steps:
         parts = self._parts
         policy = parts.policy.current
+        wait = policy.wait_for_result(principal, parts.clock(), len(data))
+        if wait:
+            return withheld(Reason.RATE_LIMITED, retry_after=wait)
         origin = origin_of(
             policy,
             server=call.server,
@@ -141,23 +152,41 @@ class Results:
         )
         attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
         # (3)
-        evaluation = policy.evaluate_result(
-            IncomingResult(
-                tool=call.tool,
-                server=call.server,
-                result=parse(data),
-                principal=principal,
-                agent=call.entry.agent,
-                session=call.session,
-                now=parts.clock(),
-                mission=None if attended is None else attended.view,
-                provenance=origin.provenance,
-                must_sign=origin.must_sign,
-            )
+        incoming = IncomingResult(
+            tool=call.tool,
+            server=call.server,
+            result=None,
+            principal=principal,
+            agent=call.entry.agent,
+            session=call.session,
+            now=parts.clock(),
+            mission=None if attended is None else attended.view,
+            provenance=origin.provenance,
+            must_sign=origin.must_sign,
         )
+        evaluation = yield from self._evaluate(policy, incoming, data)
+        if evaluation is None:
+            return withheld()
         if place != call.entry.receipt_id:
             attended = None  # the result itself settles what the mission counts
         return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place))
+
+    def _evaluate(self, policy: Policy, incoming: IncomingResult, data: bytes) -> Doing[ResultEvaluation | None]:
+        """What the policy makes of a result, by a worker where it is heavy; `None` where its worker was lost."""
+        workers, principal = self.workers, incoming.principal.id
+        if workers is None:
+            return policy.evaluate_result(structs.replace(incoming, result=parse(data)))
+        if not workers.takes(principal, len(data)):
+            started = perf_counter_ns()
+            evaluation = policy.evaluate_result(structs.replace(incoming, result=parse(data)))
+            workers.spent(principal, (perf_counter_ns() - started) / 1e9)
+            return evaluation
+        slow = Slow(workers.evaluate_result(policy, incoming, data))
+        yield slow
+        try:
+            return slow.work.result()
+        except (WorkerLost, CancelledError):
+            return None
 
     def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:
         """What a result that will be streamed is judged by.
@@ -179,6 +208,9 @@ class Results:
         """The one attestation of a streamed result: `report` is what its judge found, `data` what it came to."""
         parts, policy = self._parts, self._parts.policy.current
         call = self._call(principal, decision_id)
+        wait = policy.wait_for_result(principal, parts.clock(), len(data))
+        if wait:
+            return withheld(Reason.RATE_LIMITED, retry_after=wait)
         origin = origin_of(
             policy, server=call.server, tool=call.tool, token=token, decision_id=decision_id, digest=sha256(data)
         )
@@ -290,14 +322,16 @@ def result_message(outcome: Outcome, reason: Reason) -> str:
 _WITHHELD: Final = {
     Reason.ATTACK_DETECTED: "the result of this call looks like an attack on you and was withheld",
     Reason.UNAVAILABLE: "the result of this call could not be checked, so it was withheld",
+    Reason.RATE_LIMITED: "the result of this call came too soon after others, so it was withheld",
 }
 
 
-def withheld() -> ResultDecision:
-    """The block that stands where a result could not be judged or recorded."""
+def withheld(reason: Reason = Reason.UNAVAILABLE, *, retry_after: int | None = None) -> ResultDecision:
+    """The block that stands where a result could not be judged or recorded; nothing of it is on record."""
     return ResultDecision(
         outcome=Outcome.BLOCK,
         verdict=Verdict.INSUFFICIENT_EVIDENCE,
-        reason=Reason.UNAVAILABLE,
-        message=result_message(Outcome.BLOCK, Reason.UNAVAILABLE),
+        reason=reason,
+        message=result_message(Outcome.BLOCK, reason),
+        retry_after=retry_after,
     )

@@ -44,7 +44,8 @@ class Case(Struct, frozen=True, kw_only=True):
 
     `tier` is the higher of the registered tier and what the facts say. `now` is microseconds since
     the epoch. `session` is empty for a call without one. `mission` is the mission of the session, where
-    it has one; then `touched` is what the call names, and `cost` what it takes from budgets.
+    it has one; then `touched` is what the call names, and `cost` what it takes from budgets. `size` are the bytes of
+    the arguments as they were sent.
     """
 
     tool: str
@@ -64,6 +65,7 @@ class Case(Struct, frozen=True, kw_only=True):
     mission: MissionView | None = None
     touched: Touched | None = None
     cost: Cost = field(default_factory=dict)
+    size: int = 0
 
 
 def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:

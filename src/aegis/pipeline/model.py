@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
+from aegis.core.finding import Report
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
@@ -24,7 +25,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
     holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
-    `charge` is false where a known call is looked at again: it consumes no rate and no budget.
+    `charge` is false where a known call is looked at again: it consumes no rate and no budget. `size` are the bytes of
+    the arguments as they were sent; `counted` is what the guards that count said, where they were asked already.
     """
 
     tool: str
@@ -39,6 +41,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     unresolved: tuple[str, ...] = ()
     charge: bool = True
     mission: MissionView | None = None
+    size: int = 0
+    counted: Mapping[str, Report] | None = None
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -50,7 +54,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     it is `None` where no policy was asked, and `held_by` names the policies whose own approvers it
     counts. `cost` is what the call takes from budgets, if it runs; `roles` are what the operator declared
     the arguments of a call under a mission to be. `judge` is what the receipt says of judges, and
-    `message` what the agent is told in place of the reason's own sentence.
+    `message` what the agent is told in place of the reason's own sentence. `unread` says that the call was refused
+    before anything looked at its arguments.
     """
 
     combined: Combined
@@ -67,6 +72,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     roles: Mapping[str, TextRole] = field(default_factory=dict)
     judge: dict[str, Any] | None = None
     message: str = ""
+    unread: bool = False
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):
