@@ -1,8 +1,8 @@
 """Heavy evaluations away from the event loop: a few worker processes, and a queue that serves principals in turns.
 
 A principal that asks for much waits for its own tasks and for one task of everybody else's, never the others for all
-of its. Until a worker is up, and where none can be had, a thread of this process computes the same. A worker that dies
-fails the task that it had, and that call is refused; the next task starts another worker.
+of its. Where no worker can be had, a thread of this process computes the same. A worker that dies fails the task that
+it had, and that call is refused; the next task starts another worker.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ class FairQueue(Generic[T]):
             self._lanes.setdefault(key, deque()).append(item)
             self._changed.notify()
 
+    def __len__(self) -> int:
+        with self._changed:
+            return sum(map(len, self._lanes.values()))
+
     def take(self) -> T | None:
         """Wait for the next item; `None` once the queue is closed."""
         with self._changed:
@@ -100,6 +104,11 @@ class Workers:
         self._running: set[_Worker] = set()
         self._lock = Lock()
         self._excess: OrderedDict[str, tuple[float, float]] = OrderedDict()  # seconds, and when they were counted
+
+    def start(self) -> None:
+        """Start one worker now, so that no call waits for that."""
+        with self._lock:
+            self._add()
 
     def takes(self, principal: str, size: int) -> bool:
         """Whether an evaluation of `size` bytes for this principal is done by a worker; the answer is the same."""
@@ -152,16 +161,19 @@ class Workers:
     ) -> Future[Any]:
         key = None if policy is None or policy.source is None else policy.source.key
         job = _Job(task=Task(function=function, arguments=arguments, policy=key), policy=policy, here=here)
-        with self._lock:
-            if len(self._threads) < self._count:
-                thread = Thread(target=self._work, name="aegis-worker", daemon=True)
-                thread.start()
-                self._threads.append(thread)
         self._queue.put(principal, job)
+        with self._lock:
+            if len(self._threads) < min(self._count, len(self._queue) + 1):
+                self._add()
         return job.answer
 
+    def _add(self) -> None:
+        thread = Thread(target=self._work, name="aegis-worker", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
     def _work(self) -> None:
-        worker: _Worker | None = None
+        worker = self._start()
         lost = 0
         while (job := self._queue.take()) is not None:
             if not job.answer.set_running_or_notify_cancel():
@@ -169,7 +181,7 @@ class Workers:
             try:
                 if worker is None and lost < MAX_STARTS:
                     worker = self._start()
-                if worker is None or not worker.is_ready() or not worker.knows(job):
+                if worker is None or not worker.knows(job):
                     value = job.here()
                 else:
                     value = worker.ask(job.task)
@@ -234,14 +246,10 @@ class _Worker:
             return None
         return cls(process, ours)
 
-    def is_ready(self) -> bool:
-        """Whether it takes tasks; raises `_Died` where it ended before."""
-        if not self._ready and self._connection.poll():
-            self._ready = self._receive() == READY
-        return self._ready
-
     def knows(self, job: _Job) -> bool:
-        """Whether it has the policy of the job, which it is sent where it has not."""
+        """Whether it has the policy of the job, which it is sent where it has not; raises `_Died` where it ended."""
+        if not self._ready:
+            self._ready = self._receive() == READY
         if job.policy is None:
             return True
         source = job.policy.source
