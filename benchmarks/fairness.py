@@ -155,7 +155,9 @@ def main() -> None:
     """Print the table."""
     with tempfile.TemporaryDirectory(prefix="aegis-fair-") as folder:
         rows = fairness(Path(folder), quick=False, names=tuple(sys.argv[1:]))
-    print(f"{'attack':34} {'quiet':>7} {'under it':>9} {'ratio':>6} {'p99':>8} {'healthz':>8} {'p99':>7} {'max':>7}  (ms)")
+    print(
+        f"{'attack':34} {'quiet':>7} {'under it':>9} {'ratio':>6} {'p99':>8} {'healthz':>8} {'p99':>7} {'max':>7}  (ms)"
+    )
     for name, row in rows.items():
         print(
             f"{name:34} {row['decide_quiet_ms']:7.2f} {row['decide_ms']:9.2f} {row['decide_ratio']:6.2f} "

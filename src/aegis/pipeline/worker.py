@@ -68,22 +68,28 @@ def main() -> None:
     try:
         connection.send_bytes(READY)
         while True:
-            asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - the gateway alone holds the other end
-            connection.send_bytes(pickle.dumps(_answer(asked, policies), pickle.HIGHEST_PROTOCOL))
+            connection.send_bytes(_answer(connection.recv_bytes(), policies))
     except (EOFError, OSError):  # the gateway is gone, or needs no worker any more
         return
 
 
-def _answer(asked: Source | Task, policies: OrderedDict[int, Policy]) -> Answer:
+def _answer(data: bytes, policies: OrderedDict[int, Policy]) -> bytes:
+    answer: Answer
     try:
+        asked = pickle.loads(data)  # noqa: S301 - the gateway alone holds the other end
         if isinstance(asked, Source):
-            return "value", _compile(asked, policies)
-        given = () if asked.policy is None else (policies[asked.policy],)
-        return "value", asked.function(*given, *asked.arguments)
+            answer = "value", _compile(asked, policies)
+        else:
+            given = () if asked.policy is None else (policies[asked.policy],)
+            answer = "value", asked.function(*given, *asked.arguments)
+        return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except AegisError as error:
-        return "refused", error
-    except Exception as error:
-        return "failed", type(error).__name__
+        answer = "refused", error
+    except BaseException as error:  # what is written in Rust panics outside of `Exception`
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        answer = "failed", type(error).__name__
+    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
 
 
 def _compile(source: Source, policies: OrderedDict[int, Policy]) -> bool:
