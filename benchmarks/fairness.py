@@ -2,8 +2,8 @@
 
     python -m benchmarks.fairness [ATTACK ...]
 
-Every attack comes from a process of its own, over many connections, with rates lifted. Quiet phases lie before and after
-each one, in the same run, so that what is compared was measured on the same machine in the same minute.
+Every attack comes from a process of its own, over many connections, with rates lifted. Quiet phases lie before and
+after each one, in the same run, so that what is compared was measured on the same machine in the same minute.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ PAUSE_S: Final = 0.02  # between two questions of whoever is measured
 KIB: Final = 1_024
 CALL: Final = json.dumps({"tool": "read_file", "arguments": {"path": "reports/summary.md"}}).encode()
 
+_NESTED: Final = b",".join([b"[[[[[[[[[[]]]]]]]]]]"] * 180_000)
+
 Section = dict[str, Any]
 
 
@@ -57,7 +59,7 @@ ATTACKS: Final[dict[str, tuple[str, Callable[[], bytes], int]]] = {
     "calls of 900 KiB": ("/v1/decisions", lambda: _call({"text": filled(PIECES["prose"], 900 * KIB)}, "note"), 8),
     "calls of 4 MiB of numbers": ("/v1/decisions", lambda: _call({"a": [[1.5] * 9_000] * 80}, "note"), 8),
     "calls of deep nesting": (
-        "/v1/decisions", lambda: b'{"tool":"note","arguments":{"a":[%s]}}' % b",".join([b"[[[[[[[[[[]]]]]]]]]]"] * 180_000),
+        "/v1/decisions", lambda: b'{"tool":"note","arguments":{"a":[%s]}}' % _NESTED,
         8,
     ),
     "permits of 4 MiB": (
@@ -155,14 +157,16 @@ def main() -> None:
     """Print the table."""
     with tempfile.TemporaryDirectory(prefix="aegis-fair-") as folder:
         rows = fairness(Path(folder), quick=False, names=tuple(sys.argv[1:]))
-    print(
-        f"{'attack':34} {'quiet':>7} {'under it':>9} {'ratio':>6} {'p99':>8} {'healthz':>8} {'p99':>7} {'max':>7}  (ms)"
-    )
-    for name, row in rows.items():
-        print(
-            f"{name:34} {row['decide_quiet_ms']:7.2f} {row['decide_ms']:9.2f} {row['decide_ratio']:6.2f} "
-            f"{row['decide_p99_ms']:8.1f} {row['healthz_ms']:8.2f} {row['healthz_p99_ms']:7.1f} {row['healthz_max_ms']:7.1f}"
-        )
+    print(table(rows))
+
+
+def table(rows: Section) -> str:
+    """The rows as text, in milliseconds."""
+    names = ("quiet", "during", "ratio", "p99", "healthz", "p99", "max")
+    lines = [f"{'attack':34}" + "".join(f"{name:>9}" for name in names)]
+    for attack, row in rows.items():
+        lines.append(f"{attack:34}" + "".join(f"{value:9.2f}" for value in row.values()))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-PER_TURN: Final = 4  # light decisions in one turn of the loop: bounds how long whoever comes next waits for it
+PER_TURN: Final = 2  # light decisions in one turn of the loop: bounds how long whoever comes next waits for it
 AT_ONCE: Final = 4  # large bodies and batches of one principal that are in memory: bounds that memory
 
 
