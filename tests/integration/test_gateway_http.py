@@ -40,7 +40,7 @@ def door(request: pytest.FixtureRequest) -> Door:
 
 def said(gateway: Served, door: Door, *pieces: bytes) -> bytes:
     """What the gateway says to the pieces, each sent after the answer to the one before began, until it closes."""
-    address: object = ("127.0.0.1", gateway.port) if door == "tcp" else str(gateway.unix)
+    address: tuple[str, int] | str = ("127.0.0.1", gateway.port) if door == "tcp" else str(gateway.unix)
     with socket.socket(socket.AF_INET if door == "tcp" else socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(60)
         connection.connect(address)
