@@ -65,6 +65,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arriving = self._in_headers = self._begun_now = False
         self._arrival: TimerHandle | None = None
         self._streams = False
+        self._idle_since = 0.0
         self._deaf = False  # nothing more is read: what arrives belongs to no request that is answered
         self._active: RequestResponseCycle | None = None
         self._received = 0  # of the request that arrives, whose body has so many bytes:
@@ -76,8 +77,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.limits.peers and isinstance(peer, tuple) and not _inside(peer[0], self.limits.peers):
             transport.abort()
             return
-        if len(self.connections) > self.limits.connections:
-            self._refuse(InvalidCall("too many connections", code="unavailable", hint="try again later", status=503))
+        self._idle_since = self.loop.time()
+        if len(self.connections) > self.limits.connections and not self._make_room():
+            self._refuse(_too_many())
             return
         self._expect_request()
 
@@ -197,6 +199,25 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             self._refuse(InvalidCall("the request did not arrive in time", code="timeout", status=408))
 
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a request that arrived whole is being answered."""
+        return not self._arriving and self._active is not None and not self._active.response_complete
+
+    def _make_room(self) -> bool:
+        """End the connection that has gone longest without a whole request, whoever holds it; false where none has."""
+        idle = [one for one in self.connections if isinstance(one, LimitedProtocol) and not one.is_served]
+        oldest = min((one for one in idle if one is not self), key=lambda one: one._idle_since, default=None)
+        if oldest is None:
+            return False
+        self.connections.discard(oldest)
+        oldest._refuse(_too_many())
+        return True
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
         super()._start_asgi_task(cycle, app)
@@ -259,6 +280,10 @@ def ambiguity(version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]
         if scheme.lower() not in (b"http", b"https") or rest.partition(b"/")[0].lower() != b"".join(hosts).lower():
             return _ambiguous("the target is not one of this server", "write the path alone")
     return None
+
+
+def _too_many() -> InvalidCall:
+    return InvalidCall("too many connections", code="unavailable", hint="try again later", status=503)
 
 
 def _ambiguous(message: str, hint: str) -> InvalidCall:

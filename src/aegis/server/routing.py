@@ -96,9 +96,14 @@ class Checked:
         return replace(asked, text=text, body=body, apart=apart)
 
     async def _respond(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
-        work = self._handler(asked)
-        response = await (while_there(receive, work) if self._endpoint.waits else work)
-        await response(scope, receive, send)
+        if not self._endpoint.waits and not self.endless:
+            response = await self._handler(asked)
+            await response(scope, receive, send)
+            return
+        with self._services.turns.waiting(asked.principal.id):
+            work = self._handler(asked)
+            response = await (while_there(receive, work) if self._endpoint.waits else work)
+            await response(scope, receive, send)
 
 
 class ByMethod:

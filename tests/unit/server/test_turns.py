@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aegis.server.turns import AT_ONCE, PER_TURN, Turns
+from aegis.errors import InvalidCall
+from aegis.server.turns import AT_ONCE, PER_TURN, WAITING, Turns
 
 
 async def served(asking: Sequence[str]) -> list[tuple[int, str]]:
@@ -88,3 +91,17 @@ def test_so_many_large_bodies_of_one_principal_are_read_at_once() -> None:
         return most, entered
 
     assert asyncio.run(run()) == (AT_ONCE, 1)
+
+
+def test_so_many_requests_of_one_principal_wait_and_those_of_another_as_well() -> None:
+    turns = Turns()
+    with ExitStack() as held:
+        for _ in range(WAITING):
+            held.enter_context(turns.waiting("flood"))
+        with pytest.raises(InvalidCall, match="wait already") as refusal, turns.waiting("flood"):
+            pytest.fail("one too many waits")
+        assert refusal.value.status == 429
+        with turns.waiting("other"):
+            pass
+    with turns.waiting("flood"):
+        pass

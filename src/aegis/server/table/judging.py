@@ -51,6 +51,7 @@ ENDPOINTS: Final = (
                 schema={"anyOf": [ref("BatchDecision"), ref("Error")]},
                 headers=_RETRY,
             ),
+            **failing(s429="too many requests of this key wait"),
         },
     ),
     Endpoint(
