@@ -70,10 +70,10 @@ def running(home: Path, text: str) -> Iterator[tuple[str, int, str, int]]:
         yield "127.0.0.1", port, key, process.pid
 
 
-def made_key(home: Path, role: str) -> str:
-    """A new key of the home, of the agent `bench`; its configuration stands there already."""
+def made_key(home: Path, role: str, agent: str = "bench") -> str:
+    """A new key of the home, of that agent; its configuration stands there already."""
     words = ["keys", "create", "--role", role, "--home", str(home), "--config", str(home / "aegis.yaml")]
-    named = ["--agent", "bench"] if role == "agent" else []
+    named = ["--agent", agent] if role == "agent" else []
     return subprocess.run([AEGIS, *words, *named], check=True, capture_output=True, text=True).stdout.strip()
 
 

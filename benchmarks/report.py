@@ -94,6 +94,13 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
             "",
         )
         yield "a key and a gateway, from nothing to ready", f"{start['key_and_gateway_ready_ms']:.0f} ms", "", ""
+    for attack, row in (results.get("fairness") or {}).items():
+        yield (
+            f"another agent's decision while one sends {attack}, median",
+            f"{row['decide_ms']:.1f} ms, {row['decide_ratio']:.1f} times its quiet one",
+            "under twice",
+            f"`/healthz` {row['healthz_ms']:.1f} ms (p99 {row['healthz_p99_ms']:.0f})",
+        )
     pages = results.get("cockpit")
     if pages:
         yield from cockpit_rows(pages)

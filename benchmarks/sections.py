@@ -25,6 +25,7 @@ from aegis.core.call import ToolCall
 from benchmarks.adapters import adapters
 from benchmarks.cockpit import cockpit
 from benchmarks.deployments import embedded, free_port, gateway, resident_mib
+from benchmarks.fairness import fairness
 from benchmarks.load import Load, request, run
 from benchmarks.proxies import proxies
 from benchmarks.stats import interleave, measure
@@ -260,6 +261,7 @@ SECTIONS: dict[str, Callable[[Path, bool], Section]] = {
     "log_length": log_length,
     "start_up": start_up,
     "cockpit": cockpit,
+    "fairness": fairness,
     "proxies": proxies,
     "adapters": adapters,
 }

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,12 +219,32 @@ def test_a_request_that_does_not_arrive_is_given_up(gateway: Served) -> None:
     assert error_of(gateway.raw(head + b'{"tool"')) == (408, "timeout")
 
 
-def test_only_so_many_connections_are_held(gateway: Served) -> None:
-    held = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(LIMITS.connections)]
+def test_only_so_many_connections_are_held_and_those_that_ask_nothing_make_room(gateway: Served) -> None:
+    """Whoever opens connections and asks nothing, or sends slowly, keeps nobody out; whoever is answered stays."""
+    address = ("127.0.0.1", gateway.port)
+    body = gateway.head("/v1/decisions", content_length="50") + b'\r\n{"tool"'
+    held = [socket.create_connection(address, timeout=60) for _ in range(LIMITS.connections)]
     try:
-        assert error_of(gateway.raw(b"")) == (503, "unavailable")
+        for connection in held[: LIMITS.connections // 2]:
+            connection.sendall(body)
+        for _ in range(3):
+            assert gateway.decide().status == 200
+        ended = error_of(b"".join(iter(partial(held[0].recv, 65_536), b"")))
+        assert ended in ((503, "unavailable"), (408, "timeout"))  # it made room, or its time was over before
     finally:
         for connection in held:
+            connection.close()
+    key = gateway.credentials.text("auditor")
+    watch = f"GET /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    watching = [socket.create_connection(address, timeout=60) for _ in range(LIMITS.connections)]
+    try:
+        for connection in watching:
+            connection.sendall(watch)
+        for connection in watching:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        assert error_of(gateway.raw(b"")) == (503, "unavailable")
+    finally:
+        for connection in watching:
             connection.close()
     for _ in range(100):
         with_room = gateway.raw(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

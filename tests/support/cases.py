@@ -26,6 +26,7 @@ def make_case(
     irreversible: bool = False,
     effects: frozenset[Effect] = frozenset(),
     now: int = 0,
+    size: int = 0,
 ) -> Case:
     """A call as the guards see it; facts are gathered from the arguments unless given."""
     arguments = {} if arguments is None else arguments
@@ -33,7 +34,7 @@ def make_case(
         facts = gather(Subject(tool=tool, server=server, arguments=arguments, limits=Limits()))
     return Case(
         tool=tool, server=server, arguments=arguments, principal=principal, agent=agent, session="s", call_id="c",
-        entry=entry, facts=facts, tier=tier, irreversible=irreversible, effects=effects, now=now,
+        entry=entry, facts=facts, tier=tier, irreversible=irreversible, effects=effects, now=now, size=size,
     )  # fmt: skip
 
 

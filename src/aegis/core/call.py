@@ -53,6 +53,20 @@ class ToolResult:
     further: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadCall(ToolCall):
+    """A call that was parsed elsewhere: `arguments` are left out, `canonical` are their canonical bytes."""
+
+    canonical: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadResult(ToolResult):
+    """A result that was parsed elsewhere: `result` is left out, `canonical` are its canonical bytes."""
+
+    canonical: bytes
+
+
 def check_call(call: ToolCall) -> None:
     """Guarantee that members have their types and bounds, and that texts can be encoded.
 

@@ -123,7 +123,10 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultDecision:
-    """The answer to a tool result: `result` is present only with `sanitize`."""
+    """The answer to a tool result: `result` is present only with `sanitize`.
+
+    `retry_after` is the number of seconds after which a result beyond its agent's rate would be taken.
+    """
 
     outcome: Outcome
     verdict: Verdict
@@ -132,6 +135,7 @@ class ResultDecision:
     result: Any = None
     receipt: ReceiptRef | None = None
     findings: tuple[Finding, ...] = ()
+    retry_after: int | None = None
 
     @property
     def allowed(self) -> bool:

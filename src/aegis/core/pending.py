@@ -7,7 +7,7 @@ from dataclasses import replace
 from io import IOBase
 from typing import Any, Final
 
-from aegis.core.call import ToolCall
+from aegis.core.call import ReadCall, ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.pointer import escape
 from aegis.errors import InvalidCall
@@ -20,6 +20,8 @@ def readable(call: ToolCall) -> tuple[ToolCall, bytes]:
 
     Nothing is consumed. Raises `InvalidCall` for arguments that are no JSON for another reason.
     """
+    if isinstance(call, ReadCall):
+        return call, call.canonical
     try:
         return call, canonical(call.arguments)
     except InvalidCall:

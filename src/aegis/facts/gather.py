@@ -167,10 +167,10 @@ def _vectors(made: Assembled) -> tuple[Vector, ...]:
 def _programs(texts: Sequence[Text], read: Sequence[tuple[str, str]]) -> Iterator[View]:
     """The programs that a call runs which none of its texts shows as they are, for whoever reads texts."""
     places: dict[str, int] = {}
-    for index, text in enumerate(texts):
+    for place, text in enumerate(texts):
         if not text.is_key:
-            places.setdefault(text.path.rpartition("/")[0], index)  # a command that was put together from a list
-            places[text.path] = index
+            places.setdefault(text.path.rpartition("/")[0], place)  # a command that was put together from a list
+            places[text.path] = place
     seen: set[tuple[str, str]] = set()
     for path, program in read:
         index = places.get(path)

@@ -27,14 +27,14 @@ from aegis.errors import InvalidCall, StoreConflict
 from aegis.facts.fold import name_skeleton
 from aegis.gate.announcing import announced
 from aegis.gate.control import Control
-from aegis.gate.decide import Decisions
+from aegis.gate.decide import Decisions, Doing
 from aegis.gate.events import Event, notify
 from aegis.gate.ids import new_id
 from aegis.gate.narrowing import Narrowing
 from aegis.gate.parts import Parts
 from aegis.pipeline.run import Policy
 
-Steps = Generator[Unit, tuple[Recorded, ...], Approval]
+Steps = Doing[Approval]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +76,7 @@ class Answering:
         if answer.arguments is not None:
             if answer.decision == "deny":
                 raise InvalidCall("a denied call has no arguments")
-            narrowed = self._narrowing.narrowed(approval, answer.arguments, policy)
+            narrowed = yield from self._narrowing.narrowed(approval, answer.arguments, policy)
         if answer.scope == "session" and answer.decision == "approve":
             _check_session_scope(approval, asked)
         # (5)

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Generator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
@@ -22,9 +22,10 @@ from aegis.errors import StoreBusy, StoreUnavailable
 from aegis.gate.slow import Slow
 
 R = TypeVar("R")
-Steps = Generator[Unit | Slow, tuple[Recorded, ...], R]
+Steps = Generator[Unit | Slow[Any], tuple[Recorded, ...], R]
 LOOKS: Final = 3  # turns of an event loop in which a group may grow before it is committed
 SLOW_S: Final = 0.02  # a commit that takes longer is not waited for on the loop the next time
+LARGE_BYTES: Final = 262_144  # payloads of one group that a writer thread takes, however quick commits were before
 COMMIT_WAIT_S: Final = 10.0  # how long a caller waits for a commit before the store counts as gone
 
 _Waiter = tuple[Unit, "asyncio.Future[tuple[Recorded, ...]]"]
@@ -145,7 +146,7 @@ class _LoopWriter:
         while batch:
             group = batch[:MAX_GROUP]
             try:
-                answers = None if self._slow else self._commit(group, wait_s=SLOW_S)
+                answers = None if self._slow or _is_large(group) else self._commit(group, wait_s=SLOW_S)
             except StoreBusy:  # the loop does not wait for other writers
                 answers = None
             if answers is None:
@@ -194,6 +195,11 @@ class _LoopWriter:
             return [error] * len(group)
         finally:
             self._slow = time.monotonic() - started > SLOW_S
+
+
+def _is_large(group: list[_Waiter]) -> bool:
+    """Whether writing the group takes long, whatever the disk."""
+    return sum(len(draft.payload or b"") for unit, _ in group for draft in unit.drafts) > LARGE_BYTES
 
 
 def _settle(group: list[_Waiter], answers: list[Answer | Exception]) -> None:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Generator
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
@@ -57,6 +58,7 @@ from aegis.gate.repeat import Known, look_up
 from aegis.gate.session_files import recalled, remembering
 from aegis.gate.slow import Slow
 from aegis.gate.standing import Standing
+from aegis.gate.workers import WorkerLost, Workers
 from aegis.guards.mission_view import MissionView
 from aegis.pipeline.model import Evaluation, Incoming
 from aegis.pipeline.run import Policy
@@ -64,13 +66,16 @@ from aegis.pipeline.run import Policy
 ATTEMPTS: Final = 4  # how often a call is decided anew because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
 
-Steps = Generator[Unit | Slow, tuple[Recorded, ...], Decision]
+T = TypeVar("T")
+Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
+Steps = Doing[Decision]
 
 
 class Decisions:
     """Decides calls over the parts of one deployment."""
 
     def __init__(self, parts: Parts, control: Control, missions: Missions, judging: Judging):
+        self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._judging = judging
         self._control = control
@@ -108,9 +113,7 @@ class Decisions:
                 self._remember(key, subject.generated)
         raise StoreUnavailable("the call could not be decided under a stable configuration")
 
-    def _repeat(
-        self, subject: Subject, state: ControlState, known: Known
-    ) -> Generator[Unit | Slow, tuple[Recorded, ...], Decision | None]:
+    def _repeat(self, subject: Subject, state: ControlState, known: Known) -> Doing[Decision | None]:
         """The state of a known call, or `None` where it has to be decided anew."""
         if known.decision is None or known.decision.request_digest != subject.request_digest:
             return (yield from self._conflict(subject, state, known))
@@ -129,7 +132,7 @@ class Decisions:
             return (yield from resuming.steps())
         if known.decision.allowed and (subject.session or subject.principal.tools):
             # A mission can run out, and another key of the same holder be limited, without a change of control state.
-            _, evaluation = self.judge(self._parts.policy.current, subject, state, known, charge=False)
+            _, evaluation = yield from self.judge(self._parts.policy.current, subject, state, known, charge=False)
             if evaluation.combined.outcome is Outcome.BLOCK:
                 return None
         if known.epoch != state.epoch or known.decision.policy_digest != self._parts.policy.current.digest:
@@ -145,7 +148,7 @@ class Decisions:
     def _decide(self, subject: Subject, state: ControlState, known: Known | None, *, room: bool) -> Steps:
         started = perf_counter_ns()
         policy = self._parts.policy.current
-        attended, evaluation = self.judge(policy, subject, state, known, charge=True)  # (3), (4)
+        attended, evaluation = yield from self.judge(policy, subject, state, known, charge=True)  # (3), (4)
         if not policy.judges:
             return (yield from self._record(policy, subject, state, known, attended, evaluation, started, room=room))
         evaluation, ends = yield from self._judging.steps(policy, subject, evaluation)
@@ -235,7 +238,7 @@ class Decisions:
 
     def judge(
         self, policy: Policy, subject: Subject, state: ControlState, known: Known | None, *, charge: bool
-    ) -> tuple[Attended | None, Evaluation]:
+    ) -> Doing[tuple[Attended | None, Evaluation]]:
         """What the policy makes of the call, under its mission where its session has one."""
         call, principal = subject.call, subject.principal
         if state.stops(subject.agent):
@@ -243,12 +246,12 @@ class Decisions:
         if not principal.may_call(call.server, call.tool):
             return None, refuse("credential", Reason.POLICY_DENIED)
         if subject.worker is not None:
-            return None, self._for_judge(policy, subject, subject.worker, state)
+            return None, (yield from self._for_judge(policy, subject, subject.worker, state))
         taken = known is not None and known.decision is not None and known.decision.allowed
         if known is None and charge:
             recalled = self._missions.recall(subject, state, policy)
             if recalled is not None:
-                evaluation = self._evaluate(policy, subject, recalled.view, charge=True)
+                evaluation = yield from self._evaluate(policy, subject, recalled.view, charge=True)
                 if not stopped_by_mission(evaluation):
                     return recalled, evaluation
                 charge = False  # it was counted just now, and is judged again on what the store says
@@ -257,9 +260,9 @@ class Decisions:
         except MissionInvalid:
             return None, refuse("mission", Reason.MISSION_INVALID)
         view = None if attended is None else attended.view
-        return attended, self._evaluate(policy, subject, view, charge=charge)
+        return attended, (yield from self._evaluate(policy, subject, view, charge=charge))
 
-    def _for_judge(self, policy: Policy, subject: Subject, worker: Subject, state: ControlState) -> Evaluation:
+    def _for_judge(self, policy: Policy, subject: Subject, worker: Subject, state: ControlState) -> Doing[Evaluation]:
         """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
         if state.stops(worker.agent):
             return refuse("revocation", Reason.REVOKED)
@@ -267,34 +270,64 @@ class Decisions:
             view = worker_view(self._missions, worker, state, policy)
         except MissionInvalid:
             return refuse("mission", Reason.MISSION_INVALID)
-        return self._evaluate(policy, subject, view, charge=True)
+        return (yield from self._evaluate(policy, subject, view, charge=True))
 
-    def _evaluate(self, policy: Policy, subject: Subject, view: MissionView | None, *, charge: bool) -> Evaluation:
-        call, principal = subject.call, subject.principal
-        incoming = Incoming(
-            tool=call.tool,
-            server=call.server,
-            arguments=parse(subject.canonical),
-            principal=principal,
-            agent=subject.agent,
-            session=subject.session,
-            call_id=subject.call_id,
-            now=self._parts.clock(),
-            task=call.task,
-            unresolved=call.unresolved,
-            charge=charge,
-            mission=view,
-            orphan=self._is_orphan(subject),
+    def _evaluate(
+        self, policy: Policy, subject: Subject, view: MissionView | None, *, charge: bool
+    ) -> Doing[Evaluation]:
+        """The evaluation; a call that runs files which its session wrote is judged again with what was written."""
+        call, principal, data = subject.call, subject.principal, subject.canonical
+        # A rate is asked before anything is read: a refused flood costs next to nothing.
+        incoming = policy.counted(
+            Incoming(
+                tool=call.tool,
+                server=call.server,
+                arguments={},
+                principal=principal,
+                agent=subject.agent,
+                session=subject.session,
+                call_id=subject.call_id,
+                now=self._parts.clock(),
+                task=call.task,
+                unresolved=call.unresolved,
+                charge=charge,
+                mission=view,
+                orphan=call.parent is not None and self._is_orphan(subject),
+                size=len(data),
+            )
         )
-        evaluation = policy.evaluate(incoming)
+        refused = policy.refused(incoming)
+        if refused is not None:
+            return refused
+        evaluation = yield from self._evaluated(policy, incoming, data)
         if not subject.session or not evaluation.runs or evaluation.combined.outcome is Outcome.BLOCK:
             return evaluation
-        # It runs files: where its session wrote one of them, it is judged again with what was written.
         files, count = recalled(self._parts, subject, evaluation.runs, policy)
         if files is not None:
-            again = structs.replace(incoming, arguments=parse(subject.canonical), files=files, charge=False)
-            evaluation = policy.evaluate(again)
+            evaluation = yield from self._evaluated(policy, structs.replace(incoming, files=files), data)
         return structs.replace(evaluation, recalled=count)
+
+    def _evaluated(self, policy: Policy, incoming: Incoming, data: bytes) -> Doing[Evaluation]:
+        """One evaluation, by a worker where it is heavy; a call whose worker is lost is refused."""
+        workers, principal = self.workers, incoming.principal.id
+        if workers is None:
+            return policy.evaluate(structs.replace(incoming, arguments=parse(data)))
+        if not workers.takes(principal, len(data)):
+            started = perf_counter_ns()
+            evaluation = policy.evaluate(structs.replace(incoming, arguments=parse(data)))
+            workers.spent(principal, (perf_counter_ns() - started) / 1e9)
+            return evaluation
+        slow = Slow(workers.evaluate(policy, incoming, data))
+        yield slow
+        try:
+            evaluation = slow.work.result()
+        except (WorkerLost, CancelledError):
+            return refuse("evaluation", Reason.UNAVAILABLE)
+        outcome = evaluation.combined.outcome
+        runs_as_it_is = outcome is Outcome.ALLOW and incoming.charge and not policy.judges
+        if evaluation.canonical is None and not runs_as_it_is and outcome is not Outcome.BLOCK:
+            return structs.replace(evaluation, arguments=parse(data))
+        return evaluation
 
     def _is_orphan(self, subject: Subject) -> bool:
         """Whether the call names a parent that is no recorded call of the same principal: of its session by call id, or

@@ -35,6 +35,7 @@ from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.redeeming import Redeeming
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
+from aegis.gate.workers import Workers
 from aegis.missions.attestation import View
 
 _REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
@@ -91,6 +92,10 @@ class Gate:
         Raises `StoreError`. Without it that begins with the first judged call.
         """
         self._judging.begin()
+
+    def use(self, workers: Workers) -> None:
+        """Have what is heavy evaluated by `workers` from now on; whoever made them closes them."""
+        self._decisions.workers = self.results.workers = workers
 
     def judge_door(self) -> Door:
         """The way of a judge's own calls through this gate, where it looks at no call of anybody's: an evaluation."""

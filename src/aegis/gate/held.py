@@ -43,8 +43,8 @@ from aegis.gate.standing import Standing
 from aegis.pipeline.model import Evaluation
 from aegis.pipeline.run import Policy
 
-Resumed = Generator[Unit | Slow, tuple[Recorded, ...], Decision | None]
-Judge = Callable[[Subject], tuple[Attended | None, Evaluation]]
+Resumed = Generator[Unit | Slow[Any], tuple[Recorded, ...], Decision | None]
+Judge = Callable[[Subject], Generator[Unit | Slow[Any], tuple[Recorded, ...], tuple[Attended | None, Evaluation]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Resuming:
         if approval.state == "approved":
             return (yield from self._approved(approval, held, now))
         if approval.state == "redeemed":
-            _, evaluation = self.judge(self.subject)
+            _, evaluation = yield from self.judge(self.subject)
             if evaluation.combined.reason is Reason.REVOKED:
                 return None
             used = refused(held, "cancelled")
@@ -83,7 +83,7 @@ class Resuming:
         return refused(held, approval.state)
 
     def _pending(self, approval: Approval, held: Decision, now: int) -> Resumed:
-        _, evaluation = self.judge(self.subject)
+        _, evaluation = yield from self.judge(self.subject)
         if evaluation.combined.outcome is Outcome.BLOCK:
             yield from self._move(approval, "cancelled")
             return None
@@ -104,7 +104,7 @@ class Resuming:
                 yield from self._move(approval, "cancelled")
                 return None
             subject = structs.replace(subject, canonical=canonical(arguments))
-        attended, evaluation = self.judge(subject)
+        attended, evaluation = yield from self.judge(subject)
         if self.policy.judges:
             evaluation = yield from self.judging.again(self.policy, subject, evaluation, self.known)
         if evaluation.combined.outcome is Outcome.BLOCK or self._changed(approval, subject, attended, evaluation):

@@ -36,9 +36,10 @@ def recent_calls(parts: Parts, reader: Reader, subject: Subject, count: int) -> 
             "reason": body["reason"],
         }
         if payload is not None:
-            arguments = payload.get("patched") or payload["arguments"]
-            made = Called(tool=body["tool"], server=body.get("server"), arguments=arguments, limits=Limits())
-            row["arguments"] = within(arguments, MAX_SHOWN, executed_places(made))[0]
+            if "arguments" in payload:  # those of a call beyond its agent's rate are not kept
+                arguments = payload.get("patched") or payload["arguments"]
+                made = Called(tool=body["tool"], server=body.get("server"), arguments=arguments, limits=Limits())
+                row["arguments"] = within(arguments, MAX_SHOWN, executed_places(made))[0]
             row["turn"] = payload.get("claimed", {}).get("turn")
         found.append(row)
     return found[::-1]

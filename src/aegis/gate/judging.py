@@ -47,8 +47,8 @@ from aegis.pipeline.run import Policy
 
 LOOK_S: Final = 30.0  # how often runs that a crash left behind are looked for
 
-Steps = Generator[Unit | Slow, tuple[Recorded, ...], tuple[Evaluation, Ends]]
-Again = Generator[Unit | Slow, tuple[Recorded, ...], Evaluation]
+Steps = Generator[Unit | Slow[Any], tuple[Recorded, ...], tuple[Evaluation, Ends]]
+Again = Generator[Unit | Slow[Any], tuple[Recorded, ...], Evaluation]
 
 
 class Judging:
@@ -88,7 +88,7 @@ class Judging:
         us = (perf_counter_ns() - began) // 1_000
         return _joined(subject, evaluation, tightened(evaluation.combined, report), reviewed, feedback, us), ends
 
-    def moved(self, subject: Subject, known: Known) -> Generator[Unit | Slow, tuple[Recorded, ...], bool]:
+    def moved(self, subject: Subject, known: Known) -> Generator[Unit | Slow[Any], tuple[Recorded, ...], bool]:
         """Whether the files that a call was judged with are not as they were."""
         seen = self._seen(known)
         if not seen:

@@ -25,7 +25,7 @@ from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.gate.asking import bound_files, digest_of
 from aegis.gate.control import Control
-from aegis.gate.decide import Decisions
+from aegis.gate.decide import Decisions, Doing
 from aegis.gate.identities import check_leads_below
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
@@ -44,13 +44,13 @@ class Narrowing:
         self._control = control
         self._decisions = decisions
 
-    def narrowed(self, approval: Approval, arguments: dict[str, Any], policy: Policy) -> Narrowed | None:
+    def narrowed(self, approval: Approval, arguments: dict[str, Any], policy: Policy) -> Doing[Narrowed | None]:
         """The narrowed call, or `None` where nothing would change; raises `InvalidCall` where it may not be."""
         subject, held = self._subject(approval, arguments)
         # (1)
         state = self._control.current()
         known = look_up(self._parts, (approval.principal, approval.session, approval.call_id))
-        _, evaluation = self._decisions.judge(policy, subject, state, known, charge=False)
+        _, evaluation = yield from self._decisions.judge(policy, subject, state, known, charge=False)
         _check_does_no_more(approval, evaluation)
         # (2)
         narrow = dict(policy.approval_for(approval.server, approval.tool).narrow)

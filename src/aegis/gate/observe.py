@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from time import perf_counter_ns
+from typing import Any, Final, TypeVar
 
 import orjson
+from msgspec import structs
 
 from aegis.approvals.queue import find
 from aegis.audit.writer import ControlMoved, Unit
-from aegis.core.call import ToolResult
+from aegis.core.call import ReadResult, ToolResult
 from aegis.core.canonical import canonical
 from aegis.core.combine import combine
 from aegis.core.decision import ReceiptRef, ResultDecision
@@ -39,7 +42,9 @@ from aegis.gate.missions import Missions
 from aegis.gate.parts import Parts
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
+from aegis.gate.slow import Slow
 from aegis.gate.stream_terms import StreamTerms, signed_or_not, terms_of
+from aegis.gate.workers import WorkerLost, Workers
 from aegis.pipeline.model import IncomingResult, ResultEvaluation
 from aegis.pipeline.run import Policy
 
@@ -47,7 +52,9 @@ COLLECTION: Final = "results"
 ATTEMPTS: Final = 3
 _UNSIGNED: Final = Origin(provenance="unsigned", must_sign=False)
 
-Steps = Generator[Unit, tuple[Recorded, ...], ResultDecision]
+T = TypeVar("T")
+Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
+Steps = Doing[ResultDecision]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,13 +70,14 @@ class Results:
     """Judges tool results over the parts of one deployment."""
 
     def __init__(self, parts: Parts, control: Control, missions: Missions):
+        self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._control = control
         self._missions = missions
 
     def steps(self, principal: Principal, result: ToolResult) -> Steps:
         """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
-        data = canonical(result.result)
+        data = result.canonical if isinstance(result, ReadResult) else canonical(result.result)
         place = f"{result.decision_id}/{sha256(data)}" if result.further else result.decision_id
         state = self._control.latest()
         for _ in range(ATTEMPTS):
@@ -136,6 +144,9 @@ class Results:
     ) -> Steps:
         parts = self._parts
         policy = parts.policy.current
+        wait = policy.wait_for_result(principal, parts.clock(), len(data))
+        if wait:
+            return withheld(Reason.RATE_LIMITED, retry_after=wait)
         origin = origin_of(
             policy,
             server=call.server,
@@ -149,7 +160,7 @@ class Results:
         incoming = IncomingResult(
             tool=call.tool,
             server=call.server,
-            result=parse(data),
+            result=None,
             principal=principal,
             agent=call.entry.agent,
             session=call.session,
@@ -158,11 +169,32 @@ class Results:
             provenance=origin.provenance,
             must_sign=origin.must_sign,
         )
-        stops = state.stops(call.entry.agent)
-        evaluation = _withheld_from_stopped(incoming.result) if stops else policy.evaluate_result(incoming)
+        if state.stops(call.entry.agent):
+            evaluation: ResultEvaluation | None = _withheld_from_stopped()
+        else:
+            evaluation = yield from self._evaluate(policy, incoming, data)
+        if evaluation is None:
+            return withheld()
         if place != call.entry.receipt_id:
             attended = None  # the result itself settles what the mission counts
         return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state))
+
+    def _evaluate(self, policy: Policy, incoming: IncomingResult, data: bytes) -> Doing[ResultEvaluation | None]:
+        """What the policy makes of a result, by a worker where it is heavy; `None` where its worker was lost."""
+        workers, principal = self.workers, incoming.principal.id
+        if workers is None:
+            return policy.evaluate_result(structs.replace(incoming, result=parse(data)))
+        if not workers.takes(principal, len(data)):
+            started = perf_counter_ns()
+            evaluation = policy.evaluate_result(structs.replace(incoming, result=parse(data)))
+            workers.spent(principal, (perf_counter_ns() - started) / 1e9)
+            return evaluation
+        slow = Slow(workers.evaluate_result(policy, incoming, data))
+        yield slow
+        try:
+            return slow.work.result()
+        except (WorkerLost, CancelledError):
+            return None
 
     def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:
         """What a result that will be streamed is judged by.
@@ -187,6 +219,9 @@ class Results:
         """The one attestation of a streamed result: `report` is what its judge found, `data` what it came to."""
         parts, policy = self._parts, self._parts.policy.current
         call = self._call(principal, decision_id)
+        wait = policy.wait_for_result(principal, parts.clock(), len(data))
+        if wait:
+            return withheld(Reason.RATE_LIMITED, retry_after=wait)
         origin = origin_of(
             policy, server=call.server, tool=call.tool, token=token, decision_id=decision_id, digest=sha256(data)
         )
@@ -204,7 +239,7 @@ class Results:
         for _ in range(ATTEMPTS):
             state = self._control.current()
             if state.stops(call.entry.agent):
-                evaluation = _withheld_from_stopped(evaluation.result)
+                evaluation = _withheld_from_stopped()
             try:
                 return (
                     yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state)
@@ -306,7 +341,7 @@ def result_message(outcome: Outcome, reason: Reason) -> str:
     return _WITHHELD.get(reason, "the result of this call was withheld")
 
 
-def _withheld_from_stopped(result: Any) -> ResultEvaluation:
+def _withheld_from_stopped() -> ResultEvaluation:
     """What is made of a result whose agent was stopped: on the record, and nothing to read."""
     report = Report(
         guard="revocation",
@@ -316,7 +351,7 @@ def _withheld_from_stopped(result: Any) -> ResultEvaluation:
         risk=Risk.HIGH,
     )
     combined = combine((report,), (report.guard,), "fail-closed")
-    return ResultEvaluation(combined=combined, result=result, canonical=None, times=())
+    return ResultEvaluation(combined=combined, result=None, canonical=None, times=())
 
 
 def _revoked(earlier: ResultDecision) -> ResultDecision:
@@ -336,14 +371,16 @@ _WITHHELD: Final = {
     Reason.ATTACK_DETECTED: "the result of this call looks like an attack on you and was withheld",
     Reason.REVOKED: "this agent was stopped, so the result of the call was withheld",
     Reason.UNAVAILABLE: "the result of this call could not be checked, so it was withheld",
+    Reason.RATE_LIMITED: "the result of this call came too soon after others, so it was withheld",
 }
 
 
-def withheld() -> ResultDecision:
-    """The block that stands where a result could not be judged or recorded."""
+def withheld(reason: Reason = Reason.UNAVAILABLE, *, retry_after: int | None = None) -> ResultDecision:
+    """The block that stands where a result could not be judged or recorded; nothing of it is on record."""
     return ResultDecision(
         outcome=Outcome.BLOCK,
         verdict=Verdict.INSUFFICIENT_EVIDENCE,
-        reason=Reason.UNAVAILABLE,
-        message=result_message(Outcome.BLOCK, Reason.UNAVAILABLE),
+        reason=reason,
+        message=result_message(Outcome.BLOCK, reason),
+        retry_after=retry_after,
     )

@@ -180,6 +180,9 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
         "call_digest": digest,
         "epoch": epoch,
     }
+    if evaluation.unread:  # a flood that is refused is not stored: its digest says which call it was
+        del value["arguments"]
+        value["size"] = len(subject.canonical)
     if evaluation.canonical is not None:
         value["patched"] = orjson.Fragment(evaluation.canonical)
     if evaluation.irreversible:
@@ -199,7 +202,7 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
         if call.proof is not None:  # whoever narrows the call is judged under the same proof
             value["proof"] = call.proof
     claimed = (call.parent, call.turn, call.task, call.messages_digest)
-    if claimed != _NO_CLAIMS:
+    if claimed != _NO_CLAIMS and not evaluation.unread:
         value["claimed"] = {name: member for name, member in zip(_CLAIMS, claimed, strict=True) if member is not None}
     return orjson.dumps(value)
 

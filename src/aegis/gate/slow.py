@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from aegis.judges.model import Reviewed
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class Slow(Generic[T]):
     """Work that was started elsewhere; giving up its caller gives up the work."""
 
-    work: Future[Reviewed]
+    work: Future[T]
 
     def wait(self) -> tuple[()]:
         """Wait in this thread."""
@@ -33,7 +36,7 @@ class Slow:
             raise
         return ()
 
-    def outcome(self) -> Reviewed:
+    def outcome(self: Slow[Reviewed]) -> Reviewed:
         """What it came to; work that broke is a review that failed."""
         if self.work.cancelled():
             return Reviewed(cause="cancelled")

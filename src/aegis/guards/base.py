@@ -45,7 +45,8 @@ class Case(Struct, frozen=True, kw_only=True):
     `tier` is the higher of the registered tier and what the facts say. `now` is microseconds since
     the epoch. `session` is empty for a call without one. `mission` is the mission of the session, where
     it has one; then `touched` is what the call names, and `cost` what it takes from budgets. `orphan` says that
-    the call names a parent, and the log knows no such call of its principal.
+    the call names a parent, and the log knows no such call of its principal. `size` are the bytes of the arguments as
+    they were sent.
     """
 
     tool: str
@@ -66,6 +67,7 @@ class Case(Struct, frozen=True, kw_only=True):
     touched: Touched | None = None
     cost: Cost = field(default_factory=dict)
     orphan: bool = False
+    size: int = 0
 
 
 def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:

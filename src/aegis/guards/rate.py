@@ -1,9 +1,9 @@
-"""The rate guard: an exact sliding window per authenticated agent.
+"""The rate guard: exact sliding windows per authenticated agent, of calls and of their bytes.
 
 A window counts the calls of every process on one log: a process begins with the newest receipts and takes
 up what others decided when it records, so that each further process may let one call more through, and those
 that several decide in the same moment. Calls that the guard refuses are not counted, so that a caller that waits
-gets through.
+gets through. Bytes are counted by each process for itself, of calls and of results.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from aegis.guards.base import Case
 
 MAX_LIMIT: Final = 100_000  # times kept for one agent: bounds what one configuration can make us store
 MAX_AGENTS: Final = 10_000  # agents counted at once: a flood of names cannot grow memory without end
+MAX_BYTES: Final = 2**40  # the largest rate of bytes that can be meant
+_SLOTS: Final = 60  # parts of its time that a window of bytes counts apart: bounds what it remembers of one agent
 PERIODS: Final = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
 _MICROS: Final = 1_000_000
 
@@ -37,6 +39,18 @@ class Rate:
     def __post_init__(self) -> None:
         if not 0 < self.limit <= MAX_LIMIT:
             raise ValueError(f"a rate is between 1 and {MAX_LIMIT} calls")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByteRate:
+    """Calls and results of at most `limit` bytes in any `seconds` seconds."""
+
+    limit: int
+    seconds: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.limit <= MAX_BYTES:
+            raise ValueError(f"a rate of bytes is between 1 and {MAX_BYTES}")
 
 
 class Elsewhere(Protocol):
@@ -61,6 +75,7 @@ class Windows:
     def __init__(self) -> None:
         self._elsewhere: Elsewhere | None = None
         self._times: OrderedDict[str, deque[int]] = OrderedDict()
+        self._bytes: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
         self._lock = Lock()
         self._process = os.getpid()
 
@@ -70,9 +85,7 @@ class Windows:
 
     def charge(self, agent: str, now: int, rate: Rate) -> int:
         """Count a call at `now` (microseconds) and answer 0, or answer the microseconds until it would fit."""
-        if os.getpid() != self._process:
-            # Another thread may have held the lock at the fork; the child has one thread and a new lock.
-            self._lock, self._process = Lock(), os.getpid()
+        self._check_process()
         span = rate.seconds * _MICROS
         with self._lock:
             if self._elsewhere is not None and self._elsewhere.moved:
@@ -97,6 +110,52 @@ class Windows:
             self._times.move_to_end(agent)
             return 0
 
+    def wait_for_bytes(self, agent: str, now: int, rate: ByteRate) -> int:
+        """The microseconds until bytes of this agent fit again; 0 where some of the window is free.
+
+        What is larger than the window still fits into an empty one: it is only what follows that waits.
+        """
+        self._check_process()
+        with self._lock:
+            slots = self._bytes.get(agent)
+            if not slots:
+                return 0
+            span = rate.seconds * _MICROS
+            inside = [(until, size) for until, size in slots if until > now - span]
+            held = sum(size for _, size in inside)
+            if held < rate.limit:
+                return 0
+            for until, size in inside:
+                held -= size
+                if held < rate.limit:
+                    return until + span - now
+            return span
+
+    def charge_bytes(self, agent: str, now: int, size: int, rate: ByteRate) -> None:
+        """Count `size` bytes at `now`."""
+        self._check_process()
+        span = rate.seconds * _MICROS
+        with self._lock:
+            slots = self._bytes.get(agent)
+            if slots is None:
+                while len(self._bytes) >= MAX_AGENTS:
+                    self._bytes.popitem(last=False)
+                slots = self._bytes[agent] = deque()
+            slot = span // _SLOTS
+            until = now - now % slot + slot
+            if slots and slots[-1][0] >= until:  # a clock that is set back frees no place
+                until, before = slots.pop()
+                size += before
+            slots.append((until, size))
+            while slots[0][0] <= now - span:
+                slots.popleft()
+            self._bytes.move_to_end(agent)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            # Another thread may have held the lock at the fork; the child has one thread and a new lock.
+            self._lock, self._process = Lock(), os.getpid()
+
     def _enter(self, agent: str, moment: int, span: int) -> None:
         """Count a call that somebody else let through."""
         times = self._times.get(agent)
@@ -119,35 +178,55 @@ class Windows:
 
 
 class RateGuard:
-    """Refuses the calls of an agent beyond its rate, and says when the next one fits."""
+    """Refuses the calls of an agent beyond its rates, and says when the next one fits."""
 
     name = "rate"
 
-    def __init__(self, rate: Rate | None, windows: Windows | None = None):
+    def __init__(self, rate: Rate | None, windows: Windows | None = None, *, byte_rate: ByteRate | None = None):
         self._rate = rate
+        self._byte_rate = byte_rate
         self._windows = windows or Windows()
 
     def check(self, case: Case) -> Report:
         """One charge a check: run once a call, however often the call is analysed."""
-        if self._rate is None:
-            return _QUIET
-        wait = self._windows.charge(case.principal.agent or case.principal.id, case.now, self._rate)
+        agent, windows = case.principal.agent or case.principal.id, self._windows
+        if self._byte_rate is not None:
+            wait = windows.wait_for_bytes(agent, case.now, self._byte_rate)
+            if wait > 0:
+                return _refused("byte-rate-limit", "the agent sent more bytes than its rate allows", wait)
+        if self._rate is not None:
+            wait = windows.charge(agent, case.now, self._rate)
+            if wait > 0:
+                return _refused("rate-limit", "the agent made more calls than its rate allows", wait)
+        if self._byte_rate is not None:
+            windows.charge_bytes(agent, case.now, case.size, self._byte_rate)
+        return _QUIET
+
+    def charge_result(self, agent: str, now: int, size: int) -> int:
+        """Count the bytes of a result and answer 0, or answer the seconds until they would fit."""
+        if self._byte_rate is None:
+            return 0
+        wait = self._windows.wait_for_bytes(agent, now, self._byte_rate)
         if wait <= 0:
-            return _QUIET
-        return Report(
-            guard=self.name,
-            outcome=Outcome.BLOCK,
-            verdict=Verdict.VIOLATION,
-            reason=Reason.RATE_LIMITED,
-            findings=(
-                Finding(
-                    guard=self.name,
-                    rule="rate-limit",
-                    category="rate",
-                    severity=Risk.LOW,
-                    outcome=Outcome.BLOCK,
-                    message="the agent made more calls than its rate allows",
-                ),
+            self._windows.charge_bytes(agent, now, size, self._byte_rate)
+        return -(-wait // _MICROS)
+
+
+def _refused(rule: str, message: str, wait: int) -> Report:
+    return Report(
+        guard=RateGuard.name,
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.VIOLATION,
+        reason=Reason.RATE_LIMITED,
+        findings=(
+            Finding(
+                guard=RateGuard.name,
+                rule=rule,
+                category="rate",
+                severity=Risk.LOW,
+                outcome=Outcome.BLOCK,
+                message=message,
             ),
-            retry_after=-(-wait // _MICROS),
-        )
+        ),
+        retry_after=-(-wait // _MICROS),
+    )

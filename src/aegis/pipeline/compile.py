@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final, Literal
 
@@ -29,11 +30,13 @@ from aegis.pipeline.config import Config
 from aegis.pipeline.digest import policy_digest
 from aegis.pipeline.problems import nearest
 from aegis.pipeline.rule_folders import rule_folders
-from aegis.pipeline.run import Policy
+from aegis.pipeline.run import Policy, Source
 from aegis.pipeline.settings import Settings
 from aegis.rules import RuleSet, Scanner, builtin_folder, load
 
 __all__ = ["Policy", "compile_policy"]
+
+_KEYS: Final = count(1)  # of compilations in this process
 
 
 def compile_policy(
@@ -75,7 +78,7 @@ def compile_policy(
     scanner = previous.scanner if previous is not None and same else Scanner(rules, cache=cache)
     options = settings.guards.content.compiled()
     guards: dict[str, Guard] = {
-        "rate": RateGuard(settings.limits.rate, windows),
+        "rate": _rate_guard(settings, windows),
         "registry": RegistryGuard(_registry(settings), names=settings.tools),
         "schema": schema_guard,
         "content": ContentGuard(scanner, options, compile_links(settings.guards.content.workspaces)),
@@ -105,8 +108,17 @@ def compile_policy(
         "evidence": EvidenceGuard(alone="content" not in (guard.name for guard, _ in call)),
     }
     call = [*((always[name], observed) for name, observed in _on(settings, ALWAYS)), *call]
+    digest = policy_digest(settings, rules=rules.digest, judges=judge_versions(judges))
     return Policy(
-        digest=policy_digest(settings, rules=rules.digest, judges=judge_versions(judges)),
+        digest=digest,
+        source=Source(
+            key=next(_KEYS),
+            digest=digest,
+            config=config,
+            folders=tuple(str(folder) for folder in scanner_folders),
+            cache=None if cache is None else str(cache),
+            protected=tuple(str(path) for path in protected),
+        ),
         guards=call,
         result_guards=result,
         routes=compile_routes(settings),
@@ -141,6 +153,12 @@ def _on(settings: Settings, names: Sequence[str]) -> list[tuple[str, bool]]:
     """The names of guards that run, and whether each is only observed."""
     modes = [(name, settings.guards.mode(name)) for name in names if name not in _ELSEWHERE]
     return [(name, mode == "observe") for name, mode in modes if mode != "off"]
+
+
+def _rate_guard(settings: Settings, windows: Windows) -> RateGuard:
+    limits = settings.limits
+    # `rate: unlimited` has always said that nothing is limited; bytes alone are limited beside a rate that is large.
+    return RateGuard(limits.rate, windows, byte_rate=None if limits.rate is None else limits.byte_rate)
 
 
 def _registry(settings: Settings) -> RegistryRules:

@@ -12,7 +12,7 @@ from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import ROLES
 from aegis.core.printable import visible
 from aegis.facts.fold import name_skeleton
-from aegis.guards.rate import Rate
+from aegis.guards.rate import ByteRate, Rate
 from aegis.pipeline import units
 
 MAX_TIMEOUT: Final = 7 * 86_400  # a held call keeps arguments and a waiter: bounds how long
@@ -108,6 +108,10 @@ def _rate_text(value: Rate | None) -> str:
     return "unlimited" if value is None else f"{value.limit} in {value.seconds} s"
 
 
+def _byte_rate_text(value: ByteRate | None) -> str:
+    return "unlimited" if value is None else f"{value.limit} bytes in {value.seconds} s"
+
+
 def _words(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -140,6 +144,12 @@ HourlyLimit = Annotated[
 Size = Annotated[int, BeforeValidator(_bytes), written("a size: `64KiB`, `1MiB`")]
 RateField = Annotated[
     Rate | None, BeforeValidator(units.rate), PlainSerializer(_rate_text), written("`100/minute`, or `unlimited`")
+]
+ByteRateField = Annotated[
+    ByteRate | None,
+    BeforeValidator(units.byte_rate),
+    PlainSerializer(_byte_rate_text),
+    written("`64MiB/minute`, or `unlimited`"),
 ]
 JsonSchema = Annotated[dict[str, Any], written("a JSON Schema")]
 Moment = Annotated[int, BeforeValidator(_moment), written("a date: `2027-01-31`")]

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
+from aegis.core.finding import Report
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
@@ -27,7 +28,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
-    the log knows no such call of its principal.
+    the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
+    what the guards that count said, where they were asked already.
     """
 
     tool: str
@@ -44,6 +46,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     mission: MissionView | None = None
     files: Files | None = None
     orphan: bool = False
+    size: int = 0
+    counted: Mapping[str, Report] | None = None
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -57,6 +61,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     the arguments of a call under a mission to be. `judge` is what the receipt says of judges, and
     `message` what the agent is told in place of the reason's own sentence. `runs` are the files that the call runs,
     `written` those that it writes, and `recalled` says how many writing calls of its session it was judged with.
+    `unread` says that the call was refused before anything looked at its arguments.
     """
 
     combined: Combined
@@ -76,6 +81,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     runs: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
     recalled: int = 0
+    unread: bool = False
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):

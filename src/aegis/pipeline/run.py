@@ -6,9 +6,12 @@ What runs was looked at as it runs: a patched call or result is analysed again u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import is_
 from time import perf_counter_ns
 from typing import Any, Final, Literal, TypeVar
+
+from msgspec import structs
 
 from aegis.core.approval import ApprovalPolicy, ApprovalRules
 from aegis.core.canonical import canonical
@@ -18,15 +21,17 @@ from aegis.core.finding import Report
 from aegis.core.judging import JudgeRules
 from aegis.core.mission import stricter
 from aegis.core.outcome import Effect, EvidencePolicy, Outcome
+from aegis.core.principal import Principal
 from aegis.facts import extract, gather
 from aegis.facts.model import Facts, Limits, Subject, Texts
 from aegis.facts.unresolved import find_unresolved
 from aegis.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of
 from aegis.guards.budget import LEAVING, cost_of
 from aegis.guards.mission_view import MissionView
-from aegis.guards.rate import Windows
+from aegis.guards.rate import RateGuard, Windows
 from aegis.guards.scope.touch import Touched, touch
 from aegis.pipeline.compile_previews import Previews
+from aegis.pipeline.config import Config
 from aegis.pipeline.mission_rules import MissionRules
 from aegis.pipeline.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
 from aegis.pipeline.reports import failed, observed
@@ -37,13 +42,25 @@ from aegis.rules import Scanner
 C = TypeVar("C", Case, ResultCase)
 Check = tuple[str, Callable[[C], Report], bool]  # a guard's name, its check, and whether it is only observed
 
-# Guards that count: asked once a call, however often the call is analysed.
+# Guards that count: asked once a call and before every other one, however often the call is analysed.
 COUNTING: Final = frozenset({"rate"})
 _USUAL_US: Final = 128  # microseconds a guard usually takes at most: answers up to it are made once
 _USUAL_NS: Final = 1_000 * _USUAL_US
 _ALLOW: Final = Outcome.ALLOW
 _SANITIZE: Final = Outcome.SANITIZE
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """What a policy was compiled from, so that another process can compile the same; `key` is this compilation's."""
+
+    key: int
+    digest: str
+    config: Config
+    folders: tuple[str, ...]
+    cache: str | None
+    protected: tuple[str, ...]
 
 
 class Policy:
@@ -69,8 +86,10 @@ class Policy:
         judges: JudgeRules | None = None,
         approval_rules: ApprovalRules | None = None,
         policy_approvals: Mapping[str, ApprovalPolicy] | None = None,
+        source: Source | None = None,
     ):
         self.digest = digest
+        self.source = source
         self.evidence = evidence
         self.limits = limits
         self.scanner = scanner
@@ -97,6 +116,8 @@ class Policy:
         self._mission_expected = tuple(name for name, _, _ in self._mission_checks)
         self._result_expected = tuple(name for name, _, _ in self._result_checks)
         self._mission_result_expected = tuple(name for name, _, _ in self._mission_result_checks)
+        self._rates = tuple(guard for guard, seen in guards if isinstance(guard, RateGuard) and not seen)
+        self._counting = tuple(check for check in self._checks if check[0] in COUNTING)
         self._uncharged = {name: Report(guard=name) for name in self._expected if name in COUNTING}
         self._routes = routes
         self._quiet: dict[int, tuple[tuple[Report, ...], Combined]] = {}
@@ -131,17 +152,20 @@ class Policy:
 
     def evaluate(self, incoming: Incoming) -> Evaluation:
         """What this policy makes of a call; `incoming.arguments` must be held by nobody else."""
+        incoming = self.counted(incoming)
+        refused = self.refused(incoming)
+        if refused is not None:
+            return refused
         route = self._routes.find(incoming.server, incoming.tool)
         checks, expected, evidence = self._asked(incoming.mission)
         times = [0] * len(checks)
-        kept = None if incoming.charge else self._uncharged
-        case, reports = self._analyse(incoming, route, incoming.arguments, checks, kept, times)
+        counted = incoming.counted or {}
+        case, reports = self._analyse(incoming, route, incoming.arguments, checks, counted, times)
         combined = self._combine(reports, expected, evidence)
         tier, irreversible, effects, cost = case.tier, case.irreversible, case.effects, case.cost
         facts = case.facts
         arguments, data = incoming.arguments, None
         if combined.patches:
-            counted = {report.guard: report for report in reports if report.guard in COUNTING}
 
             def again(patched: Any) -> Combined:
                 nonlocal tier, irreversible, effects, cost, facts
@@ -171,6 +195,54 @@ class Policy:
             roles={} if incoming.mission is None else route.roles,
             runs=facts.runs,
             written=facts.written,
+        )
+
+    def counted(self, incoming: Incoming) -> Incoming:
+        """The call with the word of the guards that count: asked here and once, and before its arguments are read."""
+        if incoming.counted is not None:
+            return incoming
+        if not incoming.charge or not self._counting:
+            return structs.replace(incoming, counted=self._uncharged)
+        case = Case(
+            tool=incoming.tool,
+            server=incoming.server,
+            arguments={},
+            principal=incoming.principal,
+            agent=incoming.agent,
+            session=incoming.session,
+            call_id=incoming.call_id,
+            entry=None,
+            facts=_NO_FACTS,
+            tier=_NO_FACTS.tier,
+            irreversible=False,
+            effects=frozenset(),
+            now=incoming.now,
+            size=incoming.size,
+        )
+        reports = _ask(self._counting, case, _NONE, [0] * len(self._counting), None)
+        return structs.replace(incoming, counted={report.guard: report for report in reports})
+
+    def wait_for_result(self, principal: Principal, now: int, size: int) -> int:
+        """The seconds until a result of `size` bytes is taken, or 0 where it is, and counted."""
+        return max((rate.charge_result(principal.agent or principal.id, now, size) for rate in self._rates), default=0)
+
+    def refused(self, incoming: Incoming) -> Evaluation | None:
+        """The refusal of a call that a guard that counts blocks; nothing of its arguments was read."""
+        blocking = [report for report in (incoming.counted or {}).values() if report.outcome is Outcome.BLOCK]
+        if not blocking:
+            return None
+        entry = self._routes.find(incoming.server, incoming.tool).entry
+        names = tuple(report.guard for report in blocking)
+        return Evaluation(
+            combined=combine(blocking, names, self.evidence),
+            arguments={},
+            canonical=None,
+            tier=_NO_FACTS.tier if entry is None else entry.risk,
+            irreversible=False,
+            effects=frozenset() if entry is None or entry.effects is None else entry.effects,
+            times=tuple(GuardTime(guard=name, outcome=Outcome.BLOCK, us=0) for name in names),
+            entry=entry,
+            unread=True,
         )
 
     def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
@@ -232,7 +304,7 @@ class Policy:
         route: Route,
         arguments: dict[str, Any],
         checks: Sequence[Check[Case]],
-        kept: Mapping[str, Report] | None,
+        kept: Mapping[str, Report],
         times: list[int],
     ) -> tuple[Case, list[Report]]:
         """One round over a call: its facts, and one report of every guard."""
@@ -292,6 +364,7 @@ class Policy:
             touched=touched,
             cost=cost,
             orphan=incoming.orphan,
+            size=incoming.size,
         )
         return case, _ask(checks, case, kept, times, broken)
 
@@ -353,13 +426,13 @@ class Policy:
             provenance=incoming.provenance,
             must_sign=incoming.must_sign,
         )
-        return _ask(checks, case, None, times, broken)
+        return _ask(checks, case, _NONE, times, broken)
 
 
 def _ask(
     checks: Sequence[Check[C]],
     case: C,
-    kept: Mapping[str, Report] | None,
+    kept: Mapping[str, Report],
     times: list[int],
     broken: BaseException | None,
 ) -> list[Report]:
@@ -367,7 +440,7 @@ def _ask(
     reports: list[Report] = []
     before = perf_counter_ns()
     for position, (name, check, only_observed) in enumerate(checks):
-        if kept is not None and name in kept:
+        if name in kept:
             reports.append(kept[name])
             continue
         if broken is None:
@@ -393,5 +466,6 @@ def _ask(
 
 
 _NO_NAMES: Final[tuple[str, ...]] = ()
+_NONE: Final[Mapping[str, Report]] = {}
 _NO_FACTS: Final = Facts(texts=Texts())
 _NEVER: Final[tuple[tuple[Report, ...], Combined]] = ((), combine((), (), "fail-closed"))

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from aegis.core.outcome import EvidencePolicy
 from aegis.pipeline import available
-from aegis.pipeline.fields import MAX_LEVELS, Mode, Name, RateField, Section, Size, Tier, written
+from aegis.pipeline.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.pipeline.settings_content import ContentSettings
 from aegis.pipeline.settings_judges import JudgingSettings, ValidatorSettings
 from aegis.pipeline.settings_missions import MissionSettings
@@ -43,7 +43,9 @@ class LimitSettings(Section):
     """How often an agent may call, and how far one call is read."""
 
     rate: RateField
-    """Calls of one agent in any such time, whichever process on the log decides them."""
+    """Calls of one agent in any such time, whichever process on the log decides them; `unlimited` lifts both rates."""
+    byte_rate: ByteRateField
+    """Bytes of arguments and results of one agent in any such time, as each process counts them."""
     max_depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)]
     """Levels of nesting; beyond it the call is blocked."""
     max_strings: Annotated[int, Field(ge=1, le=1_000_000)]

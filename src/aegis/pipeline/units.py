@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aegis.guards.rate import PERIODS, Rate
+from aegis.guards.rate import PERIODS, ByteRate, Rate
 
 _DURATIONS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SIZES: Final = {
@@ -39,6 +39,18 @@ def rate(value: object) -> Rate | None:
         if slash and number is not None and rest == "" and period in PERIODS:
             return Rate(limit=number, seconds=PERIODS[period])
     raise ValueError("a rate is `unlimited`, or a whole number per `second`, `minute`, `hour` or `day`")
+
+
+def byte_rate(value: object) -> ByteRate | None:
+    """The rate that `64MiB/minute` spells, `None` for `unlimited`; raises `ValueError` for anything else."""
+    if value == "unlimited":
+        return None
+    if isinstance(value, str):
+        amount, slash, period = value.partition("/")
+        number, unit = _split(amount)
+        if slash and number is not None and unit in _SIZES and period in PERIODS:
+            return ByteRate(limit=number * _SIZES[unit], seconds=PERIODS[period])
+    raise ValueError("a rate of bytes is `unlimited`, or a size per `second`, `minute`, `hour` or `day`")
 
 
 def _split(value: object) -> tuple[int | None, str]:

@@ -95,6 +95,7 @@ class App:
         await self.services.desk.close()
         await self.services.feed.close()
         await self.cockpit.close()
+        await asyncio.to_thread(self.services.workers.close)
         await send({"type": "lifespan.shutdown.complete"})
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -124,6 +125,7 @@ def create_app(deployment: Deployment) -> App:
         log_signer=deployment.keyring.current_log_signer,
         desk=RunDesk(deployment),
     )
+    gate.use(services.workers)
     decisions: ASGIApp = Decisions(services)
     cockpit = build_cockpit(deployment, services)
     models = ModelProxies(services)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Final
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Final, TypeVar
 
 from starlette.types import Receive, Scope
 
 from aegis.errors import InvalidCall
 
+T = TypeVar("T")
+
+LARGE_BYTES: Final = 16_384  # a body up to this size is parsed where it is: bounds how long that holds the loop
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024  # bounds what one request can make us hold in memory
 _DIGITS: Final = 15  # longer numbers are over the limit, whatever they are
 
@@ -56,6 +60,39 @@ async def body_pieces(receive: Receive) -> AsyncIterator[bytes]:
         more = message.get("more_body", False)
         if message.get("body"):
             yield message["body"]
+
+
+def is_large(scope: Scope) -> bool:
+    """Whether a body takes long to read, or may: one whose length is not said is taken for large."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return is_too_long(value, LARGE_BYTES)
+        if name == b"transfer-encoding":
+            return True
+    return False
+
+
+async def while_there(receive: Receive, work: Awaitable[T]) -> T:
+    """What `work` comes to, as long as its caller, whose body was read, is there; raises `Disconnected` else.
+
+    Work whose caller went away is given up, and with it whatever judge or wait it began.
+    """
+    doing = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise Disconnected
+    finally:
+        for task in (doing, gone):
+            task.cancel()
+        await asyncio.gather(doing, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 def is_too_long(content_length: bytes, limit: int = MAX_BODY_BYTES) -> bool:

@@ -17,19 +17,20 @@ from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
-from aegis.core.call import check_call
+from aegis.core.call import ToolCall, check_call
+from aegis.core.decision import Decision
 from aegis.core.principal import Principal
 from aegis.core.strict_json import parse
 from aegis.errors import AegisError, StoreError
 from aegis.gate.decide import unavailable
 from aegis.server.answers import encode
-from aegis.server.body import Disconnected, read_body
+from aegis.server.body import Disconnected, is_large, read_body, while_there
 from aegis.server.credentials import principal_of
 from aegis.server.errors import send_error
 from aegis.server.permissions import DECIDE, permit
 from aegis.server.request_id import request_id_of
 from aegis.server.services import Services
-from aegis.server.wire import JSON_HEADERS, WHOLE_ANSWER, call_of, status_of
+from aegis.server.wire import JSON_HEADERS, WHOLE_ANSWER, call_of, joined, read_apart, status_of
 
 PATH: Final = "/v1/decisions"
 _NONE: Final[dict[str, Any]] = {}
@@ -70,13 +71,22 @@ class Decisions:
             principal = self._principal(authorization)
             permit(principal, DECIDE)
         # (2)
-        call = call_of(parse(await read_body(scope, receive)))
-        # (3)
-        if principal is None:  # who asks cannot be known without the store: nobody is allowed anything
-            check_call(call)
-            decision = unavailable(call)
+        if is_large(scope):
+            async with services.turns.large("" if principal is None else principal.id):
+                if principal is not None:  # it may have waited for long
+                    principal = principal_of(authorization, services.keys)
+                data = await read_body(scope, receive)
+                whose = "" if principal is None else principal.id
+                value, (arguments,) = await asyncio.wrap_future(
+                    services.workers.compute(whose, read_apart, data, "call")
+                )
+                del data
+                decision = await self._decide(principal, joined(call_of(value), arguments), receive)
         else:
-            decision = await services.decide(call, principal=principal)
+            call = call_of(parse(await read_body(scope, receive)))
+            if principal is not None:
+                await services.turns.take(principal.id)
+            decision = await self._decide(principal, call, receive)
         # (4)
         status, more = status_of(decision)
         if status == 503:
@@ -95,6 +105,16 @@ class Decisions:
             return
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    async def _decide(self, principal: Principal | None, call: ToolCall, receive: Receive) -> Decision:
+        """(3): the decision; a judge that looks at the call ends with its caller."""
+        services = self._services
+        if principal is None:  # who asks cannot be known without the store: nobody is allowed anything
+            check_call(call)
+            return unavailable(call)
+        if services.policy.current.judges:
+            return await while_there(receive, services.decide(call, principal=principal))
+        return await services.decide(call, principal=principal)
 
     def _principal(self, authorization: bytes | None) -> Principal:
         """`principal_of`, asked once for all requests of one key that one turn of the event loop handles.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from aegis.core.principal import Principal
 from aegis.server.permissions import Permission
 from aegis.server.services import Services
+from aegis.server.wire import Shape
 
 Schema = dict[str, Any]
 
@@ -20,7 +21,8 @@ class Asked:
     """One request after every check: who asks, and what, in values of the declared types.
 
     `body` is the parsed body of an endpoint that declares a JSON one, `text` the raw one otherwise, and
-    `pieces` one that is taken as it arrives; `slow` tells the server that this may take its time.
+    `pieces` one that is taken as it arrives; `slow` tells the server that this may take its time. `apart` are the
+    canonical bytes of members that a large body's `body` was read without.
     """
 
     services: Services
@@ -33,12 +35,13 @@ class Asked:
     text: bytes = b""
     pieces: AsyncIterator[bytes] | None = None
     slow: Callable[[], None] | None = None
+    apart: Sequence[bytes | None] | None = None
 
 
 class Handler(Protocol):
     """Answers one checked request; every failure is an exception."""
 
-    def __call__(self, asked: Asked) -> Awaitable[Response]: ...
+    def __call__(self, asked: Asked) -> Coroutine[Any, Any, Response]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,13 +68,15 @@ class Reply:
 class Body:
     """What an endpoint takes; with `media` other than JSON it is handed over as it came.
 
-    One that is `streamed` is handed over while it arrives, and may be of any length.
+    One that is `streamed` is handed over while it arrives, and may be of any length. `shape` says which members of a
+    large one are read apart from it.
     """
 
     schema: Schema
     media: str = "application/json"
     required: bool = True
     streamed: bool = False
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +84,8 @@ class Endpoint:
     """One method on one path. `permission` is `None` where no credential is asked for.
 
     Path members are written `{name}`; `{name:path}` takes slashes too. An endpoint without a handler is
-    answered in front of the router.
+    answered in front of the router. One that `waits` for judges, people or models is given up once its caller goes
+    away.
     """
 
     method: Literal["GET", "POST", "PUT"]
@@ -93,3 +99,4 @@ class Endpoint:
     path_params: tuple[Param, ...] = ()
     query: tuple[Param, ...] = ()
     body: Body | None = None
+    waits: bool = False

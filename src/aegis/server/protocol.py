@@ -1,6 +1,8 @@
 """HTTP/1.1 as uvicorn speaks it, with limits: connections, header size, and time for a request to arrive.
 
-A client that sends its request byte by byte, or never, holds a connection for a bounded time alone.
+A client that sends its request byte by byte, or never, holds a connection for a bounded time alone. What two servers
+could read as different requests is refused (RFC 9112, 3.2 and 6.1): no `Host` or two, a transfer coding other than
+`chunked`, a target that names another authority. Nothing that follows a refused request is read.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from aegis.errors import InvalidCall
-from aegis.server.body import is_too_long, too_large
+from aegis.server.body import MAX_BODY_BYTES, is_too_long, too_large
 from aegis.server.errors import error_body, error_headers
 from aegis.server.request_id import request_id_of
 from aegis.server.wire import SLOW_BODY, WHOLE_ANSWER
@@ -29,6 +31,9 @@ MAX_HEADERS: Final = 100
 ARRIVAL_S: Final = 30.0  # from the first byte of a request to its last (slow loris, slow body)
 SILENCE_S: Final = 300.0  # between two pieces of a body that is streamed
 KEEP_ALIVE_S: Final = 75  # how long an idle connection is kept
+
+_CHUNK_OVERHEAD: Final = 16  # bytes that a chunk of one byte may take; beyond it they are padding
+_AUTHORITY: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_~:[]%!$&'()*+;="
 
 Network = IPv4Network | IPv6Network
 
@@ -60,6 +65,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._arriving = self._in_headers = self._begun_now = False
         self._arrival: TimerHandle | None = None
         self._streams = False
+        self._idle_since = 0.0
+        self._deaf = False  # nothing more is read: what arrives belongs to no request that is answered
+        self._active: RequestResponseCycle | None = None
+        self._received = 0  # of the request that arrives, whose body has so many bytes:
+        self._body_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -67,8 +77,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.limits.peers and isinstance(peer, tuple) and not _inside(peer[0], self.limits.peers):
             transport.abort()
             return
-        if len(self.connections) > self.limits.connections:
-            self._refuse(InvalidCall("too many connections", code="unavailable", hint="try again later", status=503))
+        self._idle_since = self.loop.time()
+        if len(self.connections) > self.limits.connections and not self._make_room():
+            self._refuse(_too_many())
             return
         self._expect_request()
 
@@ -77,7 +88,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
         self._begun_now = False
         super().data_received(data)
@@ -92,18 +103,32 @@ class LimitedProtocol(HttpToolsProtocol):
             self._header_bytes = 0 if self._begun_now else self._header_bytes + len(data)
             if self._header_bytes > self.limits.header_bytes:
                 self._refuse(_headers_too_large())
+        else:
+            # Sizes of chunks, their extensions and trailers are no body: they end too (RFC 9112, 7.1.1).
+            self._received += len(data)
+            if self._received - self._body_bytes * _CHUNK_OVERHEAD > MAX_BODY_BYTES or len(self.headers) > MAX_HEADERS:
+                self._refuse(_headers_too_large())
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._arriving = self._in_headers = self._begun_now = True
         self._streams = False
+        self._received = self._body_bytes = 0
 
     def on_headers_complete(self) -> None:
-        self._in_headers = False
         size = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         if size > self.limits.header_bytes or len(self.headers) > MAX_HEADERS:
             self._refuse(_headers_too_large())
             raise _Refused
+        refusal = ambiguity(self.parser.get_http_version(), self.url, self.headers)
+        upgrades = self.parser.should_upgrade()
+        if refusal is None and upgrades and self._has_body():
+            # The parser hands the body of such a request over as bytes of another protocol: they would be read again.
+            refusal = _ambiguous("a request with a body asks for another protocol", "leave `Upgrade` out")
+        if refusal is not None:
+            self._refuse(refusal)
+            raise _Refused
+        self._in_headers = False
         # A client that waits for leave to send a body gets none for one that is too large.
         if self.expect_100_continue and any(
             name == b"content-length" and is_too_long(value) for name, value in self.headers
@@ -114,6 +139,14 @@ class LimitedProtocol(HttpToolsProtocol):
         # Set by assignment: the type of ASGI scopes knows extensions that are dictionaries alone.
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope["extensions"] = {WHOLE_ANSWER: partial(self._answer_whole, self.cycle), SLOW_BODY: self._take_time}
+        self.headers = []  # trailers are no headers of the request (RFC 9110, 6.5.1), and nobody reads them
+        if upgrades:  # it is answered in this protocol, and nothing after it is read in any
+            self.cycle.keep_alive = False
+            self._deaf = True
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -166,7 +199,46 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             self._refuse(InvalidCall("the request did not arrive in time", code="timeout", status=408))
 
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a request that arrived whole is being answered."""
+        return not self._arriving and self._active is not None and not self._active.response_complete
+
+    def _make_room(self) -> bool:
+        """End the connection that has gone longest without a whole request, whoever holds it; false where none has."""
+        idle = [one for one in self.connections if isinstance(one, LimitedProtocol) and not one.is_served]
+        oldest = min((one for one in idle if one is not self), key=lambda one: one._idle_since, default=None)
+        if oldest is None:
+            return False
+        self.connections.discard(oldest)
+        oldest._refuse(_too_many())
+        return True
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A request that asks for another protocol is answered in this one, which needs no warning."""
+
+    def _has_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
+            for name, value in self.headers
+        )
+
     def _refuse(self, refusal: InvalidCall) -> None:
+        if (self._in_headers or self.pipeline) and self._active is not None and not self._active.response_complete:
+            # A request before it is being answered: its answer is the last one, and no other stands in its place.
+            self._deaf = True
+            self._request_arrived()
+            self.pipeline.clear()
+            self._active.keep_alive = False
+            return
         body = error_body(refusal, request_id_of(None))
         content = [
             STATUS_LINE[refusal.status],
@@ -178,6 +250,44 @@ class LimitedProtocol(HttpToolsProtocol):
         ]
         self.transport.write(b"".join(content))
         self.transport.close()
+
+
+def ambiguity(version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> InvalidCall | None:
+    """The refusal of a request that two servers could read differently, by the names (in lower case) of its headers."""
+    hosts: list[bytes] = []
+    codings: list[bytes] = []
+    sized = False
+    for name, value in headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"transfer-encoding":
+            codings.append(value)
+        elif name == b"content-length":
+            sized = True
+        elif name == b"expect" and value.lower() != b"100-continue":
+            return InvalidCall("an expectation is not known", code="expectation_failed", status=417)
+    # RFC 9112, 3.2: one `Host`, of the characters that an authority has.
+    if len(hosts) > 1 or (not hosts and version != "1.0"):
+        return _ambiguous("a request has exactly one `Host`", "name the gateway in `Host`")
+    if hosts and hosts[0].translate(None, _AUTHORITY):
+        return _ambiguous("`Host` is no host and port", "name the gateway in `Host`")
+    # RFC 9112, 6.1: `chunked` alone is known, and it stands beside no length.
+    if codings and (len(codings) > 1 or codings[0].lower() != b"chunked" or sized or version == "1.0"):
+        return _ambiguous("the transfer coding is not known", "`chunked`, or a `Content-Length`")
+    # RFC 9112, 3.2.2: a target may name this server, and no other one; this is no proxy.
+    if not target.startswith(b"/") and target != b"*":
+        scheme, _, rest = target.partition(b"://")
+        if scheme.lower() not in (b"http", b"https") or rest.partition(b"/")[0].lower() != b"".join(hosts).lower():
+            return _ambiguous("the target is not one of this server", "write the path alone")
+    return None
+
+
+def _too_many() -> InvalidCall:
+    return InvalidCall("too many connections", code="unavailable", hint="try again later", status=503)
+
+
+def _ambiguous(message: str, hint: str) -> InvalidCall:
+    return InvalidCall(message, code="bad_request", hint=hint, status=400)
 
 
 def _headers_too_large() -> InvalidCall:

@@ -59,10 +59,11 @@ def replayed(services: Services, candidate: Policy, search: Search) -> dict[str,
             last = entry.index
             body = orjson.loads(entry.body)
             payload, _ = load_payload(services.gate.parts, reader, entry.index)
-            if payload is None or any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"]):
+            refused_before = any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"])
+            if refused_before or payload is None or "arguments" not in payload:  # erased, or beyond its agent's rate
                 skipped += 1
                 continue
-            outcome, reason = _evaluate(candidate, entry, payload)
+            outcome, reason = _evaluate(services, candidate, entry, payload)
             before[entry.decision] += 1
             after[outcome] += 1
             if (outcome, reason) != (entry.decision, entry.reason):
@@ -87,19 +88,18 @@ def replayed(services: Services, candidate: Policy, search: Search) -> dict[str,
     }
 
 
-def _evaluate(candidate: Policy, entry: Entry, payload: dict[str, Any]) -> tuple[str, str]:
-    combined = candidate.evaluate(
-        Incoming(
-            tool=payload["tool"],
-            server=payload["server"],
-            arguments=payload["arguments"],
-            principal=Principal(id=entry.principal, roles=frozenset({"agent"}), agent=entry.agent),
-            agent=entry.agent,
-            session=entry.session,
-            call_id=entry.call_id,
-            now=entry.time,
-            task=payload.get("claimed", {}).get("task"),
-            charge=False,
-        )
-    ).combined
+def _evaluate(services: Services, candidate: Policy, entry: Entry, payload: dict[str, Any]) -> tuple[str, str]:
+    incoming = Incoming(
+        tool=payload["tool"],
+        server=payload["server"],
+        arguments=payload["arguments"],
+        principal=Principal(id=entry.principal, roles=frozenset({"agent"}), agent=entry.agent),
+        agent=entry.agent,
+        session=entry.session,
+        call_id=entry.call_id,
+        now=entry.time,
+        task=payload.get("claimed", {}).get("task"),
+        charge=False,
+    )
+    combined = services.evaluate(candidate, incoming).combined
     return combined.outcome.word, combined.reason.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from aegis.core.call import ToolResult
+from aegis.core.call import ReadResult, ToolResult
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
 from aegis.server.wire import result_status
@@ -18,6 +18,17 @@ async def judge_result(asked: Asked) -> Response:
         provenance=asked.body.get("provenance"),
         further=asked.body.get("further", False),
     )
+    if asked.apart:
+        (data,) = asked.apart
+        if data is not None:
+            result = ReadResult(
+                decision_id=result.decision_id,
+                result=None,
+                provenance=result.provenance,
+                further=result.further,
+                canonical=data,
+            )
+    await asked.services.turns.take(asked.principal.id)
     decision = await asked.services.gate.aobserve(result, principal=asked.principal)
     status, headers = result_status(decision)
     reads_findings = "auditor" in asked.principal.roles

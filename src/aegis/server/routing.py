@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -19,14 +21,14 @@ from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.principal import Principal
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
-from aegis.server.body import body_pieces, read_body
+from aegis.server.body import body_pieces, is_large, read_body, while_there
 from aegis.server.credentials import principal_of
 from aegis.server.endpoint import Asked, Endpoint, Handler
 from aegis.server.errors import error_response
 from aegis.server.permissions import permit_running
 from aegis.server.services import Services
 from aegis.server.validation import BodyCheck, QueryCheck
-from aegis.server.wire import SLOW_BODY
+from aegis.server.wire import SLOW_BODY, read_apart
 
 _NOBODY = Principal(id="", roles=frozenset())
 
@@ -56,28 +58,52 @@ class Checked:
         path = _names(scope.get("path_params", {}))
         query = self._query(scope["query_string"])
         # (4)
-        text, body = b"", None
-        streamed = endpoint.body is not None and endpoint.body.streamed
-        if endpoint.body is not None and self._body is not None and not streamed:
-            text = await read_body(scope, receive)
-            if endpoint.body.media == "application/json" and (text or endpoint.body.required):
-                body = parse(text)
-                self._body(body)
-        response = await self._handler(
-            Asked(
-                services=services,
-                principal=principal,
-                request_id=scope["aegis.request_id"],
-                path=path,
-                query=query,
-                headers=headers,
-                body=body,
-                text=text,
-                pieces=body_pieces(receive) if streamed else None,
-                slow=scope.get("extensions", {}).get(SLOW_BODY) if streamed else None,
-            )
+        asked = Asked(
+            services=services,
+            principal=principal,
+            request_id=scope["aegis.request_id"],
+            path=path,
+            query=query,
+            headers=headers,
         )
-        await response(scope, receive, send)
+        if endpoint.body is None:
+            await self._respond(asked, scope, receive, send)
+        elif endpoint.body.streamed:
+            slow = scope.get("extensions", {}).get(SLOW_BODY)
+            await self._respond(replace(asked, pieces=body_pieces(receive), slow=slow), scope, receive, send)
+        elif is_large(scope):
+            async with services.turns.large(principal.id):
+                asked = await self._read(asked, await read_body(scope, receive), large=True)
+                await self._respond(asked, scope, receive, send)
+        else:
+            asked = await self._read(asked, await read_body(scope, receive), large=False)
+            await self._respond(asked, scope, receive, send)
+
+    async def _read(self, asked: Asked, text: bytes, *, large: bool) -> Asked:
+        """What is asked, with its body; a worker parses one that is large."""
+        wanted, check = self._endpoint.body, self._body
+        if wanted is None or check is None or wanted.media != "application/json" or not (text or wanted.required):
+            return replace(asked, text=text)
+        apart: list[bytes | None] | None = None
+        workers, whose = self._services.workers, asked.principal.id
+        if not large:
+            body = parse(text)
+        elif wanted.shape is None:
+            body = await asyncio.wrap_future(workers.compute(whose, parse, text))
+        else:
+            body, apart = await asyncio.wrap_future(workers.compute(whose, read_apart, text, wanted.shape))
+        check(body)
+        return replace(asked, text=text, body=body, apart=apart)
+
+    async def _respond(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._endpoint.waits and not self.endless:
+            response = await self._handler(asked)
+            await response(scope, receive, send)
+            return
+        with self._services.turns.waiting(asked.principal.id):
+            work = self._handler(asked)
+            response = await (while_there(receive, work) if self._endpoint.waits else work)
+            await response(scope, receive, send)
 
 
 class ByMethod:

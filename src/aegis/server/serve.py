@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8787
 SOCKET_NAME: Final = "aegis.sock"
 DRAIN_S: Final = 10
+SWITCH_S: Final = 0.001  # how long a thread (an export, a search) keeps the interpreter from the event loop
 GC_THRESHOLDS: Final = (20_000, 20, 20)  # a call makes hundreds of objects and next to no cycles
 
 _log = logging.getLogger("aegis.server")
@@ -71,6 +73,7 @@ def serve(app: App, settings: ServeSettings, *, ready: Callable[[GatewayServer],
     tcp = bind_tcp(settings.host, settings.port)
     with contextlib.closing(tcp), _unix(settings.unix) as unix, _unix(settings.hooks) as hooks:
         settle_memory()
+        sys.setswitchinterval(SWITCH_S)
         server = GatewayServer(app, settings, tcp=tcp, unix=unix, hooks=hooks, tls=tls, peers=peers, ready=ready)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(server.serve())

@@ -7,14 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from aegis.audit.checkpoint import NoteSigner
+from aegis.core.canonical import canonical
 from aegis.core.ports import Clock, Store
 from aegis.delivery.worker import Deliveries
 from aegis.gate import Gate
 from aegis.gate.acting import Decide
+from aegis.gate.workers import Workers
+from aegis.pipeline.model import Evaluation, Incoming
 from aegis.pipeline.reload import PolicyHolder
+from aegis.pipeline.run import Policy
 from aegis.server.credentials import Authenticator
 from aegis.server.metrics import Metrics
+from aegis.server.turns import Turns
 from aegis.server.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -43,7 +50,16 @@ class Services:
     log: str
     log_signer: Callable[[], NoteSigner]
     desk: RunDesk
+    workers: Workers = field(default_factory=Workers)
+    turns: Turns = field(default_factory=Turns)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def evaluate(self, policy: Policy, incoming: Incoming) -> Evaluation:
+        """What `policy` makes of a call that nobody made, waited for in a thread; raises `WorkerLost`."""
+        data = canonical(incoming.arguments)
+        if not self.workers.takes(incoming.principal.id, len(data)):
+            return policy.evaluate(incoming)
+        return self.workers.evaluate(policy, structs.replace(incoming, arguments={}), data).result()
 
     @property
     def store(self) -> Store:

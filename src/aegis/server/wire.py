@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import fields
+from typing import Any, Final, Literal
 
-from aegis.core.call import ToolCall
+from aegis.core.call import ReadCall, ToolCall
+from aegis.core.canonical import canonical
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
 CALL_MEMBERS: Final = frozenset(
@@ -61,6 +64,39 @@ def call_of(value: Any) -> ToolCall:
     return ToolCall(**members)
 
 
+Shape = Literal["call", "batch", "result"]
+_APART: Final = {"call": "arguments", "batch": "arguments", "result": "result"}
+
+
+def read_apart(data: bytes, shape: Shape) -> tuple[Any, list[bytes | None]]:
+    """A large body without its large members, and these as canonical bytes, in order; for a worker.
+
+    Left out of a call are its arguments, of a batch those of each call, of a result the result itself; a member that
+    is not there, or is no object where it must be one, stays for the checks that follow. Raises `InvalidCall`.
+    """
+    value = parse(data)
+    rows = [value]
+    if shape == "batch":
+        calls = value.get("calls") if isinstance(value, dict) else value
+        rows = calls if isinstance(calls, list) else []
+    apart: list[bytes | None] = []
+    name = _APART[shape]
+    for row in rows:
+        if not isinstance(row, dict) or name not in row or not (shape == "result" or isinstance(row[name], dict)):
+            apart.append(None)
+            continue
+        apart.append(canonical(row[name]))
+        row[name] = {}
+    return value, apart
+
+
+def joined(call: ToolCall, arguments: bytes | None) -> ToolCall:
+    """The call with the canonical arguments that stood apart from it."""
+    if arguments is None:
+        return call
+    return ReadCall(**{field.name: getattr(call, field.name) for field in fields(call)}, canonical=arguments)
+
+
 def status_of(decision: Decision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
     """The status that stands for a decision, and the headers that it demands."""
     if decision.outcome is Outcome.REQUIRE_APPROVAL and decision.approval is not None:
@@ -78,7 +114,8 @@ def status_of(decision: Decision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]
 def result_status(decision: ResultDecision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
     """The status that stands for the answer to a result."""
     if decision.receipt is None:
-        return 503, ((b"retry-after", b"%d" % DEFAULT_RETRY_AFTER_S),)
+        wait = max(1, decision.retry_after or DEFAULT_RETRY_AFTER_S)
+        return 429 if decision.reason is Reason.RATE_LIMITED else 503, ((b"retry-after", b"%d" % wait),)
     return 200, ()
 
 

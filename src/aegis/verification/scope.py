@@ -87,10 +87,15 @@ class ScopeRules:
 def _decided(receipt: dict[str, Any], payload: dict[str, Any], salt: bytes) -> dict[str, Any]:
     """What would run, where it is the call that the receipt commits to; raises `LogInvalid` otherwise."""
     tool, server = receipt["tool"], receipt.get("server")
-    submitted: dict[str, Any] = payload["arguments"]
-    runs: dict[str, Any] = payload.get("patched", submitted)
-    asked = call_digest(server=server, tool=tool, arguments=canonical(submitted))
-    digest = call_digest(server=server, tool=tool, arguments=canonical(runs))
+    submitted: dict[str, Any] | None = payload.get("arguments")
+    if submitted is None and receipt.get("decision") in _RUNS:
+        raise LogInvalid(Break(kind="payload_changed", detail="`arguments`"))
+    runs: dict[str, Any] = payload.get("patched", submitted or {})
+    if submitted is None:  # beyond its agent's rate: refused, and kept as its digests alone
+        asked, digest = payload["request_digest"], payload["call_digest"]
+    else:
+        asked = call_digest(server=server, tool=tool, arguments=canonical(submitted))
+        digest = call_digest(server=server, tool=tool, arguments=canonical(runs))
     if receipt.get("call_commitment") != call_commitment(salt, asked, digest):
         raise LogInvalid(Break(kind="payload_changed", detail="`call_commitment`"))
     return runs

@@ -4,11 +4,13 @@ import os
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.guards import rate
-from aegis.guards.rate import MAX_LIMIT, Rate, RateGuard, Windows
+from aegis.guards.rate import MAX_LIMIT, ByteRate, Rate, RateGuard, Windows
 from support.cases import make_case
 
 SECOND = 1_000_000
@@ -148,3 +150,40 @@ def test_the_highest_rate_is_one() -> None:
 def test_a_rate_without_bounds_is_refused(limit: int) -> None:
     with pytest.raises(ValueError, match="between 1 and"):
         Rate(limit=limit, seconds=60)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20 * SECOND), st.integers(1, 80)), max_size=80))
+def test_a_window_of_bytes_never_holds_more_than_its_rate_and_one_call(calls: list[tuple[int, int]]) -> None:
+    rate_of_bytes = ByteRate(limit=100, seconds=60)
+    guard = RateGuard(None, byte_rate=rate_of_bytes)
+    now, taken = 0, list[tuple[int, int]]()
+    for later, size in calls:
+        now += later
+        report = guard.check(make_case(now=now, size=size))
+        inside = sum(held for moment, held in taken if moment > now - MINUTE)
+        if report.outcome is Outcome.ALLOW:
+            assert inside < rate_of_bytes.limit
+            taken.append((now, size))
+            continue
+        assert report.reason is Reason.RATE_LIMITED
+        assert report.retry_after is not None
+        after = now + report.retry_after * SECOND
+        assert guard.check(make_case(now=after, size=1)).outcome is Outcome.ALLOW
+        now = after
+        taken.append((now, 1))
+
+
+def test_what_is_larger_than_the_window_fits_into_an_empty_one_and_the_next_waits() -> None:
+    guard = RateGuard(None, byte_rate=ByteRate(limit=100, seconds=60))
+    assert guard.check(make_case(now=0, size=1_000)).outcome is Outcome.ALLOW
+    assert guard.charge_result("bot", 1 * SECOND, 5) == 60
+    assert guard.check(make_case(now=30 * SECOND, size=1)).findings[0].rule == "byte-rate-limit"
+    assert guard.charge_result("bot", 61 * SECOND, 5) == 0
+
+
+def test_a_call_beyond_the_rate_of_calls_takes_no_bytes() -> None:
+    guard = RateGuard(Rate(limit=1, seconds=60), byte_rate=ByteRate(limit=100, seconds=3_600))
+    assert guard.check(make_case(now=0, size=10)).outcome is Outcome.ALLOW
+    for second in range(50):
+        assert guard.check(make_case(now=second * SECOND, size=90)).findings[0].rule == "rate-limit"
+    assert guard.check(make_case(now=61 * SECOND, size=10)).outcome is Outcome.ALLOW

@@ -63,6 +63,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
 
         def ready(server: GatewayServer) -> None:
+            app.services.workers.start()
             print_line(f"aegis: ready at {scheme}://{shown}:{server.port} and {deployment.home / SOCKET_NAME}")
             token = first_link(deployment.store)
             if token is not None:

@@ -48,7 +48,11 @@ ENDPOINTS: Final = (
                 text="seconds to wait for an answer",
             ),
         ),
-        replies={**ok("the approval", "Approval"), **failing(s404="there is none that this credential may see")},
+        waits=True,
+        replies={
+            **ok("the approval", "Approval"),
+            **failing(s404="there is none that this credential may see", s429="too many requests of this key wait"),
+        },
     ),
     Endpoint(
         method="POST",
@@ -102,7 +106,7 @@ ENDPOINTS: Final = (
         query=(index("after", "first everything recorded after this log index; `Last-Event-ID` says the same"),),
         replies={
             200: Reply(text="server-sent events; the id is the log index", media="text/event-stream"),
-            **failing(s429="too many listen already"),
+            **failing(s429="too many listen already, or too many requests of this key wait"),
         },
     ),
 )

@@ -25,7 +25,7 @@ ENDPOINTS: Final = (
         tag="judging",
         summary="Decide one tool call, on record, before it runs",
         permission=DECIDE,
-        body=Body(schema=ref("ToolCall")),
+        body=Body(schema=ref("ToolCall"), shape="call"),
         replies={
             200: Reply(text="allow, sanitize or block", schema=_DECISION),
             202: Reply(text="the call is held for approval", schema=_DECISION, headers={"Location": "the approval"}),
@@ -39,10 +39,11 @@ ENDPOINTS: Final = (
         path="/v1/decisions:batch",
         operation="decideBatch",
         tag="judging",
-        summary="Decide several tool calls in one commit",
+        summary="Decide several tool calls in one request",
         permission=DECIDE,
         handler=decide_batch,
-        body=Body(schema=ref("Batch")),
+        body=Body(schema=ref("Batch"), shape="batch"),
+        waits=True,
         replies={
             200: Reply(text="one decision for each call, in order", schema=ref("BatchDecision")),
             503: Reply(
@@ -50,6 +51,7 @@ ENDPOINTS: Final = (
                 schema={"anyOf": [ref("BatchDecision"), ref("Error")]},
                 headers=_RETRY,
             ),
+            **failing(s429="too many requests of this key wait"),
         },
     ),
     Endpoint(
@@ -60,9 +62,14 @@ ENDPOINTS: Final = (
         summary="Judge what a tool gave back, before a model sees it",
         permission=DECIDE,
         handler=judge_result,
-        body=Body(schema=ref("ToolResult")),
+        body=Body(schema=ref("ToolResult"), shape="result"),
         replies={
             200: Reply(text="allow, sanitize or block", schema=ref("ResultDecision")),
+            429: Reply(
+                text="more bytes than the agent's rate: block, `rate_limited`; nothing of it is on record",
+                schema=ref("ResultDecision"),
+                headers=_RETRY,
+            ),
             503: Reply(
                 text="the log cannot be written: block, `unavailable`",
                 schema={"anyOf": [ref("ResultDecision"), ref("Error")]},
