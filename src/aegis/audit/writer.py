@@ -153,6 +153,20 @@ class Ledger:
                 self._leader.release()
         return ticket.result()
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store may keep whoever asks it waiting for long."""
+        return self._store.is_remote
+
+    def lead(self, units: Sequence[Unit]) -> list[Answer]:
+        """`commit` in turn with those who `append`; raises `StoreUnavailable` where the turn does not come."""
+        if not self._leader.acquire(timeout=LEADER_WAIT_S):
+            raise StoreUnavailable("the log did not take the records in time")
+        try:
+            return self.commit(units)
+        finally:
+            self._leader.release()
+
     def commit(self, units: Sequence[Unit], *, wait_s: float | None = None) -> list[Answer]:
         """Record all `units` in one transaction; a lost unit answers with its conflict, and
         one whose `apply` refuses with that refusal. `wait_s` is how long to wait for other writers."""

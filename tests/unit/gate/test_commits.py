@@ -25,6 +25,8 @@ from aegis.stores import open_store
 class Disk:
     """A store whose commits take as long as the test says, and on which thread they ran."""
 
+    is_remote = False
+
     def __init__(self, store: Store):
         self.store = store
         self.open = threading.Event()

@@ -44,6 +44,8 @@ class PostgresStore:
     writer, in seconds.
     """
 
+    is_remote: Final = True
+
     def __init__(self, url: str, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
         self._connect_writer = partial(connect, url, durability=durability, writer=True)
         self._connect_reader = partial(connect, url, durability=durability, writer=False)
