@@ -13,8 +13,9 @@
     ├── ForeignAnswer          a model provider's answer is not of the format that it claims
     ├── ModelFailed            a model did not answer, or not as its API says
     ├── StoreError
-    │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
-    │   │   └── StoreBusy      another writer holds the store: nothing was begun
+    │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded that it did not confirm
+    │   │   ├── StoreBusy      another writer holds the store: nothing was begun
+    │   │   └── StoreInDoubt   the answer to a commit was lost: whether it took place is not known
     │   ├── StoreConflict      a compare-and-set lost: another writer was first
     │   └── StoreCorrupt       the store answered something that it never stored
     ├── GatewayUnavailable     the gateway gave no usable answer, and no decision can stand for it
@@ -150,6 +151,10 @@ class StoreUnavailable(StoreError):
 
 class StoreBusy(StoreUnavailable):
     """Another writer holds the store; the transaction was not begun."""
+
+
+class StoreInDoubt(StoreUnavailable):
+    """The answer to a commit was lost; the transaction took place or left nothing behind, and only a look can tell."""
 
 
 class StoreConflict(StoreError):

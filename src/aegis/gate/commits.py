@@ -6,9 +6,10 @@ that no signal reaches, and an interruption costs the caller its answer alone.
 
 An event loop collects what its handlers bring in one tick, so that a tick costs one durable commit. It
 commits by itself as long as commits are quick; after a slow one, or where another writer holds the store, it
-hands them to a writer thread and goes on serving, until they are quick again. Over a store on another machine
-(`Store.is_remote`), where every look may take long, the loop does nothing by itself: a driver runs the steps,
-and every caller is answered within `COMMIT_WAIT_S`, whatever those before it wait for.
+hands them to a writer thread and goes on serving, until they are quick again. The loop of a main thread whose
+signals may raise does not: a driver runs its steps as well. And over a store on another machine
+(`Store.is_remote`), where every look may take long, no loop does anything by itself: a driver runs the steps, and
+every caller is answered within `COMMIT_WAIT_S`, whatever those before it wait for.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Commits:
     def __init__(self, ledger: Ledger):
         self._ledger = ledger
         self._is_remote = ledger.is_remote
+        self._signals_raise = True
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopWriter] = weakref.WeakKeyDictionary()
         self._driver = _Driver(ledger)
         self._looks = _Driver(ledger)  # who asks who somebody is does not wait for those who record
@@ -55,7 +57,7 @@ class Commits:
 
     def run(self, steps: Steps[R]) -> R:
         """Drive `steps`: in this thread, or beside it where a signal could raise in the middle of them."""
-        if threading.get_ident() == threading.main_thread().ident and not sys.is_finalizing():
+        if _is_main() and not sys.is_finalizing():
             return _sheltered(self._driver, steps)
         try:
             unit = next(steps)
@@ -74,7 +76,7 @@ class Commits:
 
     async def arun(self, steps: Steps[R]) -> R:
         """Drive `steps` for a task of the running loop."""
-        if self._is_remote:
+        if self._is_remote or (self._signals_raise and _is_main()):
             return await _aside(self._driver, steps)
         writer = self._writer()
         try:
@@ -91,6 +93,10 @@ class Commits:
             return value
         finally:
             steps.close()
+
+    def expect_no_interruptions(self) -> None:
+        """Let event loops commit by themselves in the main thread too: no handler of a signal raises there."""
+        self._signals_raise = False
 
     def look(self, work: Callable[[], R]) -> R:
         """What `work` returns, which reads the store."""
@@ -242,6 +248,10 @@ def _too_late(group: list[_Waiter]) -> None:
     for _, waiter in group:
         if not waiter.done():
             waiter.set_exception(StoreUnavailable("the log did not take the record in time"))
+
+
+def _is_main() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def _only(work: Callable[[], R]) -> Steps[R]:
@@ -429,11 +439,8 @@ def _sheltered(driver: _Driver, steps: Steps[R]) -> R:
             arrived.acquire()
             if job.slow is None:
                 return job.result()
-            slow, job.slow, job.recorded = job.slow, None, ()
-            try:
-                slow.wait()
-            except Exception as error:
-                job.failure = error
+            slow, job.slow = job.slow, None
+            job.recorded = slow.wait()
     finally:
         _give_up(driver, job)
 
@@ -453,13 +460,10 @@ async def _aside(driver: _Driver, steps: Steps[R]) -> R:
                 timer.cancel()
             if job.slow is None:
                 return job.result()
-            slow, job.slow, job.recorded = job.slow, None, ()
+            slow, job.slow = job.slow, None
             arrived = loop.create_future()
             job.tell = partial(_tell, loop, arrived)
-            try:
-                await slow.arrive()
-            except Exception as error:
-                job.failure = error
+            job.recorded = await slow.arrive()
     finally:
         _give_up(driver, job)
 

@@ -74,6 +74,7 @@ class App:
             await self._lifespan(receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        self.services.gate.expect_no_interruptions()  # the server's handlers set flags, and raise nothing
         while (await receive())["type"] != "lifespan.shutdown":
             self._start(expire(self.services))
             self._start(self.services.desk.work())

@@ -24,7 +24,6 @@ from aegis.errors import AegisError, StoreError
 from aegis.gate.decide import unavailable
 from aegis.server.answers import encode
 from aegis.server.body import Disconnected, read_body
-from aegis.server.credentials import principal_of
 from aegis.server.errors import send_error
 from aegis.server.permissions import DECIDE, permit
 from aegis.server.request_id import request_id_of
@@ -67,7 +66,7 @@ class Decisions:
         # (1)
         principal: Principal | None = None
         with suppress(StoreError):
-            principal = self._principal(authorization)
+            principal = await self._principal(authorization)
             permit(principal, DECIDE)
         # (2)
         call = call_of(parse(await read_body(scope, receive)))
@@ -96,7 +95,7 @@ class Decisions:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _principal(self, authorization: bytes | None) -> Principal:
+    async def _principal(self, authorization: bytes | None) -> Principal:
         """`principal_of`, asked once for all requests of one key that one turn of the event loop handles.
 
         Whoever finds an answer here was received before that answer was looked up: the look-up that
@@ -105,8 +104,8 @@ class Decisions:
         known = self._tick.get(authorization) if authorization is not None else None
         if known is not None:
             return known
-        principal = principal_of(authorization, self._services.keys)
-        if authorization is not None:
+        principal = await self._services.principal(authorization)
+        if authorization is not None and not self._services.store.is_remote:  # nothing ran since it was looked up
             if not self._tick:
                 asyncio.get_running_loop().call_soon(self._tick.clear)
             self._tick[authorization] = principal

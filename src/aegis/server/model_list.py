@@ -33,7 +33,7 @@ class Models:
         format_ = MESSAGES if "anthropic-version" in headers else CHAT
         answer = Answer(send, format_, scope["aegis.request_id"])
         try:
-            permit(principal_in(headers, self._proxies.services), DECIDE)
+            permit(await principal_in(headers, self._proxies.services), DECIDE)
             listed = await _listed(self._proxies.providers(), format_, headers)
             wanted = scope.get("path_params", {}).get("id")
             found = _page(format_, listed) if wanted is None else _one(wanted, listed)
@@ -52,7 +52,7 @@ class CountTokens:
         answer = Answer(send, MESSAGES, scope["aegis.request_id"])
         try:
             headers = Headers(scope=scope)
-            principal = principal_in(headers, self._proxies.services)
+            principal = await principal_in(headers, self._proxies.services)
             permit(principal, DECIDE)
             request = await request_in(scope, headers, receive)
             providers = self._proxies.providers()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aegis.audit.checkpoint import NoteSigner
 from aegis.core.ports import Clock, Store
+from aegis.core.principal import Principal
 from aegis.delivery.worker import Deliveries
 from aegis.gate import Gate
 from aegis.gate.acting import Decide
 from aegis.pipeline.reload import PolicyHolder
-from aegis.server.credentials import Authenticator
+from aegis.server.credentials import Authenticator, principal_of
 from aegis.server.metrics import Metrics
 from aegis.server.waiting import Waiting
 
@@ -44,6 +46,10 @@ class Services:
     log_signer: Callable[[], NoteSigner]
     desk: RunDesk
     draining: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def principal(self, authorization: bytes | None) -> Principal:
+        """`principal_of`, without holding up the loop where the store is elsewhere."""
+        return await self.gate.alook(partial(principal_of, authorization, self.keys))
 
     @property
     def store(self) -> Store:

@@ -61,7 +61,9 @@ def work(disk: Disk, tmp_path: Path) -> Commits:
         seal=ring.seal,
         clock=lambda: 1,
     )
-    return Commits(ledger)
+    commits = Commits(ledger)
+    commits.expect_no_interruptions()
+    return commits
 
 
 def unit() -> Unit:
