@@ -33,8 +33,9 @@ Foreign exceptions are wrapped at the seam where they enter.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from aegis.audit.breaks import Break
@@ -163,6 +164,16 @@ class StoreConflict(StoreError):
 
 class StoreCorrupt(StoreError):
     """The store answered rows that no version of Aegis wrote; appending stops."""
+
+
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN})
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether `error` says that this process has no memory, files, room on a disk or threads left, and nothing else."""
+    if isinstance(error, OSError):
+        return error.errno in _EXHAUSTED
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
 
 
 class GatewayUnavailable(AegisError):

@@ -30,7 +30,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
-from aegis.errors import StoreBusy, StoreUnavailable
+from aegis.errors import StoreBusy, StoreUnavailable, is_exhausted
 from aegis.gate.slow import Slow
 
 R = TypeVar("R")
@@ -71,6 +71,11 @@ class Commits:
         except StopIteration as stop:
             value: R = stop.value
             return value
+        except Exception as error:
+            told = _told(error)
+            if told is error:
+                raise
+            raise told from error
         finally:
             steps.close()  # a caller that is gone leaves nothing half done
 
@@ -91,6 +96,11 @@ class Commits:
         except StopIteration as stop:
             value: R = stop.value
             return value
+        except Exception as error:
+            told = _told(error)
+            if told is error:
+                raise
+            raise told from error
         finally:
             steps.close()
 
@@ -421,8 +431,13 @@ def _recorded(found: list[tuple[_Job[Any], Unit]], ledger: Ledger) -> list[_Job[
     return [job for job, _ in wanted]
 
 
+def _told(error: Exception) -> Exception:
+    """What whoever asked is told of `error`: where nothing was left to work with, the call is refused as without a log."""
+    return StoreUnavailable("no memory, files or threads are left") if is_exhausted(error) else error
+
+
 def _end(job: _Job[Any], failure: BaseException) -> None:
-    job.failure = failure
+    job.failure = _told(failure) if isinstance(failure, Exception) else failure
     job.slow = None
     job.steps.close()
     job.tell()
