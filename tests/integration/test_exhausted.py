@@ -12,12 +12,11 @@ import pytest
 
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Reason
-from aegis.core.strict_json import parse
 from support.deployments import deployment
 from support.faults import FaultyStore, gate_over
 from support.processes import Process, gateway_process
 from support.receiver import until
-from support.served import Served, served
+from support.served import served
 
 READ = ToolCall(tool="read_file", arguments={"path": "a.txt"})
 BODY = b'{"tool": "read_file", "arguments": {"path": [' + b",".join(b'"%032d"' % one for one in range(90_000)) + b"]}}"

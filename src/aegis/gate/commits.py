@@ -432,7 +432,7 @@ def _recorded(found: list[tuple[_Job[Any], Unit]], ledger: Ledger) -> list[_Job[
 
 
 def _told(error: Exception) -> Exception:
-    """What whoever asked is told of `error`: where nothing was left to work with, the call is refused as without a log."""
+    """What whoever asked is told of `error`: without memory, files or threads a call is refused as without a log."""
     return StoreUnavailable("no memory, files or threads are left") if is_exhausted(error) else error
 
 
