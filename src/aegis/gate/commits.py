@@ -72,10 +72,9 @@ class Commits:
             value: R = stop.value
             return value
         except Exception as error:
-            told = _told(error)
-            if told is error:
+            if not is_exhausted(error):
                 raise
-            raise told from error
+            raise _refusal() from error
         finally:
             steps.close()  # a caller that is gone leaves nothing half done
 
@@ -97,10 +96,9 @@ class Commits:
             value: R = stop.value
             return value
         except Exception as error:
-            told = _told(error)
-            if told is error:
+            if not is_exhausted(error):
                 raise
-            raise told from error
+            raise _refusal() from error
         finally:
             steps.close()
 
@@ -282,7 +280,7 @@ class _Job(Generic[R]):
     else belongs to the driver.
     """
 
-    __slots__ = ("context", "failure", "is_given_up", "recorded", "slow", "steps", "tell", "value")
+    __slots__ = ("context", "failure", "is_given_up", "is_over", "recorded", "slow", "steps", "tell", "value")
 
     value: R
 
@@ -291,7 +289,8 @@ class _Job(Generic[R]):
         self.tell = tell
         self.context = copy_context()
         self.is_given_up = False
-        self.recorded: tuple[Recorded, ...] | None = None  # what the steps go on with
+        self.is_over = False
+        self.recorded: Any = None  # what the steps go on with; they begin with nothing
         self.slow: Slow | None = None
         self.failure: BaseException | None = None
 
@@ -367,14 +366,12 @@ def _run_jobs(jobs: queue.SimpleQueue[_Job[Any] | None], ledger: Ledger) -> None
             if first is None:
                 return
             ready.append(first)
-        while len(ready) < MAX_GROUP and not last:
-            with suppress(queue.Empty):
-                more = jobs.get_nowait()
-                last = more is None
-                if more is not None:
-                    ready.append(more)
-                continue
-            break
+        while len(ready) < MAX_GROUP and not last and not jobs.empty():
+            more = jobs.get()
+            if more is None:
+                last = True
+            else:
+                ready.append(more)
         try:
             ready = _recorded(_advanced(ready), ledger)
         except BaseException as failure:  # no memory, perhaps: everybody is told, nobody is left waiting
@@ -398,6 +395,7 @@ def _advanced(jobs: list[_Job[Any]]) -> list[tuple[_Job[Any], Unit]]:
                 unit = job.context.run(job.steps.throw, failure)
         except StopIteration as stop:
             job.value = stop.value
+            job.is_over = True
             job.tell()
         except BaseException as error:
             _end(job, error)
@@ -431,15 +429,16 @@ def _recorded(found: list[tuple[_Job[Any], Unit]], ledger: Ledger) -> list[_Job[
     return [job for job, _ in wanted]
 
 
-def _told(error: Exception) -> Exception:
-    """What whoever asked is told of `error`: without memory, files or threads a call is refused as without a log."""
-    return StoreUnavailable("no memory, files or threads are left") if is_exhausted(error) else error
+def _refusal() -> StoreUnavailable:
+    """What whoever asked is told where nothing is left to work with: it is as if there were no log."""
+    return StoreUnavailable("no memory, files or threads are left")
 
 
 def _end(job: _Job[Any], failure: BaseException) -> None:
-    job.failure = _told(failure) if isinstance(failure, Exception) else failure
+    job.failure = _refusal() if is_exhausted(failure) else failure
     job.slow = None
     job.steps.close()
+    job.is_over = True
     job.tell()
 
 
@@ -468,7 +467,7 @@ async def _aside(driver: _Driver, steps: Steps[R]) -> R:
     try:
         while True:
             driver.put(job)
-            timer = loop.call_later(COMMIT_WAIT_S, _silent, arrived)
+            timer = loop.call_later(COMMIT_WAIT_S, partial(_arrive, arrived, in_time=False))
             try:
                 await arrived
             finally:
@@ -486,7 +485,7 @@ async def _aside(driver: _Driver, steps: Steps[R]) -> R:
 def _give_up(driver: _Driver, job: _Job[Any]) -> None:
     """Nobody waits for `job` any more; steps that did not end are closed by the thread that runs them."""
     job.is_given_up = True
-    if job.steps.gi_frame is not None:
+    if not job.is_over:
         with suppress(StoreUnavailable):
             driver.put(job)
 
@@ -496,11 +495,10 @@ def _tell(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> Non
         loop.call_soon_threadsafe(_arrive, arrived)
 
 
-def _arrive(arrived: asyncio.Future[None]) -> None:
-    if not arrived.done():
+def _arrive(arrived: asyncio.Future[None], *, in_time: bool = True) -> None:
+    if arrived.done():
+        return
+    if in_time:
         arrived.set_result(None)
-
-
-def _silent(arrived: asyncio.Future[None]) -> None:
-    if not arrived.done():
+    else:
         arrived.set_exception(StoreUnavailable("the store did not answer in time"))

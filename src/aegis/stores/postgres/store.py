@@ -34,7 +34,7 @@ from aegis.stores.postgres.writer import PostgresTransaction
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
 LISTEN_S: Final = 0.1  # between two attempts to reach a server that fell silent
-GRACE_S: Final = 0.5  # how long a caller waits for such a server before being refused
+GRACE_S: Final = 0.25  # how long a caller waits for such a server before being refused
 IDLE: Final = 8  # reader connections that are kept; more are opened where more read at once
 _EPOCH: Final = b"SELECT epoch FROM aegis_control"
 # `synchronous_commit` is as this connection has it: `connect` turns it on where the log is to be durable.
