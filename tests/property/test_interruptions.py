@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -90,7 +91,7 @@ def test_a_decision_may_be_interrupted_anywhere(tmp_path: Path) -> None:
     gate.decide(call(0))
     released: list[Decision] = []
     for at in range(1, END, STRIDE):
-        was, answer = interrupted(at, lambda number=at: gate.decide(call(number)))
+        was, answer = interrupted(at, partial(gate.decide, call(at)))
         again = gate.decide(call(at))
         assert again.outcome is Outcome.ALLOW
         released += [again] if was else [answer, again]
@@ -142,7 +143,7 @@ def test_a_result_may_be_interrupted_anywhere(tmp_path: Path) -> None:
     gate = place.gate
     for at in range(1, END, STRIDE):
         result = ToolResult(decision_id=gate.decide(call(at)).decision_id, result="text")
-        was, _ = interrupted(at, lambda given=result: gate.observe(given))
+        was, _ = interrupted(at, partial(gate.observe, result))
         assert gate.observe(result).outcome is Outcome.ALLOW
         if not was:
             break
@@ -160,12 +161,10 @@ def test_an_answer_and_the_call_that_it_releases_may_be_interrupted_anywhere(tmp
         held = gate.decide(call(at, "send_email"))
         assert held.approval is not None
         approval_id = held.approval.id
-        answered, _ = interrupted(
-            at, lambda one=approval_id: gate.answer(one, Answer(decision="approve"), principal=ann)
-        )
+        answered, _ = interrupted(at, partial(gate.answer, approval_id, Answer(decision="approve"), principal=ann))
         if stored(place.store, approval_id).state == "pending":
             gate.answer(approval_id, Answer(decision="approve"), principal=ann)
-        resumed, _ = interrupted(at, lambda number=at: gate.decide(call(number, "send_email")))
+        resumed, _ = interrupted(at, partial(gate.decide, call(at, "send_email")))
         last = gate.decide(call(at, "send_email"))
         # Released to somebody, or used up by the caller who went away: it never runs twice.
         assert last.allowed or stored(place.store, approval_id).state == "redeemed"

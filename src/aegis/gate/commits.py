@@ -7,9 +7,8 @@ that no signal reaches, and an interruption costs the caller its answer alone.
 An event loop collects what its handlers bring in one tick, so that a tick costs one durable commit. It
 commits by itself as long as commits are quick; after a slow one, or where another writer holds the store, it
 hands them to a writer thread and goes on serving, until they are quick again. The loop of a main thread whose
-signals may raise does not: a driver runs its steps as well. And over a store on another machine
-(`Store.is_remote`), where every look may take long, no loop does anything by itself: a driver runs the steps, and
-every caller is answered within `COMMIT_WAIT_S`, whatever those before it wait for.
+signals may raise does not: a driver runs its steps as well. Over a store on another machine (`Store.is_remote`) no
+loop does: there every caller is answered within `COMMIT_WAIT_S`, whatever those before it wait for.
 """
 
 from __future__ import annotations
@@ -297,10 +296,7 @@ class _Job(Generic[R]):
     def result(self) -> R:
         failure, self.failure = self.failure, None
         if failure is not None:
-            try:
-                raise failure
-            finally:
-                del failure  # its traceback holds this frame
+            raise failure
         return self.value
 
 
