@@ -13,8 +13,9 @@
     ├── ForeignAnswer          a model provider's answer is not of the format that it claims
     ├── ModelFailed            a model did not answer, or not as its API says
     ├── StoreError
-    │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded
-    │   │   └── StoreBusy      another writer holds the store: nothing was begun
+    │   ├── StoreUnavailable   the store is gone, full, locked or slow: nothing was recorded that it did not confirm
+    │   │   ├── StoreBusy      another writer holds the store: nothing was begun
+    │   │   └── StoreInDoubt   the answer to a commit was lost: whether it took place is not known
     │   ├── StoreConflict      a compare-and-set lost: another writer was first
     │   └── StoreCorrupt       the store answered something that it never stored
     ├── GatewayUnavailable     the gateway gave no usable answer, and no decision can stand for it
@@ -32,8 +33,9 @@ Foreign exceptions are wrapped at the seam where they enter.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from aegis.audit.breaks import Break
@@ -152,12 +154,26 @@ class StoreBusy(StoreUnavailable):
     """Another writer holds the store; the transaction was not begun."""
 
 
+class StoreInDoubt(StoreUnavailable):
+    """The answer to a commit was lost; the transaction took place or left nothing behind, and only a look can tell."""
+
+
 class StoreConflict(StoreError):
     """A compare-and-set lost; the transaction left nothing behind."""
 
 
 class StoreCorrupt(StoreError):
     """The store answered rows that no version of Aegis wrote; appending stops."""
+
+
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN})
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether `error` says that this process has no memory, files, room on a disk or threads left, and nothing else."""
+    if isinstance(error, OSError):
+        return error.errno in _EXHAUSTED
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
 
 
 class GatewayUnavailable(AegisError):

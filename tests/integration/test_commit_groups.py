@@ -36,6 +36,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 async def test_calls_of_neighbouring_turns_share_a_commit(tmp_path: Path, groups: list[int]) -> None:
     place = deployment(tmp_path / "home")
+    place.gate.expect_no_interruptions()
     await place.gate.adecide(READ)  # introduces the agent's key
     groups.clear()
 
@@ -52,6 +53,7 @@ async def test_calls_of_neighbouring_turns_share_a_commit(tmp_path: Path, groups
 
 async def test_nobody_waits_for_those_who_keep_coming(tmp_path: Path, groups: list[int]) -> None:
     place = deployment(tmp_path / "home")
+    place.gate.expect_no_interruptions()
     await place.gate.adecide(READ)
     groups.clear()
     started: list[asyncio.Task[Any]] = []

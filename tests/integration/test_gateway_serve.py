@@ -27,7 +27,7 @@ from cryptography.x509.oid import NameOID
 
 from aegis.errors import ConfigError
 from aegis.server.protocol import ConnectionLimits
-from aegis.server.serve import ServeSettings, check_exposure
+from aegis.server.serve import DRAIN_S, ServeSettings, check_exposure
 from aegis.server.sockets import bind_tcp, bind_unix
 from support.processes import CONFIG, Process, gateway_process
 from support.served import Served, served
@@ -327,3 +327,75 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     key.write_bytes(secret.private_bytes(*form))
     public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     return key, public
+
+
+@contextlib.contextmanager
+def endless(way: str) -> Iterator[int]:
+    """The port of a receiver that takes a connection and never comes to the end of an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended = threading.Event()
+
+        def hold(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                if way == "drips":
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                while not ended.wait(0.2):
+                    if way == "drips":
+                        connection.sendall(b"x-more: yes\r\n")
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=hold, args=(listener.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+        ended.set()
+
+
+def hung(port: int) -> str:
+    return (
+        "version: 1\nlimits: {rate: unlimited}\napprovals:\n  notify:\n"
+        f"    - {{kind: slack, url: 'http://127.0.0.1:{port}/', private: ['127.0.0.1:{port}']}}\n"
+        "tools: {send_email: {risk: high, irreversible: true}}\n"
+    )
+
+
+@pytest.mark.claim("FLT-17")
+@pytest.mark.parametrize("way", ["hangs", "drips"])
+def test_a_stop_waits_for_no_receiver_longer_than_the_drain(tmp_path: Path, way: str) -> None:
+    with endless(way) as port, gateway_process(tmp_path / "home", hung(port)) as gateway:
+        for number in range(20):
+            assert gateway.decide("send_email", call_id=f"c-{number}")[0] == 202
+        with socket.create_connection(("127.0.0.1", gateway.port)) as waiting:
+            waiting.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{bearer(gateway)}\r\n\r\n".encode())
+            assert waiting.recv(100)  # a reader that never goes away
+            gateway.process.send_signal(signal.SIGTERM)
+            started = time.monotonic()
+            assert gateway.process.wait(30) == 0
+            assert time.monotonic() - started < DRAIN_S + 2
+        assert not (gateway.home / "aegis.sock").exists()
+
+
+@pytest.mark.claim("FLT-17")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    home = tmp_path / "home"
+    with endless("drips") as port, gateway_process(home, hung(port)) as gateway:
+        held = gateway.decide("send_email", call_id="c-1")[1]
+        with socket.create_connection(("127.0.0.1", gateway.port)) as slow:
+            slow.sendall(f"POST /v1/decisions HTTP/1.1\r\nHost: x\r\n{bearer(gateway)}\r\n".encode())
+            gateway.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)  # the first signal is under way
+            assert gateway.process.poll() is None
+            gateway.process.send_signal(number)
+            started = time.monotonic()
+            assert gateway.process.wait(30) == 0
+            assert time.monotonic() - started < DRAIN_S / 2
+        assert not (home / "aegis.sock").exists()
+    with gateway_process(home, hung(port)) as gateway:
+        assert gateway.ask("GET", held["approval"]["url"])[1]["state"] == "pending"
+
+
+def bearer(gateway: Process) -> str:
+    return f"Authorization: Bearer {gateway.keys['auditor']}"

@@ -24,6 +24,7 @@ class FaultyStore:
     error: Exception | None = None
     gate: threading.Event | None = None
     entered: threading.Event = field(default_factory=threading.Event)
+    is_remote: bool = False
 
     @contextmanager
     def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> Iterator[Transaction]:

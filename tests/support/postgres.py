@@ -61,6 +61,12 @@ class Server:
             rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'aegis'").fetchall()
         return [row[0] for row in rows]
 
+    def processes(self) -> list[int]:
+        """The server itself and every process that it started."""
+        assert self._process is not None
+        pid = self._process.pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
     def database(self) -> str:
         """The URL of a new, empty place for a log."""
         import psycopg

@@ -20,7 +20,7 @@ from aegis.audit.append import Seal, SignerFor, build
 from aegis.audit.merkle import Frontier
 from aegis.core.ports import Clock, Store, Transaction
 from aegis.core.receipt import Draft, Recorded
-from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.errors import InvalidCall, StoreConflict, StoreInDoubt, StoreUnavailable
 
 MAX_GROUP: Final = 64  # bounds how long the last caller of a group waits for the first
 MAX_WAITING: Final = 10_000  # bounds what a slow disk can make us hold in memory
@@ -153,14 +153,50 @@ class Ledger:
                 self._leader.release()
         return ticket.result()
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store may keep whoever asks it waiting for long."""
+        return self._store.is_remote
+
+    def lead(self, units: Sequence[Unit]) -> list[Answer]:
+        """`commit` in turn with those who `append`; raises `StoreUnavailable` where the turn does not come."""
+        if not self._leader.acquire(timeout=LEADER_WAIT_S):
+            raise StoreUnavailable("the log did not take the records in time")
+        try:
+            return self.commit(units)
+        finally:
+            self._leader.release()
+
     def commit(self, units: Sequence[Unit], *, wait_s: float | None = None) -> list[Answer]:
         """Record all `units` in one transaction; a lost unit answers with its conflict, and
-        one whose `apply` refuses with that refusal. `wait_s` is how long to wait for other writers."""
+        one whose `apply` refuses with that refusal. `wait_s` is how long to wait for other writers.
+
+        Where the answer to the commit is lost, the log is read again: what is in it is answered as recorded.
+        """
+        spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
+        recorded: list[Recorded] = []
+        try:
+            self._commit(units, wait_s, spans, recorded)
+        except StoreInDoubt:
+            if not recorded:
+                raise
+            self._find(recorded)
+        if recorded:
+            self._size = recorded[-1].index + 1
+        return [span if isinstance(span, Exception) else tuple(recorded[span[0] : span[1]]) for span in spans]
+
+    def _commit(
+        self,
+        units: Sequence[Unit],
+        wait_s: float | None,
+        spans: list[tuple[int, int] | StoreConflict | InvalidCall],
+        recorded: list[Recorded],
+    ) -> None:
+        """One transaction. `recorded` gets what it records, `spans` each unit's part of that, or its refusal."""
         appends = all(unit.apply is None or unit.puts for unit in units)
         with self._store.transaction(wait_s=wait_s, appends=appends) as transaction:
             head = transaction.head()
             drafts: list[Draft] = []
-            spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
             fresh: set[tuple[str, str, str]] = set()
             for unit in units:
                 more: Sequence[Draft] = ()
@@ -176,7 +212,6 @@ class Ledger:
                 drafts.extend(unit.drafts)
                 drafts.extend(more)
                 spans.append((start, len(drafts)))
-            recorded: tuple[Recorded, ...] = ()
             if head.epoch != self._epoch:  # control data moved, keys perhaps: none is used from memory
                 if self._on_epoch is not None:
                     self._on_epoch()
@@ -198,12 +233,22 @@ class Ledger:
                 )
                 transaction.append(batch.entries, batch.payloads, batch.nodes, batch.head)
                 self._end = (batch.head.frontier, batch.frontier)
-                recorded = batch.recorded
+                recorded += batch.recorded
                 if batch.behind and self._on_clock_behind is not None:
                     self._on_clock_behind(batch.behind)
-        if recorded:
-            self._size = recorded[-1].index + 1
-        return [span if isinstance(span, Exception) else recorded[span[0] : span[1]] for span in spans]
+
+    def _find(self, recorded: Sequence[Recorded]) -> None:
+        """Guarantee that a commit whose answer was lost took place; raises `StoreUnavailable` otherwise.
+
+        Nobody can be in the middle of it: whoever holds the end of the log is alone.
+        """
+        try:
+            with self._store.transaction() as transaction:
+                found = transaction.entry(recorded[-1].index)
+        except StoreUnavailable as error:
+            raise StoreInDoubt("whether the log took the record is not known") from error
+        if found is None or found.leaf_hash != recorded[-1].leaf_hash:
+            raise StoreUnavailable("the log did not take the record")
 
     def _lead(self) -> None:
         tickets: list[_Ticket] = []

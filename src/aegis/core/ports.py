@@ -181,6 +181,11 @@ class Transaction(Reader, Protocol):
 class Store(Protocol):
     """One durable home of a log. Raises `StoreUnavailable` from every method when it cannot serve."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a look may take as long as a network does, so that no event loop may wait for one."""
+        ...
+
     def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> AbstractContextManager[Transaction]:
         """An exclusive write transaction: committed durably on exit, undone when the block raises.
 

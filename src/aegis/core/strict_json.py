@@ -19,12 +19,14 @@ _WHITE: Final = b" \t\r\n"  # RFC 8259, section 2
 def parse(data: bytes) -> Any:
     """The value that `data` spells, and that every strict parser would read the same.
 
-    Raises `InvalidCall` naming what is wrong; the message never quotes the data.
+    Raises `InvalidCall` naming what is wrong; the message never quotes the data. `MemoryError` says nothing of it.
     """
     # (1) Grammar, UTF-8, surrogates and finite numbers, by the fast parser.
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
+        if error.msg.startswith("Not enough memory"):  # no fault of the text
+            raise MemoryError from error
         raise InvalidCall(f"the body is not strict JSON: {error.msg}", hint=f"byte {error.pos}") from error
     # (2) Bytes that come back unchanged hid no duplicate key and lost no digit. White space may differ: it
     # separates no tokens of JSON, so the same text without it is the same sequence of tokens.

@@ -9,6 +9,9 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from aegis.core.ports import Clock, Store
@@ -19,11 +22,12 @@ from aegis.errors import StoreConflict, StoreError
 
 LOOK_S: Final = 1.0  # how often the outbox is looked at for what another process left, or what is due again
 AT_ONCE: Final = 8  # messages sent at a time
+CLOSE_S: Final = 2.0  # how long closing waits for what is under way; its lease ends, and it is sent again
 _log = logging.getLogger("aegis.delivery")
 
 
 class Deliveries:
-    """Sends what the outbox of one store holds. `closing` waits for what is under way, never for a back-off."""
+    """Sends what the outbox of one store holds. Closing waits a little for what is under way, never for a back-off."""
 
     def __init__(self, store: Store, clock: Clock):
         self._store = store
@@ -33,6 +37,7 @@ class Deliveries:
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = 0
+        self._stopping: Callable[[], object] | None = None
 
     def start(self) -> None:
         """Send from now on, and look at once."""
@@ -46,17 +51,26 @@ class Deliveries:
         self._wake.set()
 
     def close(self) -> None:
-        """End after what is under way."""
+        """End after what is under way, or without it where a receiver takes longer than `CLOSE_S`."""
         self._ends.set()
         self._wake.set()
         thread = self._thread
         if thread is not None and self._process == os.getpid() and thread is not threading.current_thread():
-            thread.join()
+            thread.join(CLOSE_S)
+            stopping = self._stopping
+            if thread.is_alive() and stopping is not None:
+                with suppress(RuntimeError):  # it ended just now
+                    stopping()
+                thread.join(CLOSE_S)
 
     def _run(self) -> None:
-        asyncio.run(self._work())
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._work())
 
     async def _work(self) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._stopping = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
         clients = Clients()
         try:
             await self._until_closed(clients)

@@ -1,24 +1,30 @@
 """Driving steps: who waits for a commit, a thread or an event loop.
 
-A thread commits by itself, together with whoever waits beside it. An event loop collects what its
-handlers bring in one tick, so that a tick costs one durable commit. It commits by itself as long as
-commits are quick; after a slow one, or where another writer holds the store, it hands them to a writer
-thread and goes on serving, until they are quick again.
+A thread commits by itself, with whoever waits beside it; the main thread, in which a signal can raise at any instruction,
+has its steps run by a driver that no signal reaches. An event loop collects what one tick brings into one durable commit,
+by itself while commits are quick, else in a writer thread; where its signals may raise, or the store is on another machine
+(`Store.is_remote`), a driver does it, and every caller is answered within `COMMIT_WAIT_S`.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
+import os
 import queue
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Generator
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
-from aegis.errors import StoreBusy, StoreUnavailable
+from aegis.errors import StoreBusy, StoreUnavailable, is_exhausted
 from aegis.gate.slow import Slow
 
 R = TypeVar("R")
@@ -36,10 +42,18 @@ class Commits:
 
     def __init__(self, ledger: Ledger):
         self._ledger = ledger
+        self._is_remote = ledger.is_remote
+        self._signals_raise = True
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopWriter] = weakref.WeakKeyDictionary()
+        self._driver = _Driver(ledger)
+        self._looks = _Driver(ledger)  # who asks who somebody is does not wait for those who record
+        for driver in (self._driver, self._looks):
+            weakref.finalize(self, driver.end).atexit = False
 
     def run(self, steps: Steps[R]) -> R:
-        """Drive `steps` in this thread."""
+        """Drive `steps`: in this thread, or beside it where a signal could raise in the middle of them."""
+        if _is_main() and not sys.is_finalizing():
+            return _sheltered(self._driver, steps)
         try:
             unit = next(steps)
             while True:
@@ -52,11 +66,17 @@ class Commits:
         except StopIteration as stop:
             value: R = stop.value
             return value
+        except Exception as error:
+            if not is_exhausted(error):
+                raise
+            raise _refusal() from error
         finally:
             steps.close()  # a caller that is gone leaves nothing half done
 
     async def arun(self, steps: Steps[R]) -> R:
-        """Drive `steps` on the running loop."""
+        """Drive `steps` for a task of the running loop."""
+        if self._is_remote or (self._signals_raise and _is_main()):
+            return await _aside(self._driver, steps)
         writer = self._writer()
         try:
             unit = next(steps)
@@ -70,24 +90,44 @@ class Commits:
         except StopIteration as stop:
             value: R = stop.value
             return value
+        except Exception as error:
+            if not is_exhausted(error):
+                raise
+            raise _refusal() from error
         finally:
             steps.close()
 
+    def expect_no_interruptions(self) -> None:
+        """Let event loops commit by themselves in the main thread too: no handler of a signal raises there."""
+        self._signals_raise = False
+
+    def look(self, work: Callable[[], R]) -> R:
+        """What `work` returns, which reads the store."""
+        return self.run(_only(work))
+
+    async def alook(self, work: Callable[[], R]) -> R:
+        """`look` for a task of the running loop; raises `StoreUnavailable` where a store elsewhere is silent."""
+        if self._is_remote:
+            return await _aside(self._looks, _only(work))
+        return work()
+
     async def append(self, unit: Unit) -> tuple[Recorded, ...]:
         """Record one unit from an event loop."""
-        return await self._writer().submit(unit)
+        return await self.arun(_recording(unit))
 
     def append_sync(self, unit: Unit) -> tuple[Recorded, ...]:
         """Record one unit from a thread."""
-        return self._ledger.append(unit)
+        return self.run(_recording(unit))
 
     @property
     def depth(self) -> int:
         """How many units wait for a commit."""
-        return self._ledger.depth + sum(writer.depth for writer in self._loops.values())
+        return self._ledger.depth + self._driver.depth + sum(writer.depth for writer in self._loops.values())
 
     def close(self) -> None:
-        """End the writer threads; what was handed in before is still recorded."""
+        """End the threads; what was handed in before is still recorded."""
+        self._driver.close()
+        self._looks.close()
         for writer in list(self._loops.values()):
             writer.close()
 
@@ -216,3 +256,246 @@ def _too_late(group: list[_Waiter]) -> None:
     for _, waiter in group:
         if not waiter.done():
             waiter.set_exception(StoreUnavailable("the log did not take the record in time"))
+
+
+def _is_main() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
+def _only(work: Callable[[], R]) -> Steps[R]:
+    """Steps that record nothing."""
+    return work()
+    yield Unit()  # makes this a generator
+
+
+def _recording(unit: Unit) -> Steps[tuple[Recorded, ...]]:
+    """Steps that record one unit."""
+    return (yield unit)
+
+
+class _Job(Generic[R]):
+    """Steps that a driver runs for somebody who waits elsewhere.
+
+    Whoever waits gives `tell`, hears of the end or of slow work, and sets `is_given_up` when they go away. Everything
+    else belongs to the driver.
+    """
+
+    __slots__ = ("context", "failure", "is_given_up", "is_over", "recorded", "slow", "steps", "tell", "value")
+
+    value: R
+
+    def __init__(self, steps: Steps[R], tell: Callable[[], object]):
+        self.steps = steps
+        self.tell = tell
+        self.context = copy_context()
+        self.is_given_up = False
+        self.is_over = False
+        self.recorded: Any = None  # what the steps go on with; they begin with nothing
+        self.slow: Slow[Any] | None = None
+        self.failure: BaseException | None = None
+
+    def result(self) -> R:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+        return self.value
+
+
+class _Driver:
+    """A thread that runs the steps of others, and commits together what waits together.
+
+    It is started where it is first needed, anew in a forked child, and by one call into the interpreter: an
+    exception beside that call leaves at worst a thread too many, which has nothing to do.
+    """
+
+    def __init__(self, ledger: Ledger):
+        self._ledger = ledger
+        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._runs = _thread.allocate_lock()  # taken while the thread runs
+        self._process = 0
+
+    @property
+    def depth(self) -> int:
+        return self._jobs.qsize()
+
+    def put(self, job: _Job[Any]) -> None:
+        """Run the steps of `job`, or go on with them; raises `StoreUnavailable` where that cannot be."""
+        if self._jobs.qsize() >= MAX_WAITING:
+            raise StoreUnavailable("too many calls wait for the log")
+        if self._process != os.getpid():
+            jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+            runs = _thread.allocate_lock()
+            runs.acquire()
+            try:
+                _thread.start_new_thread(_drive, (jobs, self._ledger, runs))
+            except RuntimeError as error:
+                raise StoreUnavailable("no thread can be started") from error
+            self._jobs, self._runs, self._process = jobs, runs, os.getpid()
+        self._jobs.put(job)
+
+    def end(self) -> bool:
+        """End the thread after what it was given; whether there is one in this process."""
+        if self._process != os.getpid():
+            return False
+        self._process = 0
+        self._jobs.put(None)
+        return True
+
+    def close(self) -> None:
+        """`end`, and wait for it as long as for a commit."""
+        if self.end() and self._runs.acquire(timeout=COMMIT_WAIT_S):
+            self._runs.release()
+
+
+def _drive(jobs: queue.SimpleQueue[_Job[Any] | None], ledger: Ledger, runs: _thread.LockType) -> None:
+    try:
+        _run_jobs(jobs, ledger)
+    finally:
+        runs.release()
+
+
+def _run_jobs(jobs: queue.SimpleQueue[_Job[Any] | None], ledger: Ledger) -> None:
+    ready: list[_Job[Any]] = []
+    last = False
+    while ready or not last:
+        if not ready:
+            first = jobs.get()
+            if first is None:
+                return
+            ready.append(first)
+        while len(ready) < MAX_GROUP and not last and not jobs.empty():
+            more = jobs.get()
+            if more is None:
+                last = True
+            else:
+                ready.append(more)
+        try:
+            ready = _recorded(_advanced(ready), ledger)
+        except BaseException as failure:  # no memory, perhaps: everybody is told, nobody is left waiting
+            for job in ready:
+                _end(job, failure)
+            ready = []
+
+
+def _advanced(jobs: list[_Job[Any]]) -> list[tuple[_Job[Any], Unit]]:
+    """Run each job up to its next unit; what is recorded is not told to anybody before the next step ran."""
+    found: list[tuple[_Job[Any], Unit]] = []
+    for job in jobs:
+        if job.is_given_up:
+            job.steps.close()
+            continue
+        failure, job.failure = job.failure, None
+        try:
+            if failure is None:
+                unit = job.context.run(job.steps.send, job.recorded)
+            else:
+                unit = job.context.run(job.steps.throw, failure)
+        except StopIteration as stop:
+            job.value = stop.value
+            job.is_over = True
+            job.tell()
+        except BaseException as error:
+            _end(job, error)
+        else:
+            if isinstance(unit, Slow):
+                job.slow = unit
+                job.tell()
+            else:
+                found.append((job, unit))
+    return found
+
+
+def _recorded(found: list[tuple[_Job[Any], Unit]], ledger: Ledger) -> list[_Job[Any]]:
+    """Record in one commit what is still wanted, and give each job what its steps go on with."""
+    wanted = [(job, unit) for job, unit in found if not job.is_given_up]
+    for job, _ in found:
+        if job.is_given_up:
+            job.steps.close()
+    if not wanted:
+        return []
+    answers: list[Answer | Exception]
+    try:
+        answers = list(ledger.lead([unit for _, unit in wanted]))
+    except Exception as error:
+        answers = [error] * len(wanted)
+    for (job, _), answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, Exception):
+            job.failure = answer
+        else:
+            job.recorded = answer
+    return [job for job, _ in wanted]
+
+
+def _refusal() -> StoreUnavailable:
+    """What whoever asked is told where nothing is left to work with: it is as if there were no log."""
+    return StoreUnavailable("no memory, files or threads are left")
+
+
+def _end(job: _Job[Any], failure: BaseException) -> None:
+    job.failure = _refusal() if is_exhausted(failure) else failure
+    job.slow = None
+    job.steps.close()
+    job.is_over = True
+    job.tell()
+
+
+def _sheltered(driver: _Driver, steps: Steps[R]) -> R:
+    """Wait in this thread for `steps`, which a driver runs; an exception raised here gives them up."""
+    arrived = _thread.allocate_lock()
+    arrived.acquire()
+    job = _Job(steps, arrived.release)
+    try:
+        while True:
+            driver.put(job)
+            arrived.acquire()
+            if job.slow is None:
+                return job.result()
+            slow, job.slow = job.slow, None
+            job.recorded = slow.wait()
+    finally:
+        _give_up(driver, job)
+
+
+async def _aside(driver: _Driver, steps: Steps[R]) -> R:
+    """`_sheltered` for a task of the running loop; raises `StoreUnavailable` after `COMMIT_WAIT_S`."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[None] = loop.create_future()
+    job = _Job(steps, partial(_tell, loop, arrived))
+    try:
+        while True:
+            driver.put(job)
+            timer = loop.call_later(COMMIT_WAIT_S, partial(_arrive, arrived, in_time=False))
+            try:
+                await arrived
+            finally:
+                timer.cancel()
+            if job.slow is None:
+                return job.result()
+            slow, job.slow = job.slow, None
+            arrived = loop.create_future()
+            job.tell = partial(_tell, loop, arrived)
+            job.recorded = await slow.arrive()
+    finally:
+        _give_up(driver, job)
+
+
+def _give_up(driver: _Driver, job: _Job[Any]) -> None:
+    """Nobody waits for `job` any more; steps that did not end are closed by the thread that runs them."""
+    job.is_given_up = True
+    if not job.is_over:
+        with suppress(StoreUnavailable):
+            driver.put(job)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+        loop.call_soon_threadsafe(_arrive, arrived)
+
+
+def _arrive(arrived: asyncio.Future[None], *, in_time: bool = True) -> None:
+    if arrived.done():
+        return
+    if in_time:
+        arrived.set_result(None)
+    else:
+        arrived.set_exception(StoreUnavailable("the store did not answer in time"))

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from aegis.approvals.model import Approval
 from aegis.approvals.preview.dryrun import DryRun
@@ -39,6 +40,7 @@ from aegis.gate.workers import Workers
 from aegis.missions.attestation import View
 
 _REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
+T = TypeVar("T")
 POLL_S: Final = 0.05  # how often a waiting caller looks at its approval
 
 
@@ -96,6 +98,13 @@ class Gate:
     def use(self, workers: Workers) -> None:
         """Have what is heavy evaluated by `workers` from now on; whoever made them closes them."""
         self._decisions.workers = self.results.workers = workers
+
+    def expect_no_interruptions(self) -> None:
+        """Tell the gate that no handler of a signal raises in this process, as in a gateway.
+
+        Event loops of the main thread then commit by themselves, which is quicker under load.
+        """
+        self._commits.expect_no_interruptions()
 
     def judge_door(self) -> Door:
         """The way of a judge's own calls through this gate, where it looks at no call of anybody's: an evaluation."""
@@ -199,17 +208,19 @@ class Gate:
 
         Raises `InvalidCall` where the log holds nothing of it.
         """
-        return attest_session(self.parts, self.missions, principal or self.principal, session, whose=whose)
+        asks = principal or self.principal
+        return self._commits.look(lambda: attest_session(self.parts, self.missions, asks, session, whose=whose))
 
     def project(self, receipt_id: str, view: View = "public", *, principal: Principal | None = None) -> str:
         """One receipt as a signed projection: `public`, or `audit` for auditors."""
-        return project(self.parts, principal or self.principal, receipt_id, view)
+        return self._commits.look(lambda: project(self.parts, principal or self.principal, receipt_id, view))
 
     def stream(
         self, decision_id: str, *, principal: Principal | None = None, framing: Framing = "plain"
     ) -> ResultStream:
         """The judge of a result that arrives in pieces. Raises `InvalidCall` for one that nobody asked for."""
-        return ResultStream(self, principal or self.principal, decision_id, framing=framing)
+        asks = principal or self.principal
+        return self._commits.look(lambda: ResultStream(self, asks, decision_id, framing=framing))
 
     def evaluate_streaming(
         self,
@@ -255,13 +266,17 @@ class Gate:
         except _REFUSING:
             return withheld()
 
+    async def alook(self, work: Callable[[], T]) -> T:
+        """What `work` makes of the store, without holding up the running loop; raises `StoreError`."""
+        return await self._commits.alook(work)
+
     def wait(
         self, call: ToolCall, decision: Decision, timeout: float | None = None, *, principal: Principal | None = None
     ) -> Decision:
         """The decision that a held call comes to; on time-out the held decision itself, never an allow."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while decision.outcome is Outcome.REQUIRE_APPROVAL:
-            while self._waits(decision):
+            while self._commits.look(partial(self._waits, decision)):
                 if deadline is not None and time.monotonic() >= deadline:
                     return decision
                 time.sleep(POLL_S)
@@ -279,7 +294,7 @@ class Gate:
         """`wait` for event loops."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while decision.outcome is Outcome.REQUIRE_APPROVAL:
-            while await asyncio.to_thread(self._waits, decision):
+            while await self._commits.alook(partial(self._waits, decision)):
                 if deadline is not None and time.monotonic() >= deadline:
                     return decision
                 await asyncio.sleep(POLL_S)

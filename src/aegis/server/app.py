@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, cast
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, cast
 
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,6 +38,8 @@ from aegis.server.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+THREADS: Final = 32  # looks at the store at a time: a server elsewhere that is slow must not use all of them up
 
 _log = logging.getLogger("aegis.server")
 
@@ -74,6 +77,8 @@ class App:
             await self._lifespan(receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="aegis-look"))
+        self.services.gate.expect_no_interruptions()  # the server's handlers set flags, and raise nothing
         while (await receive())["type"] != "lifespan.shutdown":
             self._start(expire(self.services))
             self._start(self.services.desk.work())

@@ -25,7 +25,6 @@ from aegis.errors import AegisError, StoreError
 from aegis.gate.decide import unavailable
 from aegis.server.answers import encode
 from aegis.server.body import Disconnected, is_large, read_body, while_there
-from aegis.server.credentials import principal_of
 from aegis.server.errors import send_error
 from aegis.server.permissions import DECIDE, permit
 from aegis.server.request_id import request_id_of
@@ -68,13 +67,13 @@ class Decisions:
         # (1)
         principal: Principal | None = None
         with suppress(StoreError):
-            principal = self._principal(authorization)
+            principal = await self._principal(authorization)
             permit(principal, DECIDE)
         # (2)
         if is_large(scope):
             async with services.turns.large("" if principal is None else principal.id):
                 if principal is not None:  # it may have waited for long
-                    principal = principal_of(authorization, services.keys)
+                    principal = await self._principal(authorization)
                 data = await read_body(scope, receive)
                 whose = "" if principal is None else principal.id
                 value, (arguments,) = await asyncio.wrap_future(
@@ -116,7 +115,7 @@ class Decisions:
             return await while_there(receive, services.decide(call, principal=principal))
         return await services.decide(call, principal=principal)
 
-    def _principal(self, authorization: bytes | None) -> Principal:
+    async def _principal(self, authorization: bytes | None) -> Principal:
         """`principal_of`, asked once for all requests of one key that one turn of the event loop handles.
 
         Whoever finds an answer here was received before that answer was looked up: the look-up that
@@ -125,8 +124,8 @@ class Decisions:
         known = self._tick.get(authorization) if authorization is not None else None
         if known is not None:
             return known
-        principal = principal_of(authorization, self._services.keys)
-        if authorization is not None:
+        principal = await self._services.principal(authorization)
+        if authorization is not None and not self._services.store.is_remote:  # nothing ran since it was looked up
             if not self._tick:
                 asyncio.get_running_loop().call_soon(self._tick.clear)
             self._tick[authorization] = principal

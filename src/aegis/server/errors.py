@@ -11,7 +11,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Send
 
-from aegis.errors import ConfigError, InvalidCall, StoreCorrupt, StoreError
+from aegis.errors import ConfigError, InvalidCall, StoreCorrupt, StoreError, is_exhausted
 
 RETRY_AFTER_S: Final = 1  # a lost store is asked again by every call, so a client may come back at once
 
@@ -22,6 +22,12 @@ _CORRUPT: Final = InvalidCall(
     "the store answered something that it never stored",
     code="corrupt",
     hint="verify the log: `aegis log verify`",
+    status=503,
+)
+_EXHAUSTED: Final = InvalidCall(
+    "the gateway has no memory, files or threads left at the moment",
+    code="unavailable",
+    hint="try again later",
     status=503,
 )
 _INTERNAL: Final = InvalidCall(
@@ -43,7 +49,7 @@ def refusal_of(error: Exception) -> InvalidCall:
             code="config_invalid",
             hint="\n".join(str(problem) for problem in error.problems[:20]),
         )
-    return _INTERNAL
+    return _EXHAUSTED if is_exhausted(error) else _INTERNAL
 
 
 def error_body(refusal: InvalidCall, request_id: str) -> bytes:

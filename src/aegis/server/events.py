@@ -18,7 +18,6 @@ from aegis.core.ports import Entry, Reader, Store
 from aegis.errors import InvalidCall, StoreError
 from aegis.server.answers import encode
 from aegis.server.approval_view import approval_view
-from aegis.server.credentials import principal_of
 from aegis.server.endpoint import Asked
 from aegis.server.feed import Dropped, Subscription
 from aegis.server.feed_stream import HEARTBEAT_S, TICK_S, FeedStream
@@ -99,7 +98,7 @@ async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | N
     if after is not None:
         try:
             async for items in services.feed.past(after + 1, subscription.start):
-                if not _stands(asked):
+                if not await _stands(asked):
                     return
                 yield b"".join(item.text for item in items)
         except StoreError:
@@ -112,7 +111,7 @@ async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | N
         except Dropped:
             yield b": too slow, come back with the last id\n\n"
             return
-        if not _stands(asked):
+        if not await _stands(asked):
             return
         quiet = 0.0 if items else quiet + TICK_S
         if items:
@@ -123,10 +122,10 @@ async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | N
     yield b": the gateway goes down, come back\n\n"
 
 
-def _stands(asked: Asked) -> bool:
+async def _stands(asked: Asked) -> bool:
     """Whether the key with which the stream was opened still opens it."""
     try:
-        permit(principal_of(asked.headers["authorization"].encode("latin-1"), asked.services.keys), WATCH)
+        permit(await asked.services.principal(asked.headers["authorization"].encode("latin-1")), WATCH)
     except (InvalidCall, StoreError):
         return False
     return True

@@ -14,7 +14,6 @@ from aegis.adapters._memory import Bounded
 from aegis.gate.answering import Answer
 from aegis.proxies.mcp.messages import Message, id_of, is_answer, params_of
 from aegis.proxies.mcp.people import REASON, Said
-from aegis.server.credentials import principal_of
 from aegis.server.permissions import RESOLVE, permit
 from aegis.server.services import Services
 
@@ -59,7 +58,7 @@ class People:
 
     async def resolve(self, key: str, said: Said) -> None:
         """Answer an approval as the holder of `key`; raises `InvalidCall` where that one may not."""
-        principal = principal_of(f"Bearer {key}".encode("latin-1"), self._services.keys)
+        principal = await self._services.principal(f"Bearer {key}".encode("latin-1"))
         permit(principal, RESOLVE)
         given = Answer(
             decision=said.decision,

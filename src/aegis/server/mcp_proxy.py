@@ -32,7 +32,6 @@ from aegis.proxies.mcp.people import AskingDecider
 from aegis.proxies.mcp.rounds import Rounds
 from aegis.proxies.mcp.upstreams import Upstream, Upstreams
 from aegis.server.body import Disconnected, read_body
-from aegis.server.credentials import principal_of
 from aegis.server.errors import error_response
 from aegis.server.mcp_exchange import Exchange, asked, elicit_now, resolve_now
 from aegis.server.mcp_origin import check_page
@@ -145,7 +144,7 @@ class McpProxy:
             check_page(headers, scope["scheme"])
             given = headers.getlist("authorization")
             credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
-            principal = principal_of(credential, self._proxies.services.keys)
+            principal = await self._proxies.services.principal(credential)
             await permit_running(principal, PROXY, self._proxies.services.gate)
             upstreams = self._proxies.upstreams()
             server = upstreams.named(scope["path_params"]["name"])

@@ -34,7 +34,7 @@ class Models:
         answer = Answer(send, format_, scope["aegis.request_id"])
         try:
             services = self._proxies.services
-            await permit_running(principal_in(headers, services), PROXY, services.gate)
+            await permit_running(await principal_in(headers, services), PROXY, services.gate)
             listed = await _listed(self._proxies.providers(), format_, headers)
             wanted = scope.get("path_params", {}).get("id")
             found = _page(format_, listed) if wanted is None else _one(wanted, listed)
@@ -53,7 +53,7 @@ class CountTokens:
         answer = Answer(send, MESSAGES, scope["aegis.request_id"])
         try:
             headers = Headers(scope=scope)
-            principal = principal_in(headers, self._proxies.services)
+            principal = await principal_in(headers, self._proxies.services)
             await permit_running(principal, PROXY, self._proxies.services.gate)
             request = await request_in(scope, headers, receive)
             providers = self._proxies.providers()

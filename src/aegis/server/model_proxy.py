@@ -46,7 +46,6 @@ from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.resume import Resumptions
 from aegis.proxies.models.synthesis import events_of
 from aegis.server.body import Disconnected, read_body
-from aegis.server.credentials import principal_of
 from aegis.server.errors import error_headers, refusal_of
 from aegis.server.permissions import PROXY, permit_running
 from aegis.server.services import Services
@@ -155,7 +154,7 @@ class Proxy:
         answer = Answer(send, self._format, scope["aegis.request_id"])
         try:
             headers = Headers(scope=scope)
-            principal = principal_in(headers, self._proxies.services)
+            principal = await principal_in(headers, self._proxies.services)
             await permit_running(principal, PROXY, self._proxies.services.gate)
             request = await request_in(scope, headers, receive)
         except Disconnected:
@@ -257,13 +256,13 @@ class Answer:
             self._sending = None
 
 
-def principal_in(headers: Headers, services: Services) -> Principal:
+async def principal_in(headers: Headers, services: Services) -> Principal:
     """The holder of the one credential that a request carries; raises `InvalidCall` (401)."""
     given = [value.encode("latin-1") for value in headers.getlist("authorization")]
     given += [b"Bearer " + value.encode("latin-1") for value in headers.getlist("x-api-key")]
     different = set(given)
     credential = given[0] if len(different) == 1 else b"" if given else None
-    return principal_of(credential, services.keys)
+    return await services.principal(credential)
 
 
 async def request_in(scope: Scope, headers: Headers, receive: Receive) -> Wire:

@@ -22,7 +22,6 @@ from aegis.core.principal import Principal
 from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.server.body import body_pieces, is_large, read_body, while_there
-from aegis.server.credentials import principal_of
 from aegis.server.endpoint import Asked, Endpoint, Handler
 from aegis.server.errors import error_response
 from aegis.server.permissions import permit_running
@@ -52,7 +51,7 @@ class Checked:
         if endpoint.permission is not None:
             given = headers.getlist("authorization")
             credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
-            principal = principal_of(credential, services.keys)
+            principal = await services.principal(credential)
             await permit_running(principal, endpoint.permission, services.gate)
         # (3)
         path = _names(scope.get("path_params", {}))

@@ -1,11 +1,13 @@
 """Running a gateway: on TCP and on a Unix socket at once, until it is told to stop.
 
 SIGTERM and SIGINT drain: nothing new is accepted, what is under way is answered, and what was
-acknowledged is in the log. SIGHUP reads the configuration again.
+acknowledged is in the log. The process is gone within `drain_seconds` whatever it still waits for, and
+soon after a second signal: all that was acknowledged is durable by then. SIGHUP reads the configuration again.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import gc
@@ -16,6 +18,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +40,8 @@ DEFAULT_PORT: Final = 8787
 SOCKET_NAME: Final = "aegis.sock"
 DRAIN_S: Final = 10
 SWITCH_S: Final = 0.001  # how long a thread (an export, a search) keeps the interpreter from the event loop
+CLOSING_SHARE: Final = 0.3  # of the time to drain: for what is closed after the last answer
+HURRY_S: Final = 1.0  # how long a process may take to be gone after a second signal
 GC_THRESHOLDS: Final = (20_000, 20, 20)  # a call makes hundreds of objects and next to no cycles
 
 _log = logging.getLogger("aegis.server")
@@ -113,6 +118,29 @@ def tls_context(settings: ServeSettings) -> ssl.SSLContext | None:
     return context
 
 
+class _Ending:
+    """The time that is left to a process which was told to stop; after it the process ends as it stands."""
+
+    def __init__(self, sockets: Sequence[Path]):
+        self._sockets = [(path, path.lstat().st_ino) for path in sockets]
+        self._until = float("inf")
+
+    def within(self, seconds: float) -> None:
+        """End in `seconds` at the latest."""
+        first, self._until = self._until == float("inf"), min(self._until, time.monotonic() + seconds)
+        if first:
+            _thread.start_new_thread(self._watch, ())
+
+    def _watch(self) -> None:
+        while (left := self._until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.05))
+        _log.warning("the gateway ends with work under way", extra={"pid": os.getpid()})
+        for path, inode in self._sockets:
+            unlink_unix(path, inode)
+        logging.shutdown()
+        os._exit(0)
+
+
 class GatewayServer(uvicorn.Server):
     """A uvicorn server with two listeners, a drain that wakes whoever waits, and an exit code of zero."""
 
@@ -141,7 +169,7 @@ class GatewayServer(uvicorn.Server):
                 proxy_headers=False,
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=settings.drain_seconds,
+                timeout_graceful_shutdown=max(1, int(settings.drain_seconds * (1 - CLOSING_SHARE))),
             )
         )
         self._app = app
@@ -204,18 +232,22 @@ class GatewayServer(uvicorn.Server):
             yield
             return
         loop = asyncio.get_running_loop()
+        self._ending = _Ending([path for path in (self._settings.unix, self._settings.hooks) if path and path.exists()])
         stops: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT)
         for number in stops:
-            loop.add_signal_handler(number, partial(self._stop, number))
+            loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._app.reloads.soon)
         try:
             yield
         finally:
             for number in (*stops, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+            for number in stops:  # what is closed after the loop is hurried as well
+                signal.signal(number, lambda *_: self._stop())
 
-    def _stop(self, number: signal.Signals) -> None:
-        self.force_exit = self.should_exit and number is signal.SIGINT
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self._ending.within(HURRY_S if self.should_exit else self._settings.drain_seconds)
         self.should_exit = True
 
     def _protocols(self, limits: ConnectionLimits) -> Callable[[], asyncio.Protocol]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -12,6 +13,7 @@ from msgspec import structs
 from aegis.audit.checkpoint import NoteSigner
 from aegis.core.canonical import canonical
 from aegis.core.ports import Clock, Store
+from aegis.core.principal import Principal
 from aegis.delivery.worker import Deliveries
 from aegis.gate import Gate
 from aegis.gate.acting import Decide
@@ -19,7 +21,7 @@ from aegis.gate.workers import Workers
 from aegis.pipeline.model import Evaluation, Incoming
 from aegis.pipeline.reload import PolicyHolder
 from aegis.pipeline.run import Policy
-from aegis.server.credentials import Authenticator
+from aegis.server.credentials import Authenticator, principal_of
 from aegis.server.metrics import Metrics
 from aegis.server.turns import Turns
 from aegis.server.waiting import Waiting
@@ -60,6 +62,10 @@ class Services:
         if not self.workers.takes(incoming.principal.id, len(data)):
             return policy.evaluate(incoming)
         return self.workers.evaluate(policy, structs.replace(incoming, arguments={}), data).result()
+
+    async def principal(self, authorization: bytes | None) -> Principal:
+        """`principal_of`, without holding up the loop where the store is elsewhere."""
+        return await self.gate.alook(partial(principal_of, authorization, self.keys))
 
     @property
     def store(self) -> Store:

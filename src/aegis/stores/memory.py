@@ -199,6 +199,8 @@ class MemoryTransaction(MemoryReader):
 class MemoryStore:
     """`core.ports.Store` in this process; `busy_s` is how long a writer waits for another one, in seconds."""
 
+    is_remote: Final = False
+
     def __init__(self, *, busy_s: float = 2.0):
         self._tables: _Tables | None = _Tables()
         self._lock = threading.Lock()

@@ -25,6 +25,8 @@ from aegis.stores import open_store
 class Disk:
     """A store whose commits take as long as the test says, and on which thread they ran."""
 
+    is_remote = False
+
     def __init__(self, store: Store):
         self.store = store
         self.open = threading.Event()
@@ -59,7 +61,9 @@ def work(disk: Disk, tmp_path: Path) -> Commits:
         seal=ring.seal,
         clock=lambda: 1,
     )
-    return Commits(ledger)
+    commits = Commits(ledger)
+    commits.expect_no_interruptions()
+    return commits
 
 
 def unit() -> Unit:

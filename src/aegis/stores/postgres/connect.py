@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import select
+import time
+from collections.abc import Callable
 from typing import Final, Literal, TypeVar
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg import errors as server
 from psycopg.abc import PQGen
 from psycopg.rows import TupleRow
 
@@ -14,6 +17,7 @@ from aegis.stores.postgres.errors import wrapped
 
 ANSWER_S: Final = 10.0  # a server that is silent for so long is taken for gone
 CONNECT_S: Final = 5
+LOCK_S: Final = 2.0  # how long a reader waits for a table that somebody else has locked
 _PREPARE_AFTER: Final = 2  # uses of a statement before the server keeps its plan
 
 Durability = Literal["fsync", "os"]
@@ -21,14 +25,23 @@ _T = TypeVar("_T")
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection that never waits for its server without end."""
+    """A connection that never waits for its server without end, and says so where it waited for nothing."""
+
+    on_silence: Callable[[], None] | None = None
 
     def wait(self, gen: PQGen[_T], interval: float = 0.1, timeout: float | None = None) -> _T:
-        return super().wait(gen, interval, ANSWER_S if timeout is None else timeout)
+        limit = ANSWER_S if timeout is None else timeout
+        until = time.monotonic() + limit
+        try:
+            return super().wait(gen, interval, limit)
+        except psycopg.Error:
+            if time.monotonic() >= until and self.on_silence is not None:
+                self.on_silence()
+            raise
 
 
-def connect(url: str, *, durability: Durability, writer: bool) -> Connection:
-    """An open connection; raises the store's errors alone."""
+def connect(url: str, *, durability: Durability, writer: bool, on_silence: Callable[[], None]) -> Connection:
+    """An open connection; raises the store's errors alone. `on_silence` hears of an answer that did not come."""
     try:
         connection = Connection.connect(
             url,
@@ -38,7 +51,10 @@ def connect(url: str, *, durability: Durability, writer: bool) -> Connection:
             prepare_threshold=_PREPARE_AFTER,
         )
     except psycopg.Error as error:
+        if isinstance(error, server.ConnectionTimeout):
+            on_silence()
         raise wrapped(error) from error
+    connection.on_silence = on_silence
     try:
         connection.autocommit = True
         # A server that waits for more than its own disk (a standby) goes on doing so.
@@ -48,6 +64,8 @@ def connect(url: str, *, durability: Durability, writer: bool) -> Connection:
             " WHERE %s OR current_setting('synchronous_commit') IN ('off', 'local')",
             (wanted, durability == "os"),
         )
+        if not writer:  # who writes says for each transaction how long it waits
+            connection.execute("SELECT set_config('lock_timeout', %s, false)", (str(int(LOCK_S * 1_000)),))
         connection.autocommit = False
         connection.isolation_level = IsolationLevel.READ_COMMITTED if writer else IsolationLevel.REPEATABLE_READ
         connection.read_only = not writer

@@ -31,6 +31,11 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[AegisError], 
 )
 
 
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether `error` leaves open what the server did: it is no answer of the server, or one that ended the session."""
+    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+
+
 def wrapped(error: psycopg.Error) -> AegisError:
     """The error that stands for `error`; its message never quotes SQL, values or the URL."""
     if isinstance(error, psycopg.DataError):

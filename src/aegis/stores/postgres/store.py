@@ -17,14 +17,24 @@ from typing import Any, Final
 
 import psycopg
 
-from aegis.errors import AegisError, StoreBusy, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
+from aegis.errors import (
+    AegisError,
+    StoreBusy,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreInDoubt,
+    StoreUnavailable,
+)
 from aegis.stores.postgres.connect import Connection, Durability, connect, stands
-from aegis.stores.postgres.errors import wrapped
+from aegis.stores.postgres.errors import is_lost, wrapped
 from aegis.stores.postgres.reader import PostgresReader
 from aegis.stores.postgres.schema import migrate
 from aegis.stores.postgres.writer import PostgresTransaction
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
+LISTEN_S: Final = 0.1  # between two attempts to reach a server that fell silent
+GRACE_S: Final = 0.25  # how long a caller waits for such a server before being refused
 IDLE: Final = 8  # reader connections that are kept; more are opened where more read at once
 _EPOCH: Final = b"SELECT epoch FROM aegis_control"
 # `synchronous_commit` is as this connection has it: `connect` turns it on where the log is to be durable.
@@ -44,9 +54,12 @@ class PostgresStore:
     writer, in seconds.
     """
 
+    is_remote: Final = True
+
     def __init__(self, url: str, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
-        self._connect_writer = partial(connect, url, durability=durability, writer=True)
-        self._connect_reader = partial(connect, url, durability=durability, writer=False)
+        reached = partial(connect, url, durability=durability, on_silence=self._silent)
+        self._connect_writer = partial(reached, writer=True)
+        self._connect_reader = partial(reached, writer=False)
         self._busy_s = busy_s
         self._closed = False
         self._seen = 0
@@ -111,15 +124,38 @@ class PostgresStore:
         self._lock = threading.Lock()
         self._writer: Connection | None = None
         self._pool: list[Connection] = []
+        self._speaks = threading.Event()
+        self._speaks.set()
 
     def _after_fork(self) -> None:
         _abandoned.append((self._writer, self._pool))
         self._start_afresh()
 
+    def _silent(self) -> None:
+        """An answer did not come: until one does, nobody else waits for as long."""
+        if self._speaks.is_set():
+            self._speaks.clear()
+            try:
+                threading.Thread(target=self._listen, args=(self._speaks,), name="aegis-listen", daemon=True).start()
+            except RuntimeError:  # no thread can be started: everybody finds out by themselves
+                self._speaks.set()
+
+    def _listen(self, speaks: threading.Event) -> None:
+        """Ask the server whether it is there until it says so."""
+        while not self._closed and not speaks.wait(LISTEN_S):
+            with suppress(StoreError):
+                self._connect_reader().close()
+                speaks.set()
+
+    def _check_speaks(self) -> None:
+        if not self._speaks.is_set() and not self._speaks.wait(GRACE_S):
+            raise StoreUnavailable("the database does not answer")
+
     def _begun(self, until: float) -> tuple[Connection, AbstractContextManager[Any], PostgresTransaction]:
         """The writer's connection inside a transaction that nobody else can be in; the lock is held."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        self._check_speaks()
         if self._writer is not None and not stands(self._writer):
             self._drop_writer()
         if self._writer is None:
@@ -138,6 +174,7 @@ class PostgresStore:
     def _take(self) -> Connection:
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        self._check_speaks()
         while self._pool:
             with suppress(IndexError):  # another thread was first
                 connection = self._pool.pop()
@@ -212,6 +249,8 @@ class _WriteContext:
         except psycopg.Error as failure:
             store._drop_writer()
             if error is None:
+                if is_lost(failure):
+                    raise StoreInDoubt("the answer to a commit was lost") from failure
                 raise wrapped(failure) from failure
         finally:
             store._lock.release()

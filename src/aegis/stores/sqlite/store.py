@@ -49,6 +49,8 @@ class SqliteStore:
     to wait for another process, in seconds.
     """
 
+    is_remote: Final = False
+
     def __init__(self, path: Path, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
         self._name = str(path)
         self._busy_s = busy_s
