@@ -1,0 +1,331 @@
+"""A store whose documents are authenticated: what somebody else wrote into it is refused when it is read.
+
+Every transaction that appends leaves or changes documents ends with a seal of the head ([`audit.seal`]). Every view
+checks the seal before its first document, and every document against the tree. What a list leaves out is found where
+the list was read to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Literal
+
+from aegis.audit.seal import COLLECTION, DELETED, Seal, Sealer, Tree
+from aegis.core.ports import Document, Entry, Head, Node, Payload, Reader, Search, SessionRow, Store, Transaction
+from aegis.errors import StoreCorrupt
+
+_PAGE: Final = 1_000
+Adopts = Literal["nothing", "unsealed", "everything"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Defect:
+    """One document that is not what was put last, and what happened to it."""
+
+    collection: str
+    key: str
+    wrong: str
+
+    def __str__(self) -> str:
+        return f"`{self.collection}/{self.key}` {self.wrong}"
+
+
+class SealedReader:
+    """`core.ports.Reader` over another one; raises `StoreCorrupt` for documents that nobody here wrote."""
+
+    def __init__(self, store: SealedStore, inner: Reader, least: int):
+        self._store = store
+        self._inner = inner
+        self._least = least
+        self._tree: Tree | None = None
+        self._adopted: bool | None = None
+        self._listed: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def head(self) -> Head:
+        return self._inner.head()
+
+    def entry(self, index: int) -> Entry | None:
+        return self._inner.entry(index)
+
+    def entry_by_id(self, receipt_id: str) -> Entry | None:
+        return self._inner.entry_by_id(receipt_id)
+
+    def entries(self, start: int, stop: int) -> Iterator[Entry]:
+        return self._inner.entries(start, stop)
+
+    def search(self, search: Search) -> list[Entry]:
+        return self._inner.search(search)
+
+    def sessions(self, *, before: int | None, limit: int) -> list[SessionRow]:
+        return self._inner.sessions(before=before, limit=limit)
+
+    def latest_call(self, principal: str, session: str, call_id: str) -> int | None:
+        return self._inner.latest_call(principal, session, call_id)
+
+    def leaf_hashes(self, start: int, stop: int) -> list[bytes]:
+        return self._inner.leaf_hashes(start, stop)
+
+    def node(self, level: int, position: int) -> bytes | None:
+        return self._inner.node(level, position)
+
+    def payload(self, index: int) -> Payload | None:
+        return self._inner.payload(index)
+
+    def document(self, collection: str, key: str) -> Document | None:
+        """The document, as it was put last; raises `StoreCorrupt` where it is another one, or is gone."""
+        found = self._inner.document(collection, key)
+        if not self.adopts:
+            self.tree().check(collection, key, found)
+        return found
+
+    def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = _PAGE) -> list[Document]:
+        """Documents with key > `after`, ordered by key, each as it was put last.
+
+        A list that is read from its start to its end lacks nothing: `StoreCorrupt` is raised otherwise.
+        """
+        page = self._inner.documents(collection, state=state, after=after, limit=limit)
+        if self.adopts:
+            return page
+        tree = self.tree()
+        for document in page:
+            tree.check(collection, document.key, document)
+        last, count = self._listed.get((collection, state), ("", 0)) if after else ("", 0)
+        if last == after:
+            count += len(page)
+            if len(page) < limit and count != tree.count(collection, state):
+                raise StoreCorrupt(f"a document of `{collection}` was deleted from the store")
+            self._listed[collection, state] = (page[-1].key if page else after, count)
+        return page
+
+    def collections(self) -> list[str]:
+        return [name for name in self._inner.collections() if name != COLLECTION]
+
+    @property
+    def adopts(self) -> bool:
+        """Whether documents are taken as they are found, to be sealed so."""
+        if self._adopted is None:
+            wanted = self._store.adopts
+            self._adopted = wanted == "everything" or (wanted == "unsealed" and not self.head().seal)
+        return self._adopted
+
+    def tree(self) -> Tree:
+        """What the seal of this view says of documents; raises `StoreCorrupt` where it does not hold."""
+        if self._tree is None:
+            self._tree = Tree(self._store.sealer, self._store.checked(self.head(), self._least), self._read_node)
+        return self._tree
+
+    def _read_node(self, place: str) -> bytes | None:
+        found = self._inner.document(COLLECTION, f".{place}")
+        return None if found is None else found.body
+
+
+class SealedTransaction(SealedReader):
+    """`core.ports.Transaction` over another one; `finish` seals what it wrote."""
+
+    _inner: Transaction
+
+    def __init__(self, store: SealedStore, inner: Transaction, least: int):
+        super().__init__(store, inner, least)
+        self._before = inner.head()
+        self._seal = Seal(changes=least) if self.adopts else store.checked(self._before, least)
+        self._put = False
+
+    def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        self._inner.append(entries, payloads, nodes, head)
+
+    def put_document(self, document: Document) -> None:
+        """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
+        self._inner.put_document(document)
+        if not self.adopts:
+            self._own().put(document)
+
+    def delete_document(self, collection: str, key: str) -> None:
+        self._inner.delete_document(collection, key)
+        if not self.adopts:
+            self._own().remove(collection, key)
+
+    def erase_payload(self, index: int) -> bool:
+        return self._inner.erase_payload(index)
+
+    def bump_epoch(self) -> int:
+        return self._inner.bump_epoch()
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        raise StoreCorrupt("a sealed store seals itself")
+
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = Tree(self._store.sealer, self._seal, self._read_node)
+        return self._tree
+
+    def finish(self) -> tuple[Head, int]:
+        """Seal what was written; the head as it will be committed, and how often documents changed."""
+        if self.adopts:
+            return self._adopt()
+        head, seal = self._inner.head(), self._seal
+        if self._put:
+            root, counts, nodes = self.tree().write()
+            return self._write(head, seal.changes + 1, root, counts, nodes)
+        if head != self._before:
+            return self._write(head, seal.changes, seal.root, seal.counts, ())
+        return head, seal.changes
+
+    def _own(self) -> Tree:
+        self._put = True
+        self._listed.clear()
+        return self.tree()
+
+    def _adopt(self) -> tuple[Head, int]:
+        """Seal every document as it is found, a page at a time."""
+        while nodes := self._inner.documents(COLLECTION, limit=_PAGE):
+            for node in nodes:
+                self._inner.delete_document(COLLECTION, node.key)
+        seal = Seal(changes=self._least + 1)
+        for collection in self._inner.collections():
+            after = ""
+            while page := self._inner.documents(collection, after=after, limit=_PAGE):
+                tree = Tree(self._store.sealer, seal, self._read_node)
+                for document in page:
+                    tree.adopt(document)
+                after = page[-1].key
+                root, counts, changed = tree.write()
+                seal = Seal(seal.changes + 1, root, counts)
+                self._write(self._inner.head(), seal.changes, root, counts, changed)
+        return self._write(self._inner.head(), seal.changes, seal.root, seal.counts, ())
+
+    def _write(
+        self, head: Head, changes: int, root: bytes, counts: bytes, nodes: Sequence[tuple[str, bytes]]
+    ) -> tuple[Head, int]:
+        sealed = self._store.sealer.sealed(head, changes, root, counts)
+        written = [
+            Document(collection=COLLECTION, key=f".{place}", version=changes, body=body) for place, body in nodes
+        ]
+        self._inner.put_seal(sealed, written)
+        head = self._inner.head()
+        self._store.seen = (head, Seal(changes, root, counts))
+        return head, changes
+
+
+class SealedStore:
+    """`core.ports.Store` over `inner`, sealed under `key`, which every process on it holds.
+
+    `adopts` says which documents transactions take up as they are: none, those of a store that was never sealed, or
+    whatever is there; an opening sets it back. `committed` is told of every end of the log, and how often documents had changed.
+    """
+
+    def __init__(self, inner: Store, key: bytes, *, adopts: Adopts = "nothing"):
+        self.inner = inner
+        self.sealer = Sealer(key)
+        self.adopts: Adopts = adopts
+        self.committed: Callable[[Head, int], None] | None = None
+        self.changes = 0  # the most changes of documents that this process has seen
+        self.seen: tuple[Head, Seal] | None = None  # a head whose seal was made or checked here
+
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
+        """An exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
+        return _WriteContext(self, self.inner.transaction(wait_s=wait_s, appends=appends))
+
+    def reader(self, *, settled: bool = True) -> _ReadContext:
+        """A consistent view that does not wait for writers."""
+        return _ReadContext(self, self.inner.reader(settled=settled))
+
+    def epoch(self) -> int:
+        """The current control epoch; whether it is the true one is checked by the commit that is made under it."""
+        return self.inner.epoch()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.inner.close()
+
+    def defects(self) -> Iterator[Defect]:
+        """Every document that is not as it was put last; raises `StoreCorrupt` where the seal itself does not hold."""
+        with self.inner.reader() as reader:
+            view = SealedReader(self, reader, 0)
+            tree, known = view.tree(), 0
+            for collection in view.collections():
+                after = ""
+                while page := reader.documents(collection, after=after, limit=_PAGE):
+                    for document in page:
+                        entry = tree.find(collection, document.key)
+                        known += entry is not None
+                        wrong = tree.wrong(entry, document)
+                        if wrong is not None:
+                            yield Defect(collection=collection, key=document.key, wrong=wrong)
+                    after = page[-1].key
+            if known == tree.total():
+                return
+            for entry in tree.entries():
+                if reader.document(entry.collection, entry.key) is None:
+                    yield Defect(collection=entry.collection, key=entry.key, wrong=DELETED)
+
+    def checked(self, head: Head, least: int) -> Seal:
+        """The seal of a head, where it holds and no less than `least` changes of documents went before it.
+
+        Raises `StoreCorrupt` otherwise.
+        """
+        known = self.seen
+        if known is not None and known[0] == head:
+            seal = known[1]
+        else:
+            seal = self.sealer.open(head)
+            self.seen = (head, seal)
+        if seal.changes < least:
+            raise StoreCorrupt("the documents were put back to an older state")
+        self.changes = max(self.changes, seal.changes)
+        return seal
+
+
+class _WriteContext:
+    __slots__ = ("_context", "_store", "_transaction")
+
+    _transaction: SealedTransaction
+
+    def __init__(self, store: SealedStore, context: AbstractContextManager[Transaction]):
+        self._store = store
+        self._context = context
+
+    def __enter__(self) -> SealedTransaction:
+        inner = self._context.__enter__()
+        try:
+            self._transaction = SealedTransaction(self._store, inner, self._store.changes)
+        except BaseException as error:
+            self._context.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._context.__exit__(kind, error, trace)
+            return
+        store = self._store
+        try:
+            head, changes = self._transaction.finish()
+        except BaseException as failure:
+            self._context.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._context.__exit__(None, None, None)
+        store.changes = max(store.changes, changes)
+        if store.committed is not None:
+            store.committed(head, changes)
+
+
+class _ReadContext:
+    __slots__ = ("_context", "_store")
+
+    def __init__(self, store: SealedStore, context: AbstractContextManager[Reader]):
+        self._store = store
+        self._context = context
+
+    def __enter__(self) -> SealedReader:
+        least = self._store.changes  # before the view begins: another thread may commit meanwhile
+        return SealedReader(self._store, self._context.__enter__(), least)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)
