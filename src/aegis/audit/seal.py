@@ -1,11 +1,11 @@
 """The seal of a store: a keyed tree over every document, whose root is authenticated together with the log's end.
 
 The tree is a trie over keyed hashes of documents' names. A leaf names up to `LEAF_ENTRIES` documents, each with its
-version, its state and a tag over its bytes; an inner node holds the hashes of its children. The seal holds the root,
-how many documents of each collection and state there are, and a code over both and the whole head. A document that was
-changed, deleted, invented, exchanged, or put back in an older version does not lead to the root; neither does an
-older tree under a newer log. All hashes are BLAKE2b under one key of the home, so that nobody who only writes the store
-can compute one, or choose names that make the tree deep.
+version, its state and a tag over its bytes; an inner node holds the hashes of its children, and the root how many
+documents of each collection and state there are. The seal holds the root's hash and a code over it and the whole
+head. A document that was changed, deleted, invented, exchanged, or put back in an older version does not lead to the
+root; neither does an older tree under a newer log. All hashes are BLAKE2b under one key of the home, so that nobody
+who only writes the store can compute one, or choose names that make the tree deep.
 
 The tree does not tell a whole store that was put back to an earlier moment: the mark beside the store does.
 """
@@ -25,7 +25,6 @@ from aegis.errors import StoreCorrupt
 
 COLLECTION: Final = "seal"  # where nodes stand among the documents of a store; they are not sealed themselves
 DELETED: Final = "was deleted from the store"
-COUNTS: Final = "#"
 LEAF_ENTRIES: Final = 16  # a leaf of about one kilobyte
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuv"  # one letter a level: 5 bits, 32 children
 _BITS: Final = 5
@@ -33,7 +32,6 @@ _MOST: Final = 2_048  # nodes kept decoded: some megabytes
 _HASH_BYTES: Final = 16
 _NONE: Final = b""
 
-_blake2b = hashlib.blake2b
 ReadNode = Callable[[str], bytes | None]
 
 
@@ -48,25 +46,23 @@ class Sealed(Struct, frozen=True, array_like=True):
 
 
 class _Node(Struct, frozen=True, array_like=True):
-    """A node of the tree: the hashes of its children, or where it has none, documents."""
+    """A node of the tree: the hashes of its children, or where it has none, documents; in the root, their numbers."""
 
     children: list[bytes]
     entries: list[Sealed]
+    counts: dict[str, dict[str, int]] = {}
 
 
 class Seal(Struct, frozen=True, array_like=True):
-    """What stands in the head: how often documents changed, the root over them, their numbers, and the code over all."""
+    """What stands in the head: how often documents changed, the root over them, and the code over all."""
 
     changes: int = 0
     root: bytes = _NONE
-    counts: bytes = _NONE
     code: bytes = _NONE
 
 
-_Counts = dict[str, dict[str, int]]
 _encode = msgspec.msgpack.Encoder().encode
 _decode_node = msgspec.msgpack.Decoder(_Node).decode
-_decode_counts = msgspec.msgpack.Decoder(_Counts).decode
 _decode_seal = msgspec.msgpack.Decoder(Seal).decode
 _EMPTY: Final = _Node([], [])
 
@@ -75,34 +71,37 @@ class Sealer:
     """Makes and checks what only holders of `key` can make; keeps nodes that were checked."""
 
     def __init__(self, key: bytes):
-        self._key = key
+        def start(purpose: bytes) -> hashlib.blake2b:
+            return hashlib.blake2b(key=key, person=purpose, digest_size=_HASH_BYTES)
+
+        # Begun once and copied: a key costs more to set than a short text to hash.
+        self._of_document, self._of_place = start(b"aegis/document"), start(b"aegis/place")
+        self._of_node, self._of_head = start(b"aegis/node"), start(b"aegis/head")
         self._nodes: dict[str, tuple[bytes, _Node]] = {}
 
     def tag(self, document: Document) -> bytes:
         """The tag of a document: over its name, version, state and bytes."""
         said = _encode((document.collection, document.key, document.version, document.state, document.body))
-        return self._hash(b"aegis/document", said)
+        return _finished(self._of_document, said)
 
     def place(self, collection: str, key: str) -> int:
         """Where a name stands in the tree: nobody without the key can tell."""
-        return int.from_bytes(self._hash(b"aegis/place", f"{collection}\0{key}".encode()), "big")
+        return int.from_bytes(_finished(self._of_place, f"{collection}\0{key}".encode()), "big")
 
     def node(self, place: str, expected: bytes, read: ReadNode) -> _Node:
         """The node at `place`, where its hash is the one `expected`; raises `StoreCorrupt`."""
         known = self._nodes.get(place)
         if known is not None and known[0] == expected:
             return known[1]
-        body = self._read(place, expected, read)
+        body = read(place)
+        if body is None or self.hash_node(place, body) != expected:
+            raise StoreCorrupt("the seal of the documents was changed in the store")
         try:
             node = _decode_node(body)
         except msgspec.DecodeError as error:  # nobody else could have made it
             raise StoreCorrupt("the seal of the documents is of another version") from error
         self.keep(place, expected, node)
         return node
-
-    def counts(self, expected: bytes, read: ReadNode) -> _Counts:
-        """How many documents there are, by collection and state; raises `StoreCorrupt`."""
-        return {} if expected == _NONE else _decode_counts(self._read(COUNTS, expected, read))
 
     def keep(self, place: str, digest: bytes, node: _Node) -> None:
         """Remember a node; what is remembered counts only where its hash is asked for."""
@@ -112,11 +111,11 @@ class Sealer:
 
     def hash_node(self, place: str, body: bytes) -> bytes:
         """The hash of a node, which is good at its place alone."""
-        return self._hash(b"aegis/node", b"%d\0%b%b" % (len(place), place.encode(), body))
+        return _finished(self._of_node, b"%d\0%b%b" % (len(place), place.encode(), body))
 
-    def sealed(self, head: Head, changes: int, root: bytes, counts: bytes) -> bytes:
+    def sealed(self, head: Head, changes: int, root: bytes) -> bytes:
         """The seal of a head whose other members are final."""
-        return _encode(Seal(changes, root, counts, self._code(head, changes, root, counts)))
+        return _encode((changes, root, self._code(head, changes, root)))
 
     def open(self, head: Head) -> Seal:
         """The seal of `head`; raises `StoreCorrupt` where it is not that of this very head under this key."""
@@ -124,22 +123,13 @@ class Sealer:
             seal = _decode_seal(head.seal)
         except msgspec.DecodeError as error:
             raise StoreCorrupt("the seal of the log's head is gone or malformed") from error
-        if not hmac.compare_digest(seal.code, self._code(head, seal.changes, seal.root, seal.counts)):
+        if not hmac.compare_digest(seal.code, self._code(head, seal.changes, seal.root)):
             raise StoreCorrupt("the head of the log was changed in the store, or belongs to another home")
         return seal
 
-    def _read(self, place: str, expected: bytes, read: ReadNode) -> bytes:
-        body = read(place)
-        if body is None or self.hash_node(place, body) != expected:
-            raise StoreCorrupt("the seal of the documents was changed in the store")
-        return body
-
-    def _code(self, head: Head, changes: int, root: bytes, counts: bytes) -> bytes:
-        said = (head.size, head.leaf, head.frontier, head.time, head.epoch, changes, root, counts)
-        return self._hash(b"aegis/head", _encode(said))
-
-    def _hash(self, purpose: bytes, data: bytes) -> bytes:
-        return _blake2b(data, key=self._key, person=purpose, digest_size=_HASH_BYTES).digest()
+    def _code(self, head: Head, changes: int, root: bytes) -> bytes:
+        said = (head.size, head.leaf, head.frontier, head.time, head.epoch, changes, root)
+        return _finished(self._of_head, _encode(said))
 
 
 class Tree:
@@ -150,8 +140,6 @@ class Tree:
         self._seal = seal
         self._read = read
         self._changed: dict[str, _Node] = {}
-        self._counts: _Counts | None = None
-        self._counted = False
 
     def find(self, collection: str, key: str) -> Sealed | None:
         """What the seal says of a document; `None` where there is none. Raises `StoreCorrupt`."""
@@ -185,12 +173,12 @@ class Tree:
 
     def count(self, collection: str, state: str) -> int:
         """How many documents a collection has, of one state or where that is empty, of all."""
-        counts = self._current_counts().get(collection, {})
+        counts = self._node("", self._seal.root).counts.get(collection, {})
         return counts.get(state, 0) if state else sum(counts.values())
 
     def total(self) -> int:
         """How many documents there are."""
-        return sum(sum(states.values()) for states in self._current_counts().values())
+        return sum(sum(states.values()) for states in self._node("", self._seal.root).counts.values())
 
     def entries(self) -> Iterator[Sealed]:
         """What the seal says of every document, in no order; for those who look at all of them."""
@@ -220,10 +208,10 @@ class Tree:
         if self.find(collection, key) is not None:
             self._count(self._change(collection, key, None), None)
 
-    def write(self) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
-        """The new root and numbers, and every node that changed; the deepest are hashed first."""
+    def write(self) -> tuple[bytes, list[tuple[str, bytes]]]:
+        """The new root, and every node that changed; the deepest are hashed first."""
         nodes: list[tuple[str, bytes]] = []
-        root, counts = self._seal.root, self._seal.counts
+        root = self._seal.root
         for place in sorted(self._changed, key=len, reverse=True):
             node = self._changed[place]
             body = _encode(node)
@@ -234,11 +222,7 @@ class Tree:
                 self._changed[place[:-1]].children[_ALPHABET.index(place[-1])] = digest
             else:
                 root = digest
-        if self._counted:
-            body = _encode(self._current_counts())
-            nodes.append((COUNTS, body))
-            counts = self._sealer.hash_node(COUNTS, body)
-        return root, counts, nodes
+        return root, nodes
 
     def _node(self, place: str, expected: bytes) -> _Node:
         changed = self._changed.get(place)
@@ -269,7 +253,8 @@ class Tree:
         node = self._changed.get(place)
         if node is None:
             shared = self._node(place, expected)
-            node = self._changed[place] = _Node(list(shared.children), list(shared.entries))
+            counts = {name: dict(states) for name, states in shared.counts.items()}
+            node = self._changed[place] = _Node(list(shared.children), list(shared.entries), counts)
         return node
 
     def _split(self, place: str, node: _Node) -> None:
@@ -285,21 +270,22 @@ class Tree:
             self._changed.update(below)
             place, node = max(below.items(), key=lambda item: len(item[1].entries))
 
-    def _current_counts(self) -> _Counts:
-        if self._counts is None:
-            self._counts = self._sealer.counts(self._seal.counts, self._read)
-        return self._counts
-
     def _count(self, before: Sealed | None, after: Sealed | None) -> None:
         if before is not None and after is not None and before.state == after.state:
             return
-        counts, self._counted = self._current_counts(), True
+        counts = self._own("", self._seal.root).counts
         for entry, step in ((before, -1), (after, 1)):
             if entry is not None:
                 states = counts.setdefault(entry.collection, {})
                 states[entry.state] = states.get(entry.state, 0) + step
                 if not states[entry.state]:
                     del states[entry.state]
+
+
+def _finished(begun: hashlib.blake2b, data: bytes) -> bytes:
+    state = begun.copy()
+    state.update(data)
+    return state.digest()
 
 
 def _digit(digits: int, level: int) -> int:

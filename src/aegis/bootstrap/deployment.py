@@ -57,8 +57,8 @@ def open_deployment(
     """Open the deployment whose state is in `home` under the configuration `config`.
 
     The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise. Calls that name
-    the home, the configuration or one of the paths `protected` are blocked. `accept_rollback` says why a store that does
-    not continue what this home saw is right, and is recorded.
+    the home, the configuration or one of the paths `protected` are blocked. `accept_rollback` says why a store that
+    does not continue what this home saw is right, and is recorded.
     Raises `ConfigError`, `KeyFileError` or `StoreError`.
     """
     state = open_state(config, home, accept_rollback=accept_rollback)

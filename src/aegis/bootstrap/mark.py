@@ -26,6 +26,7 @@ from aegis.keys.keyring import Ed25519Signer
 
 NAME: Final = "log.mark"
 EVERY: Final = 256  # receipts, or changes of documents, that a killed process may leave unmarked
+BYTES: Final = 512  # of the file; a mark is some 400 of them
 _DOMAIN: Final = b"aegis/high-water-mark/v1\0"
 
 _log = logging.getLogger("aegis.store")
@@ -120,13 +121,12 @@ class HighWater:
                 stood = self.read()
                 if stood is not None and (stood.size, stood.documents) >= (mark.size, mark.documents):
                     return
-            fresh = self._path.with_name(f".{NAME}.{os.getpid()}")
-            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            # In place, and one sector: a rename would make the file system flush, and a torn sector is none.
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                os.write(file, msgspec.json.encode(mark) + b"\n")
+                os.pwrite(file, msgspec.json.encode(mark).ljust(BYTES - 1) + b"\n", 0)
             finally:
                 os.close(file)
-            fresh.replace(self._path)
         finally:
             os.close(descriptor)
 

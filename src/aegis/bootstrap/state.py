@@ -147,6 +147,7 @@ def _opened(
 def _judge(store: SealedStore, mark: HighWater, keyring: Keyring, accept_rollback: str | None) -> Draft | None:
     """Decide whether the store is believed, and what of this goes on record; raises `StoreCorrupt` where it is not."""
     kept, wrong = None, None
+    accept_rollback = (accept_rollback or "").strip()
     try:
         kept = mark.read()
         with store.inner.reader() as reader:
@@ -156,16 +157,16 @@ def _judge(store: SealedStore, mark: HighWater, keyring: Keyring, accept_rollbac
             store.adopts = "unsealed"
             return None if fresh else _alarm("documents_adopted")  # (1), (2)
         if kept is not None:
-            wrong = _contradicted(store, kept, keyring)
+            wrong = contradicted(store, kept, keyring)
         else:
             store.checked(head, 0)
-        if wrong is None and accept_rollback is not None:
+        if wrong is None and accept_rollback:
             wrong = next((str(one) for one in store.defects()), None)
     except StoreCorrupt as error:
         wrong = str(error)
     if wrong is None:
         return _alarm("mark_missing") if kept is None else None  # (4)
-    if accept_rollback is None:  # (3)
+    if not accept_rollback:  # (3)
         raise StoreCorrupt(f"{wrong}; {_HINT}")
     store.adopts = "everything"
     if kept is not None:
@@ -173,7 +174,7 @@ def _judge(store: SealedStore, mark: HighWater, keyring: Keyring, accept_rollbac
     return _alarm("rollback_accepted", {"reason": accept_rollback, "found": wrong})
 
 
-def _contradicted(store: SealedStore, mark: Mark, keyring: Keyring) -> str | None:
+def contradicted(store: SealedStore, mark: Mark, keyring: Keyring) -> str | None:
     """What in the store contradicts the mark of the home; raises `StoreCorrupt` where the seal does not hold."""
     with store.inner.reader() as raw:
         named = raw.document(_META, _LOG)

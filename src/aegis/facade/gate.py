@@ -42,7 +42,8 @@ class Gate(PartsGate):
 
         Without them: `AEGIS_CONFIG` or `aegis.yaml` in the home, else the profile `standard`;
         `AEGIS_HOME` or `~/.aegis`. A store that is older than the home saw it, or another one, is refused, unless
-        `accept_rollback` says why that is right; the reason is recorded. Raises `ConfigError`, `KeyFileError` or `StoreError`.
+        `accept_rollback` says why that is right; the reason is recorded. Raises `ConfigError`, `KeyFileError` or
+        `StoreError`.
         """
         deployment = open_deployment(
             None if config is None else Path(config),

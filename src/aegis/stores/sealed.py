@@ -36,13 +36,16 @@ class Defect:
 class SealedReader:
     """`core.ports.Reader` over another one; raises `StoreCorrupt` for documents that nobody here wrote."""
 
+    __slots__ = ("_inner", "_least", "_listed", "_store", "_tree")
+
+    _inner: Reader
+
     def __init__(self, store: SealedStore, inner: Reader, least: int):
         self._store = store
         self._inner = inner
         self._least = least
         self._tree: Tree | None = None
-        self._adopted: bool | None = None
-        self._listed: dict[tuple[str, str], tuple[str, int]] = {}
+        self._listed: dict[tuple[str, str], tuple[str, int]] | None = None
 
     def head(self) -> Head:
         return self._inner.head()
@@ -92,11 +95,13 @@ class SealedReader:
         tree = self.tree()
         for document in page:
             tree.check(collection, document.key, document)
+        if self._listed is None:
+            self._listed = {}
         last, count = self._listed.get((collection, state), ("", 0)) if after else ("", 0)
         if last == after:
             count += len(page)
             if len(page) < limit and count != tree.count(collection, state):
-                raise StoreCorrupt(f"a document of `{collection}` was deleted from the store")
+                raise StoreCorrupt(f"a document of `{collection}` {DELETED}")
             self._listed[collection, state] = (page[-1].key if page else after, count)
         return page
 
@@ -106,10 +111,8 @@ class SealedReader:
     @property
     def adopts(self) -> bool:
         """Whether documents are taken as they are found, to be sealed so."""
-        if self._adopted is None:
-            wanted = self._store.adopts
-            self._adopted = wanted == "everything" or (wanted == "unsealed" and not self.head().seal)
-        return self._adopted
+        wanted = self._store.adopts
+        return wanted != "nothing" and (wanted == "everything" or not self.head().seal)
 
     def tree(self) -> Tree:
         """What the seal of this view says of documents; raises `StoreCorrupt` where it does not hold."""
@@ -125,13 +128,15 @@ class SealedReader:
 class SealedTransaction(SealedReader):
     """`core.ports.Transaction` over another one; `finish` seals what it wrote."""
 
+    __slots__ = ("_before", "_put", "_seal")
+
     _inner: Transaction
 
-    def __init__(self, store: SealedStore, inner: Transaction, least: int):
-        super().__init__(store, inner, least)
-        self._before = inner.head()
-        self._seal = Seal(changes=least) if self.adopts else store.checked(self._before, least)
+    def __init__(self, store: SealedStore, inner: Transaction):
+        super().__init__(store, inner, store.changes)
         self._put = False
+        self._before = inner.head()
+        self._seal = Seal(changes=self._least) if self.adopts else store.checked(self._before, self._least)
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
         self._inner.append(entries, payloads, nodes, head)
@@ -165,17 +170,17 @@ class SealedTransaction(SealedReader):
         """Seal what was written; the head as it will be committed, and how often documents changed."""
         if self.adopts:
             return self._adopt()
-        head, seal = self._inner.head(), self._seal
+        seal = self._seal
         if self._put:
-            root, counts, nodes = self.tree().write()
-            return self._write(head, seal.changes + 1, root, counts, nodes)
-        if head != self._before:
-            return self._write(head, seal.changes, seal.root, seal.counts, ())
-        return head, seal.changes
+            root, nodes = self.tree().write()
+            return self._write(Seal(seal.changes + 1, root), nodes)
+        if self._inner.head() == self._before:
+            return self._before, seal.changes
+        return self._write(seal, ())
 
     def _own(self) -> Tree:
         self._put = True
-        self._listed.clear()
+        self._listed = None
         return self.tree()
 
     def _adopt(self) -> tuple[Head, int]:
@@ -191,21 +196,19 @@ class SealedTransaction(SealedReader):
                 for document in page:
                     tree.adopt(document)
                 after = page[-1].key
-                root, counts, changed = tree.write()
-                seal = Seal(seal.changes + 1, root, counts)
-                self._write(self._inner.head(), seal.changes, root, counts, changed)
-        return self._write(self._inner.head(), seal.changes, seal.root, seal.counts, ())
+                root, changed = tree.write()
+                seal = Seal(seal.changes + 1, root)
+                self._write(seal, changed)
+        return self._write(seal, ())
 
-    def _write(
-        self, head: Head, changes: int, root: bytes, counts: bytes, nodes: Sequence[tuple[str, bytes]]
-    ) -> tuple[Head, int]:
-        sealed = self._store.sealer.sealed(head, changes, root, counts)
+    def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]]) -> tuple[Head, int]:
+        store, inner, changes = self._store, self._inner, seal.changes
         written = [
             Document(collection=COLLECTION, key=f".{place}", version=changes, body=body) for place, body in nodes
         ]
-        self._inner.put_seal(sealed, written)
-        head = self._inner.head()
-        self._store.seen = (head, Seal(changes, root, counts))
+        inner.put_seal(store.sealer.sealed(inner.head(), changes, seal.root), written)
+        head = inner.head()
+        store.seen = (head, seal)
         return head, changes
 
 
@@ -213,7 +216,8 @@ class SealedStore:
     """`core.ports.Store` over `inner`, sealed under `key`, which every process on it holds.
 
     `adopts` says which documents transactions take up as they are: none, those of a store that was never sealed, or
-    whatever is there; an opening sets it back. `committed` is told of every end of the log, and how often documents had changed.
+    whatever is there; an opening sets it back. `committed` is told of every end of the log, and how often documents
+    had changed.
     """
 
     def __init__(self, inner: Store, key: bytes, *, adopts: Adopts = "nothing"):
@@ -290,7 +294,7 @@ class _WriteContext:
     def __enter__(self) -> SealedTransaction:
         inner = self._context.__enter__()
         try:
-            self._transaction = SealedTransaction(self._store, inner, self._store.changes)
+            self._transaction = SealedTransaction(self._store, inner)
         except BaseException as error:
             self._context.__exit__(type(error), error, error.__traceback__)
             raise

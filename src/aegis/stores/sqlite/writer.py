@@ -148,12 +148,12 @@ class SqliteTransaction(SqliteReader):
     def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
         """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
         self._head = replace(self.head(), seal=seal)
-        for node in nodes:
-            values = (node.version, node.state, node.body, node.collection, node.key)
+        if nodes:
+            rows = [(node.version, node.state, node.body, node.collection, node.key) for node in nodes]
             if self._held is None:
-                self._change(_REDO_DOCUMENT, values)
+                self._write(_REDO_DOCUMENT, rows)
             else:
-                self.puts[node.collection, node.key] = values
+                self.puts.update({(row[3], row[4]): row for row in rows})
         if self._held is None:
             self._change(_SEAL, (seal,))
 
