@@ -81,7 +81,7 @@ def _stored(patient: Patient, store: Store, reader: Reader) -> Iterable[Found]:
     if isinstance(store, MemoryStore) or not (patient.home / "keys" / "payload.key").exists():
         return
     keyring, head = Keyring(patient.home / "keys"), reader.head()
-    if not head.size:
+    if not head.size and not (patient.home / NAME).exists():
         return
     sealed, mark = SealedStore(store, keyring.document_key()), HighWater(patient.home, keyring.log_signer)
     broken = mark_break(sealed, mark, keyring)
