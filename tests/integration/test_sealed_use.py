@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from aegis.audit.merkle import leaf_hash
 from aegis.bootstrap import Deployment
 from aegis.bootstrap.accounts import alter_account, create_account
 from aegis.bootstrap.credentials import create_key, revoke_key
@@ -188,3 +189,39 @@ def test_what_a_mission_has_spent_and_seen_is_not_forgotten(world: World, collec
         older = (row[0], row[1], row[2] + b" ")
     world.outside.put(collection, key, None if how == "deleted" else older)
     assert refused(world.again().gate.decide(call))
+
+
+@pytest.mark.claim("LOG-20")
+def test_a_receipt_that_was_rewritten_answers_no_repeated_call(world: World) -> None:
+    call = ToolCall(tool="run_shell", arguments={"command": "rm -rf /"}, call_id="c-9")
+    blocked = world.running.gate.decide(call)
+    assert blocked.outcome.word == "block"
+    assert blocked.receipt is not None
+    index = blocked.receipt.index
+    world.again()
+    ((body,),) = world.outside.run("SELECT body FROM {leaf} WHERE idx = ?", (index,))
+    forged = body.replace(b'"decision":"block"', b'"decision":"allow"')
+    assert forged != body
+    world.outside.run(
+        "UPDATE {leaf} SET body = ?, leaf_hash = ?, decision = ? WHERE idx = ?",
+        (forged, leaf_hash(forged), "allow", index),
+    )
+    assert refused(world.running.gate.decide(call))
+    with pytest.raises(StoreCorrupt, match="another history"):
+        world.again()
+
+
+@pytest.mark.claim("LOG-20")
+def test_the_payload_of_another_receipt_answers_no_repeated_call(world: World) -> None:
+    first = world.running.gate.decide(ToolCall(tool="read_file", arguments={"path": "a.txt"}, call_id="c-1"))
+    second = world.running.gate.decide(ToolCall(tool="read_file", arguments={"path": "b.txt"}, call_id="c-2"))
+    assert first.receipt is not None
+    assert second.receipt is not None
+    world.again()
+    table, column = ("leaf", "payload") if (world.home / "aegis.db").exists() else ("payload", "body")
+    sealed = world.outside.run(f"SELECT salt, key, {column} FROM {{{table}}} WHERE idx = ?", (second.receipt.index,))[0]
+    world.outside.run(
+        f"UPDATE {{{table}}} SET salt = ?, key = ?, {column} = ? WHERE idx = ?", (*sealed, first.receipt.index)
+    )
+    again = ToolCall(tool="read_file", arguments={"path": "b.txt"}, call_id="c-1")
+    assert refused(world.again().gate.decide(again))

@@ -24,6 +24,7 @@ from aegis.core.ports import Document, Head
 from aegis.errors import StoreCorrupt
 
 COLLECTION: Final = "seal"  # where nodes stand among the documents of a store; they are not sealed themselves
+CHANGED: Final = "was changed in the store"
 DELETED: Final = "was deleted from the store"
 LEAF_ENTRIES: Final = 16  # a leaf of about one kilobyte
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuv"  # one letter a level: 5 bits, 32 children
@@ -169,7 +170,7 @@ class Tree:
             return DELETED
         if entry.tag == self._sealer.tag(found):
             return None
-        return "was put back in an older version" if found.version < entry.version else "was changed in the store"
+        return "was put back in an older version" if found.version < entry.version else CHANGED
 
     def count(self, collection: str, state: str) -> int:
         """How many documents a collection has, of one state or where that is empty, of all."""
@@ -195,7 +196,7 @@ class Tree:
         entry = Sealed(collection, key, document.version, document.state, self._sealer.tag(document))
         before = self._change(collection, key, entry)
         if document.version != (1 if before is None else before.version + 1):
-            raise StoreCorrupt(f"a document of `{collection}` was changed in the store")
+            raise StoreCorrupt(f"a document of `{collection}` {CHANGED}")
         self._count(before, entry)
 
     def adopt(self, document: Document) -> None:

@@ -2,22 +2,32 @@
 
 Every transaction that appends leaves or changes documents ends with a seal of the head ([`audit.seal`]). Every view
 checks the seal before its first document, and every document against the tree. What a list leaves out is found where
-the list was read to its end.
+the list was read to its end. A receipt that is asked for by its index or identifier, to act on it, is checked too;
+those that are searched for or streamed are not.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal
 
-from aegis.audit.seal import COLLECTION, DELETED, Seal, Sealer, Tree
+import orjson
+
+from aegis.audit.append import entry_of
+from aegis.audit.merkle import leaf_hash
+from aegis.audit.seal import CHANGED, COLLECTION, DELETED, Seal, Sealer, Tree
+from aegis.audit.signature import check
 from aegis.core.ports import Document, Entry, Head, Node, Payload, Reader, Search, SessionRow, Store, Transaction
-from aegis.errors import StoreCorrupt
+from aegis.core.times import from_rfc3339
+from aegis.errors import LogInvalid, StoreCorrupt
 
 _PAGE: Final = 1_000
+_REMEMBERED: Final = 4_096  # receipts of this process that are known without a look at their signatures
+_KEYS: Final = "keys"
 Adopts = Literal["nothing", "unsealed", "everything"]
 
 
@@ -51,10 +61,14 @@ class SealedReader:
         return self._inner.head()
 
     def entry(self, index: int) -> Entry | None:
-        return self._inner.entry(index)
+        """The receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
+        found = self._inner.entry(index)
+        return None if found is None else self._authentic(found)
 
     def entry_by_id(self, receipt_id: str) -> Entry | None:
-        return self._inner.entry_by_id(receipt_id)
+        """The receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
+        found = self._inner.entry_by_id(receipt_id)
+        return None if found is None else self._authentic(found)
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
         return self._inner.entries(start, stop)
@@ -120,6 +134,20 @@ class SealedReader:
             self._tree = Tree(self._store.sealer, self._store.checked(self.head(), self._least), self._read_node)
         return self._tree
 
+    def _authentic(self, entry: Entry) -> Entry:
+        """A receipt that this process appended, or that is signed by a key of the log; its columns say what it does."""
+        try:
+            body = orjson.loads(entry.body)
+            if entry_of(body, entry.body, leaf_hash(entry.body), from_rfc3339(body["time"])) != entry:
+                raise StoreCorrupt(f"receipt {entry.index} {CHANGED}")
+            if self._store.appended.get(entry.index) != entry.leaf_hash and not self.adopts:
+                described = self.document(_KEYS, str(body["sig"]["kid"]))
+                public = b"" if described is None else base64.b64decode(orjson.loads(described.body)["public"])
+                check(body, public)
+        except (ValueError, KeyError, TypeError, LogInvalid) as error:
+            raise StoreCorrupt(f"receipt {entry.index} {CHANGED}") from error
+        return entry
+
     def _read_node(self, place: str) -> bytes | None:
         found = self._inner.document(COLLECTION, f".{place}")
         return None if found is None else found.body
@@ -140,6 +168,11 @@ class SealedTransaction(SealedReader):
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
         self._inner.append(entries, payloads, nodes, head)
+        appended = self._store.appended
+        if len(appended) > _REMEMBERED:
+            appended.clear()
+        for entry in entries:
+            appended[entry.index] = entry.leaf_hash
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
@@ -226,6 +259,7 @@ class SealedStore:
         self.adopts: Adopts = adopts
         self.committed: Callable[[Head, int], None] | None = None
         self.changes = 0  # the most changes of documents that this process has seen
+        self.appended: dict[int, bytes] = {}  # leaf hashes of receipts that were made here
         self.seen: tuple[Head, Seal] | None = None  # a head whose seal was made or checked here
 
     def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
