@@ -135,6 +135,28 @@ def test_a_document_that_was_written_past_aegis_is_named_by_doctor_and_log_verif
     assert named(place.home) == ([], [])
 
 
+@pytest.mark.parametrize("how", ["gone", "another one"])
+def test_a_payload_that_is_gone_or_another_one_is_named(place: Place, how: str) -> None:
+    table, column = ("leaf", "payload") if (place.home / "aegis.db").exists() else ("payload", "body")
+    rows = f"SELECT idx, salt, key, {column} FROM {{{table}}} WHERE key IS NOT NULL ORDER BY idx"
+    first = place.outside.run(rows)[0]
+    if how == "gone" and table == "leaf":
+        place.outside.run("UPDATE leaf SET salt = NULL, key = NULL, payload = NULL WHERE idx = ?", first[:1])
+    elif how == "gone":
+        place.outside.run("DELETE FROM {payload} WHERE idx = ?", first[:1])
+    else:
+        place.outside.run(f"UPDATE {{{table}}} SET salt = ? WHERE idx = ?", (bytes(32), first[0]))
+    try:
+        _, breaks = verify_home(place.home, place.home / "aegis.yaml")
+        assert [(one.kind, one.index) for one in breaks] == [("payload_changed", first[0])]
+    finally:
+        if table == "leaf":
+            place.outside.run("UPDATE leaf SET salt = ?, key = ?, payload = ? WHERE idx = ?", (*first[1:], first[0]))
+        else:
+            place.outside.run("DELETE FROM {payload} WHERE idx = ?", first[:1])
+            place.outside.run("INSERT INTO {payload} (idx, salt, key, body) VALUES (?, ?, ?, ?)", first)
+
+
 COLUMNS = {
     "agent": "other", "session": "other", "tool": "other", "decision": "block", "kind": "result",
     "principal": "other", "reason": "other", "call_id": "other", "receipt_id": "other", "parent": "other",
