@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from aegis.core.ports import Document
 from aegis.errors import StoreCorrupt
@@ -117,8 +117,8 @@ class HonestHistory(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-TestHonestHistory = HonestHistory.TestCase
-TestHonestHistory.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+def test_an_honest_history_raises_no_alarm() -> None:
+    run_state_machine_as_test(HonestHistory, settings=settings(max_examples=20, stateful_step_count=25, deadline=None))
 
 
 @given(
