@@ -66,6 +66,28 @@ def test_a_new_store_is_empty(store: Store) -> None:
     assert store.epoch() == 0
 
 
+def test_a_seal_stays_with_the_head_and_its_nodes_only_grow_newer(store: Store) -> None:
+    with store.transaction() as transaction:
+        transaction.put_seal(b"one", [document("n", 3), document("m", 1)])
+        assert transaction.head().seal == b"one"
+    grow(store, 3)
+    with store.transaction(appends=True) as transaction:
+        append(transaction, entry(3))
+        transaction.put_seal(b"two", [document("n", 2), document("m", 4, state="s")])
+        assert transaction.head().seal == b"two"
+    with pytest.raises(ZeroDivisionError), store.transaction() as transaction:
+        transaction.put_seal(b"three", [document("n", 9)])
+        raise ZeroDivisionError
+    with store.reader() as reader:
+        assert (reader.head().size, reader.head().seal) == (4, b"two")
+        assert [one.version for one in reader.documents("c")] == [4, 3]
+        assert reader.collections() == ["c"]
+    with store.transaction() as transaction:
+        assert transaction.head().seal == b"two"
+        transaction.bump_epoch()
+        assert transaction.head().seal == b"two"
+
+
 def test_what_was_appended_is_read_back_in_order(store: Store) -> None:
     one = entry(0, agent="", session="", call_id="", parent="x", body=b"\x00\xff")
     with store.transaction() as transaction:

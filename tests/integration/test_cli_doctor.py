@@ -133,7 +133,7 @@ def test_a_damaged_log_fails(home: Path, damage: str) -> None:
 def test_a_lost_database_is_said_and_not_made_anew(home: Path) -> None:
     (home / "aegis.db").unlink()
     _, checks = examine(home)
-    assert checks["store"]["state"] == "skip"
+    assert checks["store"]["state"] == "fail"
     assert not (home / "aegis.db").exists()
 
 

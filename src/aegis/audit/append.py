@@ -80,7 +80,7 @@ def build(
         previous = leaf_hash(record)
         leaves.append(previous)
         index, receipt_id = body["index"], body["receipt_id"]
-        entries.append(_entry(body, record, previous, moment))
+        entries.append(entry_of(body, record, previous, moment))
         recorded.append(Recorded(receipt_id=receipt_id, index=index, leaf_hash=previous, time=stamp))
         if draft.payload is not None:
             key, sealed = seal(draft.payload)
@@ -104,7 +104,8 @@ def build(
     )
 
 
-def _entry(body: dict[str, Any], record: bytes, leaf: bytes, moment: int) -> Entry:
+def entry_of(body: dict[str, Any], record: bytes, leaf: bytes, moment: int) -> Entry:
+    """The row of a receipt: its bytes, and the columns by which it is found, which say nothing else."""
     find = body.get
     return Entry(
         index=body["index"],

@@ -11,7 +11,7 @@ BreakKind = Literal[
     "wrong_log", "missing_signature", "unknown_key", "key_not_valid", "key_not_endorsed", "checkpoint_invalid",
     "proof_invalid", "keys_invalid", "parent_missing", "call_not_allowed", "approval_missing",
     "approval_reused", "permit_reused", "payload_changed", "mission_invalid", "mission_unknown", "mission_exceeded",
-    "budget_exceeded",
+    "budget_exceeded", "rolled_back", "document_changed", "column_changed",
 ]  # fmt: skip
 
 # One sentence for people, by kind; `docs/reference` lists them, and a test keeps both complete.
@@ -48,6 +48,9 @@ MEANING: Final[dict[BreakKind, str]] = {
     "mission_unknown": "a receipt names a mission or a lineage that the log does not hold",
     "mission_exceeded": "a mission goes beyond its parent, or a released call beyond its mission",
     "budget_exceeded": "released calls took more than a ceiling of their mission allows",
+    "rolled_back": "the store is older than its home saw it, or holds another log",
+    "document_changed": "a document of the store is not what was put there last",
+    "column_changed": "a column by which a receipt is found says something else than the receipt",
 }
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(home: Path | None, config: Path | None) -> Iterator[State]:
-    """The state in `home`, made where there is none."""
+def opened(home: Path | None, config: Path | None, accept_rollback: str | None = None) -> Iterator[State]:
+    """The state in `home`, made where there is none; `accept_rollback` is why a log that went back is right."""
     from aegis.bootstrap import open_state
 
-    state = open_state(config, home_of(home))
+    state = open_state(config, home_of(home), accept_rollback=accept_rollback)
     try:
         yield state
     finally:
@@ -28,14 +28,14 @@ def opened(home: Path | None, config: Path | None) -> Iterator[State]:
 
 
 @contextmanager
-def existing(home: Path | None, config: Path | None) -> Iterator[State]:
+def existing(home: Path | None, config: Path | None, accept_rollback: str | None = None) -> Iterator[State]:
     """The state in `home`; raises `InvalidCall` where nothing was ever kept there."""
     place = home_of(home)
     if not (place / "keys").is_dir():
         raise InvalidCall(
             f"there is no home at `{place}`", code="not_found", hint="`aegis init` makes one; --home names another"
         )
-    with opened(place, config) as state:
+    with opened(place, config, accept_rollback) as state:
         yield state
 
 

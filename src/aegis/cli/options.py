@@ -27,6 +27,14 @@ KeyFile = Annotated[
     Path | None,
     typer.Option("--api-key-file", metavar="FILE", help="a file with the API key; default: AEGIS_API_KEY"),
 ]
+AcceptRollback = Annotated[
+    str | None,
+    typer.Option(
+        "--accept-rollback",
+        metavar="REASON",
+        help="go on with a log that is older than this home saw it, or another one; recorded with the reason",
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="how many at most")]
 
 

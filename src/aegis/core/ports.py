@@ -32,13 +32,17 @@ class Signer(Protocol):
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """The end of the log. `frontier` is the compact range of the tree; `epoch` counts control changes."""
+    """The end of the log. `frontier` is the compact range of the tree; `epoch` counts control changes.
+
+    `seal` authenticates the rest of the head and every document; it is empty where nobody has sealed them.
+    """
 
     size: int = 0
     leaf: bytes = b""
     frontier: bytes = b""
     time: int = 0
     epoch: int = 0
+    seal: bytes = b""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -152,6 +156,10 @@ class Reader(Protocol):
         """Documents with key > `after`, ordered by key."""
         ...
 
+    def collections(self) -> list[str]:
+        """Every collection that holds a document, in order; it looks at all of them."""
+        ...
+
 
 class Transaction(Reader, Protocol):
     """The exclusive writer; sees its own writes."""
@@ -168,6 +176,13 @@ class Transaction(Reader, Protocol):
         ...
 
     def delete_document(self, collection: str, key: str) -> None: ...
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        """Write the head's seal, and the documents that belong to it.
+
+        A node is written where its version is later than the stored one; nothing is asked and nothing waits.
+        """
+        ...
 
     def erase_payload(self, index: int) -> bool:
         """Delete payload, key and salt of a leaf for good; whether there was one."""

@@ -31,15 +31,25 @@ class Gate(PartsGate):
 
     @classmethod
     def open(
-        cls, config: str | Path | None = None, *, home: str | Path | None = None, agent: str | None = None
+        cls,
+        config: str | Path | None = None,
+        *,
+        home: str | Path | None = None,
+        agent: str | None = None,
+        accept_rollback: str | None = None,
     ) -> Self:
         """Open a gate under the configuration file `config`, with its state in `home`.
 
         Without them: `AEGIS_CONFIG` or `aegis.yaml` in the home, else the profile `standard`;
-        `AEGIS_HOME` or `~/.aegis`. Raises `ConfigError`, `KeyFileError` or `StoreError`.
+        `AEGIS_HOME` or `~/.aegis`. A store that is older than the home saw it, or another one, is refused, unless
+        `accept_rollback` says why that is right; the reason is recorded. Raises `ConfigError`, `KeyFileError` or
+        `StoreError`.
         """
         deployment = open_deployment(
-            None if config is None else Path(config), None if home is None else Path(home), agent=agent
+            None if config is None else Path(config),
+            None if home is None else Path(home),
+            agent=agent,
+            accept_rollback=accept_rollback,
         )
         return cls(deployment.gate.parts, deployment.gate.principal, home=deployment.home)
 

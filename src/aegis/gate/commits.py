@@ -1,8 +1,8 @@
 """Driving steps: who waits for a commit, a thread or an event loop.
 
-A thread commits by itself, with whoever waits beside it; the main thread, in which a signal can raise at any instruction,
-has its steps run by a driver that no signal reaches. An event loop collects what one tick brings into one durable commit,
-by itself while commits are quick, else in a writer thread; where its signals may raise, or the store is on another machine
+A thread commits by itself, with whoever waits beside it; the main thread, in which a signal can raise anywhere, has its
+steps run by a driver that no signal reaches. An event loop collects what one tick brings into one durable commit, by
+itself while commits are quick, else in a writer thread; where signals may raise, or over a store on another machine
 (`Store.is_remote`), a driver does it, and every caller is answered within `COMMIT_WAIT_S`.
 """
 

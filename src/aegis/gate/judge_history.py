@@ -26,7 +26,7 @@ def recent_calls(parts: Parts, reader: Reader, subject: Subject, count: int) -> 
     search = Search(kind="decision", principal=subject.principal.id, session=subject.session, limit=count)
     found: list[dict[str, Any]] = []
     for entry in reader.search(search):
-        payload, _ = load_payload(parts, reader, entry.index)
+        payload, _ = load_payload(parts, reader, entry)
         body = orjson.loads(entry.body)
         row: dict[str, Any] = {
             "tool": body["tool"],

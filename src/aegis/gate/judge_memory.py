@@ -43,7 +43,7 @@ class StoredMemory:
             if kept is None or self._parts.clock() >= kept["until"]:
                 return None
             entry = reader.entry_by_id(kept["receipt"])
-            payload = None if entry is None else load_payload(self._parts, reader, entry.index)[0]
+            payload = None if entry is None else load_payload(self._parts, reader, entry)[0]
         if payload is None or payload["result"] is None:
             return None
         return Ran(judge=judge, run_id=kept["run"], cause="passed", result=_result(payload["result"]), cached=True)

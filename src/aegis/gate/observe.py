@@ -124,7 +124,7 @@ class Results:
             entry = reader.entry_by_id(document.body.decode())
             if entry is None:
                 raise StoreUnavailable("a recorded result is not readable")
-            payload, _ = load_payload(self._parts, reader, entry.index)
+            payload, _ = load_payload(self._parts, reader, entry)
         if payload is None or payload["digest"] != digest:
             raise InvalidCall("another result was already given for this call", code="conflict", status=409)
         body = orjson.loads(entry.body)

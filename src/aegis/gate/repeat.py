@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from aegis.core.decision import Decision
+from aegis.core.digest import payload_commitment
 from aegis.core.ports import Entry, Reader
 from aegis.core.strict_json import parse
 from aegis.errors import StoreCorrupt
@@ -42,7 +43,7 @@ def look_up(parts: Parts, key: tuple[str, str, str]) -> Known | None:
         entry = reader.entry(index)
         if entry is None:
             raise StoreCorrupt("the store knows a call whose leaf it does not have")
-        payload, salt = load_payload(parts, reader, index)
+        payload, salt = load_payload(parts, reader, entry)
     return known_of(entry, payload, salt)
 
 
@@ -61,10 +62,17 @@ def known_of(entry: Entry, payload: dict[str, Any] | None, salt: bytes) -> Known
     )
 
 
-def load_payload(parts: Parts, reader: Reader, index: int) -> tuple[dict[str, Any] | None, bytes]:
-    """The decrypted payload of a leaf and its salt; `None` where it was erased or never stored."""
-    stored = reader.payload(index)
+def load_payload(parts: Parts, reader: Reader, entry: Entry) -> tuple[dict[str, Any] | None, bytes]:
+    """The decrypted payload of a leaf and its salt; `None` where it was erased or never stored.
+
+    Raises `StoreCorrupt` where it is not the one that the receipt commits to.
+    """
+    stored = reader.payload(entry.index)
     if stored is None:
         return None, b""
-    payload: dict[str, Any] = parse(parts.keys.open_payload(stored.key, stored.body))
+    text = parts.keys.open_payload(stored.key, stored.body)
+    # Canonical bytes hold a quote of a value only behind a backslash: this is the member and nothing else.
+    if f'"payload_commitment":"{payload_commitment(stored.salt, text)}"'.encode() not in entry.body:
+        raise StoreCorrupt("a stored payload is not the one that its receipt commits to")
+    payload: dict[str, Any] = parse(text)
     return payload, stored.salt

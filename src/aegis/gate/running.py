@@ -22,4 +22,4 @@ def running(parts: Parts, reader: Reader, approval: Approval) -> dict[str, Any] 
 def payload_of(parts: Parts, reader: Reader, receipt_id: str) -> dict[str, Any] | None:
     """The payload beside a receipt; `None` where there is none any more."""
     entry = reader.entry_by_id(receipt_id)
-    return None if entry is None else load_payload(parts, reader, entry.index)[0]
+    return None if entry is None else load_payload(parts, reader, entry)[0]

@@ -175,7 +175,7 @@ class _Reading:
             entry = self._reader.entry_by_id(receipt_id)
             if entry is None:
                 raise StoreCorrupt("a session remembers a decision that the log does not have")
-            self._payloads[receipt_id] = load_payload(self._parts, self._reader, entry.index)[0]
+            self._payloads[receipt_id] = load_payload(self._parts, self._reader, entry)[0]
         return self._payloads[receipt_id]
 
 

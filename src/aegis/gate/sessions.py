@@ -91,7 +91,7 @@ def find_session(parts: Parts, reader: Reader, principal: Principal, session: st
     entry = None if document is None else reader.entry_by_id(document.body.decode("ascii"))
     if entry is None:
         return None
-    payload, _ = load_payload(parts, reader, entry.index)
+    payload, _ = load_payload(parts, reader, entry)
     return Opened(
         session=session,
         task=None if payload is None else payload["task"],

@@ -3,7 +3,7 @@
 log       signs checkpoints and endorses every other key in the log
 receipt   signs receipts: one for the gateway itself, one for each agent
 permit    signs permits
-payload   wraps the key of each stored payload
+payload   wraps the key of each stored payload; from it that which seals the store's documents is derived
 mission   signs missions that this deployment issues
 attestation  signs session attestations and projections of receipts
 """
@@ -11,6 +11,7 @@ attestation  signs session attestations and projections of receipts
 from __future__ import annotations
 
 import base64
+import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from aegis.core.ed25519 import SigningKey
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, PREVIOUS_LOG_SIGNER, agent_of_signer
 from aegis.errors import KeyFileError
 from aegis.keys.files import (
+    KEY_BYTES,
     Purpose,
     create,
     load,
@@ -152,6 +154,11 @@ class Keyring:
     def open_payload(self, key: bytes, body: bytes) -> bytes:
         """The payload that `seal` sealed; raises `StoreCorrupt` where it was changed."""
         return self._payload_box().open(key, body)
+
+    def document_key(self) -> bytes:
+        """The key under which the documents of the store are sealed; it goes with that of payloads."""
+        secret = load_or_create(self._folder, "payload").secret
+        return hashlib.blake2b(key=secret, person=b"aegis/documents", digest_size=KEY_BYTES).digest()
 
     def forget(self) -> None:
         """Read the files again at the next use: another process may have rotated a key."""

@@ -82,7 +82,7 @@ def _detail(services: Services, receipt_id: str) -> tuple[Entry, dict[str, Any] 
         entry = reader.entry_by_id(receipt_id)
         if entry is None:
             raise InvalidCall("there is no such receipt", code="not_found", status=404)
-        payload, _ = load_payload(services.gate.parts, reader, entry.index)
+        payload, _ = load_payload(services.gate.parts, reader, entry)
     return entry, payload
 
 

@@ -58,7 +58,7 @@ def replayed(services: Services, candidate: Policy, search: Search) -> dict[str,
         for entry in reader.search(search):
             last = entry.index
             body = orjson.loads(entry.body)
-            payload, _ = load_payload(services.gate.parts, reader, entry.index)
+            payload, _ = load_payload(services.gate.parts, reader, entry)
             refused_before = any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"])
             if refused_before or payload is None or "arguments" not in payload:  # erased, or beyond its agent's rate
                 skipped += 1

@@ -114,6 +114,9 @@ class MemoryReader:
         found.sort(key=lambda document: document.key)
         return found[: max(limit, 0)]
 
+    def collections(self) -> list[str]:
+        return sorted({collection for collection, _ in self._documents})
+
 
 class MemoryTransaction(MemoryReader):
     """`core.ports.Transaction`: entries go to the end where no view looks yet, the rest is kept until commit."""
@@ -142,7 +145,7 @@ class MemoryTransaction(MemoryReader):
             tables.payloads[payload.index] = payload
         for node in nodes:
             tables.nodes[(node.level, node.position)] = node.hash
-        self._head = replace(head, epoch=self._head.epoch)
+        self._head = replace(head, epoch=self._head.epoch, seal=self._head.seal)
 
     def payload(self, index: int) -> Payload | None:
         return None if index in self._erased else super().payload(index)
@@ -153,6 +156,14 @@ class MemoryTransaction(MemoryReader):
         if document.version != (1 if stored is None else stored.version + 1):
             raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
         self._own()[(document.collection, document.key)] = document
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+        for node in nodes:
+            stored = self.document(node.collection, node.key)
+            if stored is None or node.version > stored.version:
+                self._own()[(node.collection, node.key)] = node
+        self._head = replace(self._head, seal=seal)
 
     def delete_document(self, collection: str, key: str) -> None:
         self._own().pop((collection, key), None)

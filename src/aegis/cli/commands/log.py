@@ -9,14 +9,16 @@ import typer
 
 from aegis.cli import exits
 from aegis.cli.commands import attest
-from aegis.cli.options import ConfigFile, Home, Json, Limit
+from aegis.cli.options import AcceptRollback, ConfigFile, Home, Json, Limit, home_of
 from aegis.cli.output import note, print_json, print_line, show_list, show_members
 from aegis.cli.receipts import COLUMNS
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aegis.audit.breaks import Break
     from aegis.audit.verify import Verified
-    from aegis.errors import LogInvalid
 
 app = typer.Typer(help="The log: exporting, verifying offline, looking.")
 
@@ -71,10 +73,10 @@ def export(
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="an export")],
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="an export; without it, the home")] = None,
     key: Annotated[
-        Path, typer.Option("--key", metavar="FILE", help="a keys.json that came another way than the export")
-    ],
+        Path | None, typer.Option("--key", metavar="FILE", help="a keys.json that came another way than the export")
+    ] = None,
     since: Annotated[
         Path | None, typer.Option("--since", metavar="CHECKPOINT", help="a checkpoint that was kept before")
     ] = None,
@@ -84,15 +86,29 @@ def verify(
     issuer: Annotated[
         list[Path] | None, typer.Option("--issuer", metavar="FILE", help="a JWK set of another issuer of missions")
     ] = None,
+    home: Home = None,
+    config: ConfigFile = None,
     as_json: Json = False,
 ) -> int:
-    """Verify an export offline: exit 0, or 1 and the first defect with its place.
+    """Verify an export offline, or a home where it lies: exit 0, or 1 and the first defect with its place.
 
-    Nothing in the export is believed; the keys come from `--key` alone.
+    Nothing in an export is believed; its keys come from `--key` alone. Of a home everything that is stored is looked
+    at: the log, what it is found by, payloads, documents, and whether all of it is what the home saw.
     """
-    from aegis.cli.verifying import verify_folder
+    from aegis.cli.verifying import verify_folder, verify_home
     from aegis.errors import LogInvalid
 
+    if folder is None:
+        place = home_of(home)
+        if not (place / "keys").is_dir():
+            raise InvalidCall(f"there is no home at `{place}`", code="not_found", hint="name an export, or --home")
+        whole, breaks = verify_home(place, config, key=key, since=since, issuers=issuer or ())
+        if whole is None or breaks:
+            return _show_breaks(breaks, as_json=as_json)
+        _show_verified(whole, as_json=as_json)
+        return exits.DONE
+    if key is None:
+        raise InvalidCall("an export is verified against keys that came another way", hint="--key FILE names them")
     if not folder.is_dir():
         raise InvalidCall(f"there is no export at `{folder}`", code="not_found")
     if key.resolve() == (folder / "keys.json").resolve():
@@ -100,18 +116,24 @@ def verify(
     try:
         verified = verify_folder(folder, key=key, since=since, payloads=payloads, issuers=issuer or ())
     except LogInvalid as error:
-        return _show_break(error, as_json=as_json)
+        return _show_breaks([error.broken], as_json=as_json)
     _show_verified(verified, as_json=as_json)
     return exits.DONE
 
 
 @app.command()
-def checkpoint(home: Home = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """Print the signed end of the log; keep it, and `verify --since` shows any other history."""
+def checkpoint(
+    home: Home = None, config: ConfigFile = None, accept_rollback: AcceptRollback = None, as_json: Json = False
+) -> None:
+    """Print the signed end of the log; keep it, and `verify --since` shows any other history.
+
+    A log that is older than the home saw it, or another one, is refused, unless `--accept-rollback` says why it is
+    right; it is recorded, and every other command goes on with that log.
+    """
     from aegis.audit.checkpoint import checkpoint_of, sign_checkpoint
     from aegis.cli.opening import existing
 
-    with existing(home, config) as state, state.store.reader() as reader:
+    with existing(home, config, accept_rollback) as state, state.store.reader() as reader:
         end = checkpoint_of(reader.head(), state.log)
         signed = sign_checkpoint(end, state.keyring.log_signer()).decode()
     if as_json:
@@ -211,11 +233,12 @@ def _show_verified(verified: Verified, *, as_json: bool) -> None:
         show_members({"not covered": line}, as_json=False)
 
 
-def _show_break(error: LogInvalid, *, as_json: bool) -> int:
+def _show_breaks(breaks: Sequence[Break], *, as_json: bool) -> int:
+    """Say what is wrong: the first in full, and of a home all the others."""
     from aegis.audit.breaks import MEANING
 
-    broken = error.broken
-    value = {
+    broken = breaks[0]
+    value: dict[str, Any] = {
         "verified": False,
         "break": broken.kind,
         "meaning": MEANING[broken.kind],
@@ -224,5 +247,11 @@ def _show_break(error: LogInvalid, *, as_json: bool) -> int:
         "index": broken.index,
         "receipt_id": broken.receipt_id,
     }
-    show_members(value, as_json=as_json)
+    others = [str(one) for one in breaks[1:]]
+    if as_json:
+        print_json(value | ({"also": others} if others else {}))
+    else:
+        show_members(value, as_json=False)
+        for other in others:
+            show_members({"also": other}, as_json=False)
     return exits.USAGE if broken.kind == "keys_invalid" else exits.REFUSED

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, home_of
+from aegis.cli.options import AcceptRollback, ConfigFile, Home, home_of
 from aegis.cli.output import print_line
 
 Certificate = Annotated[
@@ -31,6 +31,7 @@ def serve(
     insecure_plain_http: Annotated[
         bool, typer.Option("--insecure-plain-http", help="listen elsewhere than loopback without TLS")
     ] = False,
+    accept_rollback: AcceptRollback = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
 ) -> None:
     """Run the gateway: HTTP API on TCP and on the socket in the home.
@@ -47,7 +48,7 @@ def serve(
     from aegis.server.serve import serve as run
 
     configure_logs(log_level)
-    deployment = open_deployment(config, home_of(home))
+    deployment = open_deployment(config, home_of(home), accept_rollback=accept_rollback)
     try:
         settings = ServeSettings(
             host=host,

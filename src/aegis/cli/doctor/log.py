@@ -1,24 +1,30 @@
-"""The log: its store answers, and its newest receipts continue each other under the signatures they carry."""
+"""The log: its store answers, and what stands in it is what was put there, under the signatures that it carries."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from aegis.cli.doctor.model import Found, Patient
 from aegis.errors import AegisError
 
 if TYPE_CHECKING:
-    from aegis.core.ports import Entry, Reader
+    from aegis.audit.breaks import Break
+    from aegis.core.ports import Entry, Reader, Store
 
 LOOKED_AT: Final = 500  # receipts at the end of the log; `aegis log verify` looks at all of an export
 _AHEAD_US: Final = 2_000_000
+_NAMED: Final = 5  # breaks of one kind that are named in the summary
+_RESTORE: Final = "restore the store of this home, or see `aegis serve --accept-rollback`"
+_START: Final = "the next start of this version does it"
 _SQLITE: Final = "sqlite:///"
 
 
 def log(patient: Patient) -> Iterable[Found]:
     """Open the store, and check the end of the log as far as that is cheap."""
+    from aegis.bootstrap.mark import NAME
     from aegis.bootstrap.state import config_file
     from aegis.pipeline.config import load_config
     from aegis.stores import losses, open_store
@@ -30,7 +36,12 @@ def log(patient: Patient) -> Iterable[Found]:
         settings = load_config(config_file(patient.config, patient.home)).settings
         file = settings.store.removeprefix(_SQLITE)
         if file != settings.store and not (patient.home / file).exists():
-            yield Found(check="store", state="skip", found="nothing was recorded yet")
+            if (patient.home / NAME).exists():
+                yield Found(
+                    check="store", state="fail", found="the store is gone, and this home had one", hint=_RESTORE
+                )
+            else:
+                yield Found(check="store", state="skip", found="nothing was recorded yet")
             return
         if file != settings.store and (wrong := damage(patient.home / file)) is not None:
             yield Found(
@@ -45,6 +56,7 @@ def log(patient: Patient) -> Iterable[Found]:
         with store.reader() as reader:
             yield Found(check="store", state="ok", found=f"{settings.store}, whole")
             yield from _end_of(reader)
+            yield from _stored(patient, store, reader)
         if losing := losses(store):
             yield Found(
                 check="durability",
@@ -56,6 +68,48 @@ def log(patient: Patient) -> Iterable[Found]:
         yield Found(check="log", state="fail", found=str(error), hint="export the log and run `aegis log verify`")
     finally:
         store.close()
+
+
+def _stored(patient: Patient, store: Store, reader: Reader) -> Iterable[Found]:
+    """Whether the store is what this home saw, and documents and columns are what was put there."""
+    from aegis.bootstrap.mark import NAME, HighWater
+    from aegis.keys.keyring import Keyring
+    from aegis.stores import MemoryStore
+    from aegis.stores.sealed import SealedStore
+    from aegis.verification.home import column_breaks, document_breaks, mark_break
+
+    if isinstance(store, MemoryStore) or not (patient.home / "keys" / "payload.key").exists():
+        return
+    keyring, head = Keyring(patient.home / "keys"), reader.head()
+    if not head.size and not (patient.home / NAME).exists():
+        return
+    sealed, mark = SealedStore(store, keyring.document_key()), HighWater(patient.home, keyring.log_signer)
+    broken = mark_break(sealed, mark, keyring)
+    if broken is not None:
+        yield Found(check="mark", state="fail", found=broken.detail, hint=_RESTORE)
+    elif (patient.home / NAME).exists():
+        yield Found(check="mark", state="ok", found="the log continues what this home saw of it")
+    else:
+        yield Found(check="mark", state="warn", found="this home has not marked how far its log came", hint=_START)
+    if not head.seal:
+        yield Found(check="documents", state="warn", found="the documents are not sealed", hint=_START)
+    else:
+        yield _summed("documents", "every one is what was put there last", document_breaks(sealed))
+    start = max(0, head.size - LOOKED_AT)
+    breaks = chain(
+        column_breaks(reader, 0, start, looked_up=False), column_breaks(reader, start, head.size, looked_up=True)
+    )
+    yield _summed("columns", "receipts are found by what they say", breaks)
+
+
+def _summed(check: str, well: str, breaks: Iterator[Break]) -> Found:
+    """One finding for all breaks of a kind, of which the first few are named."""
+    named = [one.detail if one.index < 0 else f"{one.detail} at index {one.index}" for one in islice(breaks, _NAMED)]
+    if not named:
+        return Found(check=check, state="ok", found=well)
+    more = sum(1 for _ in breaks)
+    found = "; ".join(named) + (f"; and {more} more" if more else "")
+    return Found(check=check, state="fail", found=found, hint="`aegis log verify --home` names all")
 
 
 def _end_of(reader: Reader) -> Iterable[Found]:

@@ -205,7 +205,7 @@ class Book:
             return {}
         with self._gate.parts.store.reader() as reader:
             entry = reader.entry_by_id(decision_id)
-            payload = None if entry is None else load_payload(self._gate.parts, reader, entry.index)[0]
+            payload = None if entry is None else load_payload(self._gate.parts, reader, entry)[0]
         found: Mapping[str, Any] = payload or {}
         return dict(found.get("arguments") or {})
 
@@ -217,7 +217,7 @@ class Book:
             entry = None if index is None else reader.entry(index)
             if entry is None:
                 return None
-            payload, _ = load_payload(self._gate.parts, reader, entry.index)
+            payload, _ = load_payload(self._gate.parts, reader, entry)
             body = orjson.loads(entry.body)
             allowed = entry.decision in (Outcome.ALLOW.word, Outcome.SANITIZE.word)
             if not allowed and "approval_id" in body:

@@ -136,7 +136,7 @@ def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str
     services = visit.services
     with services.store.reader() as reader:
         entry = reader.entry_by_id(approval["decision_id"])
-        payload = None if entry is None else load_payload(services.gate.parts, reader, entry.index)[0]
+        payload = None if entry is None else load_payload(services.gate.parts, reader, entry)[0]
         past = reader.search(Search(kind="approval", tool=approval["tool"], limit=PAST * 3))
         before = []
         if approval["session"] and entry is not None:

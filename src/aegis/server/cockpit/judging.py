@@ -30,7 +30,7 @@ def runs(
         told = body.get("judge", {})
         said: dict[str, Any] = {}
         if ended and hidden is not None:
-            payload = load_payload(parts, reader, ended[0].index)[0] or {}
+            payload = load_payload(parts, reader, ended[0])[0] or {}
             said = covered(payload.get("result") or {}, hidden)
         found.append(
             {

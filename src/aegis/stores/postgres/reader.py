@@ -18,7 +18,7 @@ _CHUNK: Final = 500  # rows held in memory while streaming
 _COLUMNS: Final = (
     "idx, leaf_hash, body, receipt_id, time, kind, principal, agent, session, call_id, tool, decision, reason, parent"
 )
-HEAD: Final = "SELECT size, leaf, frontier, time, epoch FROM aegis_control"
+HEAD: Final = "SELECT size, leaf, frontier, time, epoch, seal FROM aegis_control"
 _ENTRY: Final = f"SELECT {_COLUMNS} FROM aegis_leaf WHERE idx = %s"  # noqa: S608
 _ENTRY_BY_ID: Final = f"SELECT {_COLUMNS} FROM aegis_leaf WHERE receipt_id = %s"  # noqa: S608
 _ENTRIES: Final = f"SELECT {_COLUMNS} FROM aegis_leaf WHERE idx >= %s AND idx < %s ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
@@ -34,6 +34,7 @@ _DOCUMENTS: Final = (
     "SELECT collection, key, version, body, state FROM aegis_document"
     " WHERE collection = %s AND key > %s ORDER BY key LIMIT %s"
 )
+_COLLECTIONS: Final = "SELECT DISTINCT collection FROM aegis_document ORDER BY collection"
 _DOCUMENTS_IN_STATE: Final = (
     "SELECT collection, key, version, body, state FROM aegis_document"
     " WHERE collection = %s AND state = %s AND state <> '' AND key > %s ORDER BY key LIMIT %s"
@@ -109,12 +110,15 @@ class PostgresReader:
             rows = self.rows(_DOCUMENTS, (collection.encode(), after.encode(), max(limit, 0)))
         return [_document(row) for row in rows]
 
+    def collections(self) -> list[str]:
+        return [row[0].decode() for row in self.rows(_COLLECTIONS)]
+
 
 def head_of(row: Sequence[Any] | None) -> Head:
     """The head in a row of `HEAD`; raises `StoreCorrupt` where there is none."""
     if row is None:
         raise StoreCorrupt("the store has no head")
-    return Head(size=row[0], leaf=row[1], frontier=row[2], time=row[3], epoch=row[4])
+    return Head(size=row[0], leaf=row[1], frontier=row[2], time=row[3], epoch=row[4], seal=row[5])
 
 
 def _entry(row: Sequence[Any]) -> Entry:

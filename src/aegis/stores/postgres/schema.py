@@ -53,6 +53,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "CREATE INDEX aegis_session_last ON aegis_session (last)",
     ),
+    (
+        # What authenticates the head and every document; empty until somebody with the home's keys has sealed them.
+        "ALTER TABLE aegis_control ADD COLUMN seal bytea NOT NULL DEFAULT ''",
+    ),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
+from msgspec.structs import replace
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload
 from aegis.errors import StoreConflict
@@ -36,6 +37,12 @@ _UPDATE_DOCUMENT: Final = (
     "UPDATE aegis_document SET version = %s, state = %s, body = %s WHERE collection = %s AND key = %s"
     " AND version = %s RETURNING 1"
 )
+_PUT_NODE: Final = (
+    "INSERT INTO aegis_document AS d (version, state, body, collection, key) VALUES (%s,%s,%s,%s,%s)"
+    " ON CONFLICT (collection, key) DO UPDATE SET version = excluded.version, body = excluded.body"
+    " WHERE excluded.version > d.version"
+)
+_PUT_SEAL: Final = "UPDATE aegis_control SET seal = %s"
 _DELETE_DOCUMENT: Final = "DELETE FROM aegis_document WHERE collection = %s AND key = %s"
 _ERASE: Final = "DELETE FROM aegis_payload WHERE idx = %s RETURNING 1"
 _BUMP: Final = "UPDATE aegis_control SET epoch = epoch + 1 RETURNING epoch"
@@ -75,7 +82,7 @@ class PostgresTransaction(PostgresReader):
         for row in _sessions_of(entries):
             self._write(_FOLD_SESSION, row)
         self._write(_MOVE_HEAD, (head.size, head.leaf, head.frontier, head.time))
-        self._head = Head(size=head.size, leaf=head.leaf, frontier=head.frontier, time=head.time, epoch=before.epoch)
+        self._head = replace(head, epoch=before.epoch, seal=before.seal)
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
@@ -93,6 +100,15 @@ class PostgresTransaction(PostgresReader):
         if not changed:
             raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
 
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+        for node in nodes:
+            self._write(
+                _PUT_NODE, (node.version, node.state.encode(), node.body, node.collection.encode(), node.key.encode())
+            )
+        self._write(_PUT_SEAL, (seal,))
+        self._head = replace(self._head, seal=seal)
+
     def delete_document(self, collection: str, key: str) -> None:
         self._write(_DELETE_DOCUMENT, (collection.encode(), key.encode()))
 
@@ -102,9 +118,8 @@ class PostgresTransaction(PostgresReader):
 
     def bump_epoch(self) -> int:
         """Move the control epoch; every process sees it once this transaction commits."""
-        before = self._head
         epoch: int = self.row(_BUMP)[0]
-        self._head = Head(size=before.size, leaf=before.leaf, frontier=before.frontier, time=before.time, epoch=epoch)
+        self._head = replace(self._head, epoch=epoch)
         return epoch
 
     def _write(self, sql: str, values: Sequence[Any]) -> None:

@@ -68,6 +68,7 @@ class Ahead:
             leaves=transaction.leaves,
             nodes=transaction.nodes,
             documents=list(transaction.puts.values()),
+            seal=after.seal,
         )
         try:
             if not self.redo.write(frame):
@@ -108,7 +109,7 @@ class Ahead:
                 return
             if frame.schema != SCHEMA_VERSION:
                 raise StoreUnavailable("another version of Aegis left the store in use: open it once with that one")
-            head = transaction.put_back(frame.leaves, frame.nodes, frame.documents)
+            head = transaction.put_back(frame.leaves, frame.nodes, frame.documents, frame.seal)
 
     def is_left_over(self) -> bool:
         """Whether the redo file holds frames, of whatever age; asked before anything else was done here."""

@@ -18,7 +18,7 @@ ENTRY_COLUMNS: Final = (
 _CHUNK: Final = 500  # rows held in memory while streaming
 
 _HEAD: Final = (
-    "SELECT c.epoch, l.idx, l.leaf_hash, l.frontier, l.time FROM control c"
+    "SELECT c.epoch, c.seal, l.idx, l.leaf_hash, l.frontier, l.time FROM control c"
     " LEFT JOIN leaf l ON l.idx = (SELECT max(idx) FROM leaf)"
 )
 _ENTRY: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
@@ -35,6 +35,7 @@ _DOCUMENT: Final = "SELECT collection, key, version, body, state FROM document W
 _DOCUMENTS: Final = (
     "SELECT collection, key, version, body, state FROM document WHERE collection = ? AND key > ? ORDER BY key LIMIT ?"
 )
+_COLLECTIONS: Final = "SELECT DISTINCT collection FROM document ORDER BY collection"
 _DOCUMENTS_IN_STATE: Final = (
     "SELECT collection, key, version, body, state FROM document"
     " WHERE collection = ? AND state = ? AND state <> '' AND key > ? ORDER BY key LIMIT ?"
@@ -66,12 +67,12 @@ class SqliteReader:
         row = self.row(_HEAD)
         if row is None:
             raise StoreCorrupt("the store has no head")
-        epoch, last, leaf, frontier, time = row
+        epoch, seal, last, leaf, frontier, time = row
         if last is None:
-            return Head(epoch=epoch)
+            return Head(epoch=epoch, seal=seal)
         if frontier is None:
             raise StoreCorrupt("the log does not end where a commit ended")
-        return Head(size=last + 1, leaf=leaf, frontier=frontier, time=time, epoch=epoch)
+        return Head(size=last + 1, leaf=leaf, frontier=frontier, time=time, epoch=epoch, seal=seal)
 
     def entry(self, index: int) -> Entry | None:
         row = self.row(_ENTRY, (index,))
@@ -121,6 +122,9 @@ class SqliteReader:
         else:
             rows = self.rows(_DOCUMENTS, (collection, after, limit))
         return [document_of(row) for row in rows]
+
+    def collections(self) -> list[str]:
+        return [row[0] for row in self.rows(_COLLECTIONS)]
 
 
 def entry_of(row: Sequence[Any]) -> Entry:

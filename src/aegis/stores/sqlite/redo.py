@@ -6,8 +6,8 @@ put into the log when it is opened next.
 
 A frame is its length and its CRC-32, four bytes each, then MessagePack: the schema version, the size and
 the last leaf hash of the log before and after it, the rows of its leaves, of its tree nodes and of the
-documents that were put with them. A frame counts where it continues the log exactly; what was written
-before, or torn, does not.
+documents that were put with them, and the seal of the head after it. A frame counts where it continues
+the log exactly; what was written before, or torn, does not.
 
 The file is also the lock by which processes know of each other. All that have the store open hold it
 shared; who writes frames holds it alone. With two of them on one store there are no frames, and the
@@ -62,6 +62,7 @@ class Frame(Struct, frozen=True, array_like=True):
     nodes: list[tuple[Any, ...]]
     schema: int = SCHEMA_VERSION
     documents: list[tuple[Any, ...]] = []
+    seal: bytes = b""
 
 
 _decode = msgspec.msgpack.Decoder(Frame).decode

@@ -81,6 +81,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX leaf_call ON leaf (call_key) WHERE call_key IS NOT NULL",
         "CREATE INDEX leaf_receipt ON leaf (receipt_id)",
     ),
+    (
+        # What authenticates the head and every document; empty until somebody with the home's keys has sealed them.
+        "ALTER TABLE control ADD COLUMN seal BLOB NOT NULL DEFAULT x''",
+    ),
 )
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from aegis.core.ports import Document, Entry, Head, Node, Payload
 from aegis.errors import StoreConflict
 from aegis.stores.call_key import call_key
@@ -36,6 +38,7 @@ _REDO_DOCUMENT: Final = (
 )
 _DELETE_DOCUMENT: Final = "DELETE FROM document WHERE collection = ? AND key = ?"
 _ERASE: Final = "UPDATE leaf SET salt = NULL, key = NULL, payload = NULL WHERE idx = ? AND key IS NOT NULL"
+_SEAL: Final = "UPDATE control SET seal = ?"
 _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 
 
@@ -82,12 +85,16 @@ class SqliteTransaction(SqliteReader):
             positions = [(node.level, node.position, node.hash) for node in nodes]
             self._write(_INSERT_NODE, positions)
             self.nodes += positions
-        self._head = Head(size=head.size, leaf=head.leaf, frontier=head.frontier, time=head.time, epoch=before.epoch)
+        self._head = replace(head, epoch=before.epoch, seal=before.seal)
 
     def put_back(
-        self, leaves: Sequence[Sequence[Any]], nodes: Sequence[Sequence[Any]], documents: Sequence[Sequence[Any]]
+        self,
+        leaves: Sequence[Sequence[Any]],
+        nodes: Sequence[Sequence[Any]],
+        documents: Sequence[Sequence[Any]],
+        seal: bytes,
     ) -> Head:
-        """Write rows that another transaction held in the lists of these names; the new head.
+        """Write rows that another transaction held in the lists of these names, and its seal; the new head.
 
         A document that has that version already, or a later one, stays as it is.
         """
@@ -96,6 +103,7 @@ class SqliteTransaction(SqliteReader):
             self._write(_INSERT_NODE, nodes)
         for document in documents:
             self._change(_REDO_DOCUMENT, document)
+        self._change(_SEAL, (seal,))
         self._head = None
         return self.head()
 
@@ -134,7 +142,20 @@ class SqliteTransaction(SqliteReader):
             return
         for values in {**self._held, **self.puts}.values():
             self._change(_REDO_DOCUMENT, values)
+        self._change(_SEAL, (self.head().seal,))
         self._held, self.puts = None, {}
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+        self._head = replace(self.head(), seal=seal)
+        if nodes:
+            rows = [(node.version, node.state, node.body, node.collection, node.key) for node in nodes]
+            if self._held is None:
+                self._write(_REDO_DOCUMENT, rows)
+            else:
+                self.puts.update({(row[3], row[4]): row for row in rows})
+        if self._held is None:
+            self._change(_SEAL, (seal,))
 
     def delete_document(self, collection: str, key: str) -> None:
         self.settle()
@@ -151,7 +172,7 @@ class SqliteTransaction(SqliteReader):
         before = self.head()
         epoch: int = self.row(_BUMP)[0]
         self.written += 1
-        self._head = Head(size=before.size, leaf=before.leaf, frontier=before.frontier, time=before.time, epoch=epoch)
+        self._head = replace(before, epoch=epoch)
         return epoch
 
     def _put(self, collection: str, key: str) -> Put | None:
