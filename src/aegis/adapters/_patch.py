@@ -92,8 +92,10 @@ class Patches:
         base.__init_subclass__ = classmethod(subclassed)
         self._bases.append((base, before))
 
-    def held(self, owner: Any, name: str, make: Callable[[Any, Any], Any]) -> None:
-        """Give `make(object, function)` in place of the function that objects of a class hold under this name.
+    def held(
+        self, owner: Any, name: str, make: Callable[[Any, Any], Any], unless: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Give `make(object, function)` in place of the function that objects of a class hold, `unless` that is true.
 
         The objects themselves stay as they are, so those that were made before are covered as well. Raises
         `UnhookedFramework` where a class keeps its attributes in no dictionary.
@@ -101,7 +103,7 @@ class Patches:
         if any("__slots__" in vars(one) and name in vars(one)["__slots__"] for one in owner.__mro__):
             raise UnhookedFramework(f"`{_named(owner)}` keeps no `{name}` that can be watched")
         before = owner.__dict__.get(name, _MISSING)
-        watching = _Held(name, before, make, self)
+        watching = _Held(name, before, make, lambda: self._active and not unless())
         setattr(owner, name, watching)
         self._done.append((owner, name, before, watching))
 
@@ -141,11 +143,11 @@ class Patches:
 class _Held:
     """An attribute that objects keep in their dictionaries, read through `make`."""
 
-    def __init__(self, name: str, default: Any, make: Callable[[Any, Any], Any], patches: Patches) -> None:
+    def __init__(self, name: str, default: Any, make: Callable[[Any, Any], Any], acts: Callable[[], bool]) -> None:
         self._name = name
         self._default = default
         self._make = make
-        self._patches = patches
+        self._acts = acts
         # Some packages know a function again by its identity, so an object's is made once.
         self._made: dict[int, tuple[weakref.ref[Any], Any, Any]] = {}
 
@@ -153,7 +155,7 @@ class _Held:
         value = self._default if instance is None else vars(instance).get(self._name, self._default)
         if value is _MISSING:
             raise AttributeError(self._name)
-        return value if instance is None or not self._patches.active else self._watched(instance, value)
+        return value if instance is None or not self._acts() else self._watched(instance, value)
 
     def _watched(self, instance: Any, value: Any) -> Any:
         known = self._made.get(id(instance))

@@ -84,21 +84,34 @@ def witnessed(
     return wrap
 
 
-def watched(
-    enforcer: Enforcer, patches: Patches, name_of: Callable[[Any], str], given_of: Given | None = None
-) -> Callable[[Any, Any], Any]:
-    """Stand at the function that a tool holds as its body, whoever takes it from the tool: `name_of` names the tool.
+def watch(
+    enforcer: Enforcer,
+    patches: Patches,
+    owner: Any,
+    *attributes: str,
+    name_of: Callable[[Any], str],
+    given_of: Callable[[Any, tuple[Any, ...], dict[str, Any]], Mapping[str, Any]] | None = None,
+) -> None:
+    """Stand at the functions that tools of a class hold as their bodies, whoever takes one from its tool.
 
-    For `Patches.held`. What is no plain function stays as it is.
+    What is no plain function stays as it is. A body that has begun takes its own functions as they are: it may run
+    them in a thread that knows nothing of the decision.
     """
 
     def make(tool: Any, function: Any) -> Any:
         if not inspect.isroutine(function):
             return function
-        witness = _Witness(enforcer, lambda *_, **__: name_of(tool), given_of or by_name)
-        return functools.wraps(function)(_guarded(witness, function, lambda: patches.active))
+        given = None if given_of is None else lambda _, args, kwargs: given_of(tool, args, kwargs)
+        return watched(enforcer, patches, function, name_of(tool), given)
 
-    return make
+    for attribute in attributes:
+        patches.held(owner, attribute, make, unless=lambda: current_scope().begun)
+
+
+def watched(enforcer: Enforcer, patches: Patches, function: Method, tool: str, given_of: Given | None = None) -> Method:
+    """What stands in place of the function that a tool is made of, and is called as that is."""
+    witness = _Witness(enforcer, lambda *_: tool, given_of or by_name)
+    return functools.wraps(function)(_guarded(witness, function, lambda: patches.active))
 
 
 def by_name(original: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
@@ -117,10 +130,10 @@ class _Witness:
         self._given_of = given_of
         self._renamed = renamed
 
-    def stands_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def stands_in(self, args: tuple[Any, ...]) -> bool:
         """Whether a canary was fired, for which nothing of the body runs."""
         if _traps:
-            _traps[-1].append(self._name_of(*args, **kwargs))
+            _traps[-1].append(self._name_of(*args))
             return True
         return False
 
@@ -129,7 +142,7 @@ class _Witness:
         scope = current_scope()
         if scope.begun or scope.loop == DECIDED:
             return
-        tool = self._name_of(*args, **kwargs)
+        tool = self._name_of(*args)
         if scope.decided is not None and self._is_decided(scope.decided, tool, original, args, kwargs):
             return
         if scope.passage is not None:
@@ -165,7 +178,7 @@ def _guarded(witness: _Witness, original: Method, active: Callable[[], bool]) ->
 
         async def agenerator(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             if active():
-                if witness.stands_in(args, kwargs):
+                if witness.stands_in(args):
                     return
                 witness.begins(original, args, kwargs)
             async for item in aitems_in(begun() if active() else current_scope(), original(*args, **kwargs)):
@@ -177,7 +190,7 @@ def _guarded(witness: _Witness, original: Method, active: Callable[[], bool]) ->
         async def abody(*args: Any, **kwargs: Any) -> Any:
             if not active():
                 return await original(*args, **kwargs)
-            if witness.stands_in(args, kwargs):
+            if witness.stands_in(args):
                 return None
             witness.begins(original, args, kwargs)
             with scoped(begun()):
@@ -188,7 +201,7 @@ def _guarded(witness: _Witness, original: Method, active: Callable[[], bool]) ->
     def body(*args: Any, **kwargs: Any) -> Any:
         if not active():
             return original(*args, **kwargs)
-        if witness.stands_in(args, kwargs):
+        if witness.stands_in(args):
             return None
         witness.begins(original, args, kwargs)
         with scoped(begun()):

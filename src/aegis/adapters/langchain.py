@@ -19,7 +19,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import reached
 from aegis.adapters._tools import Handed, Ran, ToolGate
-from aegis.adapters._witness import watched, witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "langchain-core"
@@ -37,15 +37,15 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def tools(module: Any) -> None:
         patches.replace(module.BaseTool, "_to_args_and_kwargs", _given)
-        witness = witnessed(enforcer, lambda tool, *_, **__: str(tool.name), _body_given)
+        witness = witnessed(enforcer, lambda tool, *_: str(tool.name), _body_given)
         entries = {"run": hooks.run, "arun": hooks.arun, "invoke": hooks.invoke, "ainvoke": hooks.ainvoke}
         # Tools may have a body in an entry of their own.
         patches.family(module.BaseTool, {**entries, "_run": witness, "_arun": witness})
 
     def functions(owner: str) -> Callable[[Any], None]:
         def hold(module: Any) -> None:
-            for name in ("func", "coroutine"):
-                patches.held(getattr(module, owner), name, watched(enforcer, patches, lambda tool: str(tool.name)))
+            tool = getattr(module, owner)
+            watch(enforcer, patches, tool, "func", "coroutine", name_of=lambda one: str(one.name))
 
         return hold
 
