@@ -74,8 +74,8 @@ def witnessed(
 ) -> Callable[[Method], Method]:
     """Stand at the body of a tool, whose name `name_of` takes from what the body is called with.
 
-    `given_of` says with which of the model's arguments it is called; without it they are not compared. `renamed` says
-    that a body may have another name than its call.
+    `given_of` says with which of the model's arguments it is called; without it they are not compared, nor are those of
+    another tool than the one that was decided, unless `renamed` says that it may have another name than its call.
     """
 
     def wrap(original: Method) -> Method:
@@ -160,10 +160,9 @@ class _Witness:
         kwargs: dict[str, Any],
     ) -> bool:
         """Whether this body, with the model's arguments that it gets, is the one that was decided."""
-        if self._given_of is None:
+        # A tool that is made of others runs them: its own affair.
+        if self._given_of is None or (tool != decided[0] and not self._renamed):
             return True
-        if tool != decided[0] and not self._renamed:
-            return False
         try:
             given = self._given_of(original, args, kwargs)
             named = {name: given[name] for name in parse(decided[1])}  # others are the framework's own

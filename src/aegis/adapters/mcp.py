@@ -22,7 +22,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import DECIDED, current_scope
 from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 from aegis.errors import CallRefused
 
@@ -54,7 +54,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
 
     def bodies(module: Any) -> None:
-        patches.replace(module.FunctionTool if hasattr(module, "FunctionTool") else module.Tool, "run", witness)
+        tool = module.FunctionTool if hasattr(module, "FunctionTool") else module.Tool
+        patches.replace(tool, "run", witness)
+        watch(enforcer, patches, tool, "fn", name_of=lambda one: str(one.name))
 
     for package in _BODIES:
         patches.when(package, bodies)

@@ -21,7 +21,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, call_id_of, current_scope, deferring, executing, items_in, running, scoped
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import by_name, witnessed
 from aegis.adapters.seams import Seams
 from aegis.errors import CallRefused, UnhookedFramework
 
@@ -54,7 +54,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def tools(module: Any) -> None:
         patches.family(module.BaseTool, {"__call__": hooks.tool})
-        patches.family(module.Tool, {"forward": witnessed(enforcer, lambda tool, *_: str(tool.name))})
+        patches.family(module.Tool, {"forward": witnessed(enforcer, lambda tool, *_: str(tool.name), by_name)})
 
     patches.when("smolagents.tools", tools)
     patches.when("smolagents.agents", agents)
@@ -66,7 +66,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     return Seams(
         seams=("Tool.__call__", "MultiStepAgent.__call__", "PythonExecutor.__call__"),
         barred=("executors that are no `PythonExecutor`",),
-        uncovered=("single tools inside code that a remote executor runs", "a tool's `forward` called past its tool"),
+        uncovered=(
+            "single tools inside code that a remote executor runs",
+            "the `forward` of a function with `@tool` called past its tool",
+        ),
     )
 
 
