@@ -183,8 +183,9 @@ class Handed:
         self._enforcer = enforcer
         self._gate = gate
         self._execution = Execution(tool=tool, call_id=call_id, answer_id=None, arguments=dict)
-        self._passage = Passage(call_id)
-        self._holding = scoped(passing(self._passage))
+        around = current_scope().passage
+        same = around is not None and current_scope().decided is None and around.call_id == call_id
+        self._passage = around if around is not None and same else Passage(call_id)
 
     @property
     def beside(self) -> bool:
@@ -192,6 +193,7 @@ class Handed:
         return self._passage.beside
 
     def __enter__(self) -> None:
+        self._holding = scoped(passing(self._passage))
         self._holding.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:

@@ -159,7 +159,7 @@ class _Hooks:
     def acall(self, original: Method) -> Method:
         async def acall(tool: Any, *args: Any, **kwargs: Any) -> Any:
             one = _Call(tool, args, kwargs)
-            ran = await self._gate.acall(one.execution, lambda given: one.run(original, given), _view)
+            ran = await self._gate.acall(one.execution, lambda given: one.arun(original, given), _view)
             return one.output(ran)
 
         return acall
@@ -180,15 +180,27 @@ class _Call:
         )
 
     def run(self, original: Method, given: dict[str, Any]) -> Any:
-        """The output of the body with what may run; the workflow's context is none of the model's."""
+        """The output of the body with what may run."""
+        args, kwargs = self._values(given)
+        with scoped(self._scope()):
+            return original(self._tool, *args, **kwargs)
+
+    async def arun(self, original: Method, given: dict[str, Any]) -> Any:
+        """The async twin of `run`."""
+        args, kwargs = self._values(given)
+        with scoped(self._scope()):
+            return await original(self._tool, *args, **kwargs)
+
+    def _values(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What the body gets of the arguments that may run; the workflow's context is none of the model's."""
         context = {name: value for name, value in self._given.items() if name in self._context}
         values = {**context, **fitted(self._named, given, lambda changed: changed)}
         # Some tools make another query of a named value than of the same one by position.
-        unnamed = [values.pop(name) for name in self._unnamed]
-        if getattr(self._tool, "real_fn", None) is not None:
-            return original(self._tool, *unnamed, **values)
-        with scoped(begun()):  # a tool that is no function is its own body
-            return original(self._tool, *unnamed, **values)
+        return [values.pop(name) for name in self._unnamed], values
+
+    def _scope(self) -> Scope:
+        """A tool that is no function is its own body."""
+        return current_scope() if getattr(self._tool, "real_fn", None) is not None else begun()
 
     def output(self, ran: Ran) -> Any:
         """The tool's output, which an agent tells its model."""
