@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.call import ToolCall
@@ -100,6 +100,7 @@ def _sanitized(changed: Arguments) -> Callable[[ToolCall], Decision]:
     return rule
 
 
+@settings(deadline=None)
 @given(
     host=st.sampled_from(sorted(EVENTS)),
     given_=arguments,
