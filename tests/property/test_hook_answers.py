@@ -73,12 +73,14 @@ def ran(host: str, before: Arguments, answer: HookAnswer) -> Arguments | None:
     said: Wire = json.loads(answer.out) if answer.out else {}
     specific = said.get("hookSpecificOutput", {})
     if host in ("claude", "codex"):
-        return {**specific}.get("updatedInput", before)
+        changed: Arguments = specific.get("updatedInput", before)
+        return changed
     if host == "gemini":
         return {**before, **specific.get("tool_input", {})}
     if host == "cursor":
         return {**before, **said.get("updated_input", {})}
-    return {**said}.get("modifiedArgs", before)
+    modified: Arguments = said.get("modifiedArgs", before)
+    return modified
 
 
 def says_yes(value: Any) -> bool:
