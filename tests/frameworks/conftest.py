@@ -62,6 +62,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         needs = [mark.args[0] for mark in metafunc.definition.iter_markers("only")]
         ways: list[Way] = [way for way in framework().ways if all(need in way.can for need in needs)]
         metafunc.parametrize("way", ways or [None], ids=[way.name for way in ways] or ["none"])
+    for name in ("beside", "fair"):
+        if name in metafunc.fixturenames:
+            drives = getattr(framework(), name)
+            metafunc.parametrize(name, list(drives.values()) or [None], ids=list(drives) or ["none"])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

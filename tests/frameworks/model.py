@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -50,6 +50,10 @@ class Framework:
     # Has every call run twice, by middleware or by going back to it, and gives the text of the last run; or says why
     # there is no such thing.
     again: Drive | str
+    # By what it does: code of the host (middleware, callbacks, wrappers) that runs a tool beside its decision.
+    beside: Mapping[str, Drive] = field(default_factory=dict)
+    # And code of the host that stands on a call's way, and must not be in it.
+    fair: Mapping[str, Drive] = field(default_factory=dict)
 
 
 @dataclass
@@ -87,9 +91,13 @@ def agent(framework: Framework, way: Way, *turns: Turn) -> Iterator[Agent]:
 
 
 @contextmanager
-def hooked(framework: Framework, decider: Decider, *, on_approval: OnApproval = "wait") -> Iterator[None]:
-    """The framework and the SDKs under it, hooked to a decider for the block."""
-    enforcer, memory, patches = Enforcer(decider, on_approval=on_approval), Memory(), Patches()
+def hooked(
+    framework: Framework, decider: Decider, *, on_approval: OnApproval = "wait", alarms: list[str] | None = None
+) -> Iterator[None]:
+    """The framework and the SDKs under it, hooked to a decider for the block; `alarms` gets the tools of alarms."""
+    told = [] if alarms is None else alarms
+    enforcer = Enforcer(decider, on_approval=on_approval, on_uncovered=lambda tool, _session: told.append(tool))
+    memory, patches = Memory(), Patches()
     try:
         for name in framework.adapters:
             import_module(f"aegis.adapters.{name}").hook(enforcer, memory, patches, bar=True)

@@ -208,3 +208,13 @@ def test_a_call_that_the_framework_runs_again_is_decided_and_executed_once(under
     assert world.ran_tools() == ["read_file", "send_email"]
     assert [call.tool for call in asked_about(decider)] == ["send_email", "read_file"]
     assert len(decider.observed) == len(decider.decided)
+
+
+def test_a_held_call_that_the_framework_runs_again_is_asked_about_and_executed_once(under_test: Framework) -> None:
+    if isinstance(under_test.again, str):
+        return
+    decider = ScriptedDecider(rules={"send_email": held}, resolve=allowed)
+    with hooked(under_test, decider), agent(under_test, under_test.ways[0], BOTH, DONE) as world:
+        assert under_test.again(world) == "done"
+    assert world.ran_tools() == ["read_file", "send_email"]
+    assert [call.tool for call in decider.waited] == ["send_email"]

@@ -21,7 +21,7 @@ OURS = {"send_email", "read_file"}  # packages bring tools of their own, which n
 SEAMS = {
     "langchain": ("run", "arun"),
     "crewai": ("invoke", "ainvoke"),
-    "pydantic_ai": ("_raw_execute",),
+    "pydantic_ai": ("_raw_execute", "execute_tool_call"),
     "google_adk": ("run_async",),
     "agent_framework": ("_invoke_function",),
     "autogen": ("run_json", "call_tool", "call_tool_stream"),

@@ -1,4 +1,5 @@
-"""Servers of MCP beneath the protocol: what middleware makes of a call, mounted servers, and calls of the process."""
+"""Servers of MCP beneath the protocol: what middleware makes of a call, mounted servers, calls of the process; and
+what clients read."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any, cast
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.server.middleware import Middleware
+from mcp.client.client import Client as OwnClient
 from mcp.server import MCPServer
 from mcp.server.extension import Extension
 
@@ -19,7 +21,8 @@ from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Patches
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
-from support.decider import ScriptedDecider, allowed, blocked, changed, withheld
+from aegis.errors import CallRefused
+from support.decider import ScriptedDecider, allowed, blocked, changed, sanitized, withheld
 from support.worlds import scripted
 
 EVIL = "evil@example.com"
@@ -166,3 +169,95 @@ def test_a_call_past_the_protocol_is_decided_and_its_result_judged(make: Callabl
 
     decider.inspect = lambda value: changed("[masked]")
     assert result_of(decider, lambda: make().call_tool("send_email", given)).content[0].text == "[masked]"
+
+
+def handing_out(server: Any) -> Any:
+    """A server with a resource and a prompt."""
+    RAN.clear()
+
+    def notes(name: str) -> str:
+        RAN.append(("notes", name))
+        return "what was noted"
+
+    def letter(name: str) -> str:
+        RAN.append(("letter", name))
+        return "what was written"
+
+    server.resource("notes://{name}")(notes)
+    server.prompt()(letter)
+    return server
+
+
+async def _resource(client: Any) -> Any:
+    return await client.read_resource("notes://today")
+
+
+async def _prompt(client: Any) -> Any:
+    return await client.get_prompt("letter", {"name": "Ann"})
+
+
+READS: dict[str, Any] = {
+    "a resource": (_resource, "read_resource", {"uri": "notes://today"}, ("notes", "today")),
+    "a prompt": (_prompt, "get_prompt", {"name": "letter", "arguments": {"name": "Ann"}}, ("letter", "Ann")),
+}
+reads = pytest.mark.parametrize(("read", "tool", "arguments", "ran"), READS.values(), ids=READS.keys())
+kinds = pytest.mark.parametrize(("client", "make"), [(Client, FastMCP), (OwnClient, MCPServer)], ids=["fastmcp", "mcp"])
+
+
+def reading(decider: ScriptedDecider, client: Any, make: Any, read: Any) -> Any:
+    async def go() -> Any:
+        async with client(handing_out(make("office"))) as connected:
+            try:
+                return await read(connected)
+            except CallRefused as refusal:  # the end of the connection would put it into a group
+                return refusal
+
+    found = result_of(decider, go)
+    if isinstance(found, CallRefused):
+        raise found
+    return found
+
+
+@kinds
+@reads
+def test_what_a_client_reads_is_decided_and_judged(
+    client: Any, make: Any, read: Any, tool: str, arguments: Any, ran: Any
+) -> None:
+    decider = scripted()
+    assert "what was" in str(reading(decider, client, make, read))
+    assert [(call.tool, call.arguments) for call in decider.decided] == [(tool, arguments)]
+    assert [ran] == RAN
+    decider.inspect = withheld
+    with pytest.raises(CallRefused, match="withheld"):
+        reading(decider, client, make, read)
+
+
+@kinds
+@reads
+@pytest.mark.parametrize("rule", [blocked, sanitized(name="other")], ids=["blocked", "sanitised"])
+def test_what_a_client_may_not_read_is_not_asked_for(
+    client: Any, make: Any, read: Any, tool: str, arguments: Any, ran: Any, rule: Any
+) -> None:
+    with pytest.raises(CallRefused, match=f"`{tool}` was not run"):
+        reading(ScriptedDecider(rules={tool: rule}), client, make, read)
+    assert RAN == []
+
+
+@kinds
+@reads
+def test_what_a_client_may_not_see_of_what_it_read_is_masked(
+    client: Any, make: Any, read: Any, tool: str, arguments: Any, ran: Any
+) -> None:
+    decider = scripted()
+    decider.inspect = lambda value: changed(_masked(value))
+    seen = reading(decider, client, make, read)
+    assert "[masked]" in str(seen)
+    assert "what was" not in str(seen)
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _masked(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(inner) for inner in value]
+    return "[masked]" if isinstance(value, str) and value.startswith("what was") else value

@@ -1,18 +1,24 @@
-"""Pydantic AI: calls that a run hands to the host's code, and the form of a final answer."""
+"""Pydantic AI: calls that a run hands to the host's code, and functions that make the final answer."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, DeferredToolResults, ExternalToolset
+from pydantic_ai.output import Choice, Choices, TextOutput
 from pydantic_ai.tools import Tool, ToolDefinition
 
 from aegis.cli.demo.wire import Call, Turn
+from aegis.core.call import ToolCall
+from aegis.core.decision import Decision
+from aegis.errors import CallRefused
 from frameworks.drivers.pydantic_ai import FRAMEWORK, model
 from frameworks.model import MAIL, agent, hooked
-from support.decider import ScriptedDecider, blocked, sanitized, withheld
+from support.decider import ScriptedDecider, allowed, blocked, sanitized, withheld
 from support.worlds import World, scripted
 
 ASKED = Turn(calls=(MAIL,))
@@ -76,3 +82,97 @@ def test_the_form_of_a_final_answer_is_no_call() -> None:
         made: Any = Agent(model(world), output_type=Answer)
         assert made.run_sync("go").output == Answer(number=1)
     assert decider.decided == []
+
+
+def publishing(world: World) -> Any:
+    """An agent whose final answer is what a function makes of its call."""
+
+    def publish(text: str, place: str = "blog") -> str:
+        """Publish a text."""
+        return world.run("publish", {"text": text, "place": place})
+
+    return Agent(model(world), output_type=[publish, str], retries=3)
+
+
+def publishing_text(world: World) -> Any:
+    """An agent whose final text goes through a function."""
+
+    def publish(text: str) -> str:
+        return world.run("publish", {"text": text})
+
+    return Agent(model(world), output_type=TextOutput(publish), retries=3)
+
+
+CALLED = Turn(calls=(Call(tool="final_result", arguments={"text": "news"}, id="call_publish_0123456789"),))
+SPOKEN = Turn(text="news")
+OUTPUTS = pytest.mark.parametrize(
+    ("made", "turn", "arguments"),
+    [
+        (publishing, CALLED, {"text": "news", "place": "blog"}),
+        (publishing_text, SPOKEN, {"text": "news"}),
+    ],
+    ids=["a call", "text"],
+)
+
+
+@OUTPUTS
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_a_function_of_the_final_answer_is_decided_with_what_it_gets(
+    made: Any, turn: Turn, arguments: Any, streamed: bool
+) -> None:
+    decider = scripted()
+    with hooked(FRAMEWORK, decider), agent(FRAMEWORK, FRAMEWORK.ways[0], turn) as world:
+        world.results["publish"] = "published"
+        assert (asyncio.run(_streamed(made(world))) if streamed else made(world).run_sync("go").output) == "published"
+    assert [one for _, one in world.ran if one == arguments] == [arguments]
+    assert all((call.tool, call.arguments) in world.ran for call in decider.decided)
+    assert {call.tool for call in decider.decided} == {"publish"}
+
+
+async def _streamed(agent: Any) -> str:
+    async with agent.run_stream("go") as run:
+        return str(await run.get_output())
+
+
+@OUTPUTS
+def test_a_blocked_function_of_the_final_answer_does_not_run_and_the_model_is_told(
+    made: Any, turn: Turn, arguments: Any
+) -> None:
+    decider = ScriptedDecider(rules={"publish": lambda call: _unless_done(call)})
+    with hooked(FRAMEWORK, decider), agent(FRAMEWORK, FRAMEWORK.ways[0], turn, DONE) as world:
+        world.results["publish"] = "done"
+        assert made(world).run_sync("go").output == "done"
+    assert arguments not in [given for _, given in world.ran]
+    assert "`publish` was not run" in json.dumps(world.asked[-1].body)
+
+
+def _unless_done(call: ToolCall) -> Decision:
+    return allowed(call) if call.arguments["text"] == "done" else blocked(call)
+
+
+@OUTPUTS
+def test_what_a_function_of_the_final_answer_gives_is_observed(made: Any, turn: Turn, arguments: Any) -> None:
+    decider = scripted()
+    decider.inspect = withheld
+    with hooked(FRAMEWORK, decider), agent(FRAMEWORK, FRAMEWORK.ways[0], turn) as world:
+        world.results["publish"] = "published"
+        with pytest.raises(CallRefused, match="withheld"):
+            made(world).run_sync("go")
+    assert world.ran == [("publish", arguments)]
+
+
+def test_an_action_that_the_model_picks_is_decided() -> None:
+    def close() -> str:
+        raise AssertionError("it was blocked")
+
+    decider = scripted(close=blocked)
+    picks = [
+        Call(tool="final_result", arguments={"response": name}, id=f"call_pick_{name}_0123456789")
+        for name in ("close", "wait")
+    ]
+    turns = [Turn(calls=(pick,)) for pick in picks]
+    with hooked(FRAMEWORK, decider), agent(FRAMEWORK, FRAMEWORK.ways[0], *turns) as world:
+        actions: Any = Choices({"close": Choice("close it", value=close), "wait": Choice("do not", value="waited")})
+        made: Any = Agent(model(world), output_type=actions, retries=3)
+        assert made.run_sync("go").output == "waited"
+    assert [call.tool for call in decider.decided] == ["close"]

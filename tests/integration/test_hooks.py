@@ -93,7 +93,7 @@ class TestCalls:
         done = hook(home, before("Post", secret))
         assert done.returncode == 0
         output = json.loads(done.stdout)["hookSpecificOutput"]
-        assert output["permissionDecision"] == "allow"
+        assert output["permissionDecision"] == "ask"
         assert "AKIAIOSFODNN7EXAMPLZ" not in json.dumps(output["updatedInput"])
         seen = hook(home, after("Post", output["updatedInput"], "ok"))
         assert (seen.returncode, seen.stdout) == (0, "")

@@ -58,7 +58,12 @@ class ScriptedDecider:
 
     def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
         self.waited.append(call)
-        return decision if self.resolve is None else self.resolve(call)
+        if self.resolve is None:
+            return decision
+        resolved = self.resolve(call)
+        if resolved.allowed:  # as a gate does: an approval is used once
+            self._known[call.session, call.call_id or ""] = blocked(call, Reason.CONFLICT)
+        return resolved
 
     async def await_decision(
         self,

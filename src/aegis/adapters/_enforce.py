@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from aegis.adapters._deferred import Deferred
+from aegis.adapters._open import OpenCalls
 from aegis.adapters._undecided import described, undecided, unobserved
 from aegis.adapters.context import Session, current_session
 from aegis.core.call import ToolCall, ToolResult
@@ -47,11 +48,13 @@ class Attempt(NamedTuple):
 class Enforced(NamedTuple):
     """What becomes of an attempt. Nothing but `arguments()` may be run, and only if `allowed`.
 
-    A `deferred` one may run later: the same call, made again, after its approval.
+    `asked` are the arguments that were asked about, `body` those that may run. A `deferred` one may run later: the
+    same call, made again, after its approval.
     """
 
     tool: str
     decision: Decision
+    asked: bytes
     body: bytes
     deferred: bool = False
 
@@ -141,6 +144,7 @@ class Enforcer:
         self.on_approval = on_approval
         self.approval_timeout = approval_timeout
         self._deferred = Deferred()
+        self.open_calls = OpenCalls()
 
     def enforce(self, attempts: Sequence[Attempt], session: Session | None = None) -> Steps[list[Enforced]]:
         """The steps that lead several attempts of one turn to what becomes of each, in order."""
@@ -185,9 +189,13 @@ class Enforcer:
         return [_observed(result, decision) for result, decision in zip(results, decisions, strict=True)]
 
     def uncovered(self, tool: str) -> None:
-        """Say that the body of a tool runs, and that nobody decided on it."""
+        """Raise the alarm: a tool runs, or gave a result, and nobody decided on that.
+
+        What comes back for an open call of this tool does not reach the model.
+        """
         session = current_session()
-        log.error("the body of `%s` runs without a decision", tool)
+        log.error("`%s` runs without a decision about what it runs with", tool)
+        self.open_calls.ran_beside("" if session is None else session.name, tool)
         if self._on_uncovered is not None:
             try:
                 self._on_uncovered(tool, None if session is None else session.name)
@@ -325,7 +333,7 @@ class _Draft:
                 body = _binding(call, decision, body)
             except Exception as error:
                 decision = undecided(call, error)
-        return Enforced(tool=call.tool, decision=decision, body=body, deferred=deferred)
+        return Enforced(tool=call.tool, decision=decision, asked=self.body, body=body, deferred=deferred)
 
 
 def _decide(drafts: Sequence[_Draft]) -> Steps[None]:

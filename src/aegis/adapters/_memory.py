@@ -14,12 +14,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import orjson
 
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.dialects.model import Removal
+
+if TYPE_CHECKING:
+    from aegis.adapters._enforce import Enforced
 
 MAX_ITEMS: Final = 10_000  # a process that runs for months does not grow for ever
 MAX_BYTES: Final = 33_554_432  # refused arguments are the model's: their number and size are its choice
@@ -76,13 +79,16 @@ class Decided:
     """A call that was decided here: how it is known to the decider, and what was made of its results.
 
     `refusal` is set where a call that a runner is going to execute was refused before; `told` is the refusal
-    that a runner was given as the result, which it may have put into words of its own.
+    that a runner was given as the result, which it may have put into words of its own. `enforced` is what may run, and
+    `begun` says that it was given to somebody who runs it.
     """
 
     decision_id: str
     allowed: bool
     refusal: str = ""
     told: str = ""
+    enforced: Enforced | None = None
+    begun: bool = False
     results: dict[str, tuple[bool, Any]] = field(default_factory=dict)
 
 
@@ -148,9 +154,11 @@ class Memory:
 
     def learn_decision(self, session: str, call_id: str, decided: Decided) -> None:
         """Remember under which decision the result of a call is to be observed."""
+        enforced = decided.enforced
+        weight = 0 if enforced is None else len(enforced.asked) + len(enforced.body)
         if call_id:
             with self._lock:
-                self._decided.put((session, call_id), decided)
+                self._decided.put((session, call_id), decided, weight)
 
     def forget_decision(self, session: str, call_id: str) -> None:
         """Forget the decision on a call: it is going to be decided anew."""

@@ -80,6 +80,11 @@ class Once:
         self._succeeded(run, result)
         return result
 
+    def knows(self, key: str) -> bool:
+        """Whether an execution under this key is running, or has a result."""
+        with self._lock:
+            return self._runs.get(key) is not None
+
     def _claim(self, key: str) -> tuple[_Run, Future[Any] | None]:
         """The execution under this key; with something to wait on where it is somebody else's and not done."""
         with self._lock:

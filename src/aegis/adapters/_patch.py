@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from aegis.adapters._imports import when_loaded
 from aegis.errors import UnhookedFramework
 
 Method = Callable[..., Any]
+_MISSING: Final = object()
 
 
 class Patches:
@@ -90,6 +92,26 @@ class Patches:
         base.__init_subclass__ = classmethod(subclassed)
         self._bases.append((base, before))
 
+    def held(
+        self, owner: Any, name: str, make: Callable[[Any, Any], Any], unless: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Give `make(object, function)` in place of the function that objects of a class hold, `unless` that is true.
+
+        The objects themselves stay as they are, so those that were made before are covered as well. Raises
+        `UnhookedFramework` where a class keeps its attributes in no dictionary.
+        """
+        if any("__slots__" in vars(one) and name in vars(one)["__slots__"] for one in owner.__mro__):
+            raise UnhookedFramework(f"`{_named(owner)}` keeps no `{name}` that can be watched")
+        before = owner.__dict__.get(name, _MISSING)
+        watching = _Held(name, before, make, lambda: self._active and not unless())
+        setattr(owner, name, watching)
+        self._done.append((owner, name, before, watching))
+
+    @property
+    def active(self) -> bool:
+        """Whether the replacements act."""
+        return self._active
+
     def _members(self, owner: Any, makers: dict[str, Callable[[Method], Method]]) -> None:
         for name, make in makers.items():
             found = owner.__dict__.get(name)
@@ -109,9 +131,46 @@ class Patches:
                 base.__init_subclass__ = before
         self._bases.clear()
         for owner, name, original, replacement in reversed(self._done):
-            if owner.__dict__.get(name) is replacement:
+            if owner.__dict__.get(name) is not replacement:
+                continue
+            if original is _MISSING:
+                delattr(owner, name)
+            else:
                 setattr(owner, name, original)
         self._done.clear()
+
+
+class _Held:
+    """An attribute that objects keep in their dictionaries, read through `make`."""
+
+    def __init__(self, name: str, default: Any, make: Callable[[Any, Any], Any], acts: Callable[[], bool]) -> None:
+        self._name = name
+        self._default = default
+        self._make = make
+        self._acts = acts
+        # Some packages know a function again by its identity, so an object's is made once.
+        self._made: dict[int, tuple[weakref.ref[Any], Any, Any]] = {}
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        value = self._default if instance is None else vars(instance).get(self._name, self._default)
+        if value is _MISSING:
+            raise AttributeError(self._name)
+        return value if instance is None or not self._acts() else self._watched(instance, value)
+
+    def _watched(self, instance: Any, value: Any) -> Any:
+        known = self._made.get(id(instance))
+        if known is not None and known[0]() is instance and known[1] is value:
+            return known[2]
+        key, made = id(instance), self._make(instance, value)
+        self._made[key] = (weakref.ref(instance, lambda _: self._made.pop(key, None)), value, made)
+        return made
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self._name] = value
+
+    def __delete__(self, instance: Any) -> None:
+        if vars(instance).pop(self._name, _MISSING) is _MISSING:
+            raise AttributeError(self._name)
 
 
 def _named(owner: Any) -> str:

@@ -9,10 +9,11 @@ from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Attempt, Enforced, Enforcer, Steps, log
 from aegis.adapters._failures import failure_of
 from aegis.adapters._memory import Decided, Memory
-from aegis.adapters.context import current_session
+from aegis.adapters.context import Session, current_session
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical
 from aegis.core.digest import sha256
+from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
 _UNREADABLE: Final = (
@@ -49,11 +50,15 @@ View = Callable[[Any], Any]
 
 
 class RunnerGate:
-    """What runners ask before and after they run a tool; remembers both for the request that follows."""
+    """What runners ask before and after they run a tool; remembers both for the request that follows.
 
-    def __init__(self, enforcer: Enforcer, memory: Memory) -> None:
+    `ran` says whether a call is running or has run under a decision, so that nothing of it runs again.
+    """
+
+    def __init__(self, enforcer: Enforcer, memory: Memory, ran: Callable[[str], bool] = lambda _: False) -> None:
         self.enforcer = enforcer
         self._memory = memory
+        self._ran = ran
 
     def before(self, execution: Execution) -> Steps[Enforced | str]:
         """The enforced call where it may run, otherwise the sentence to give to the model."""
@@ -61,24 +66,49 @@ class RunnerGate:
         name = "" if session is None else session.name
         known = self._memory.decision(name, execution.call_id)
         if known is not None and known.refusal:
-            return self._refused(name, execution, known.refusal)
+            return self.refused(execution, known.refusal)
         try:
             arguments = jsonable(execution.arguments())
         except Exception as error:
             log.info("the arguments of `%s` were not accepted: %s", execution.tool, type(error).__name__)
-            return self._refused(name, execution, f"`{execution.tool}` {_UNREADABLE}")
+            return self.refused(execution, f"`{execution.tool}` {_UNREADABLE}")
         call_id = self._memory.execution_id(name, execution.answer_id, execution.call_id)
         attempt = Attempt(tool=execution.tool, server=execution.server, arguments=arguments, call_id=call_id)
-        (enforced,) = yield from self.enforcer.enforce([attempt], session)
-        if enforced.decision.call_id != call_id:
-            self._memory.learn_execution_id(name, execution.answer_id, execution.call_id, enforced.decision.call_id)
+        enforced = None if known is None else (yield from self._again(attempt, known, session))
+        if enforced is None:
+            (enforced,) = yield from self.enforcer.enforce([attempt], session)
+            if enforced.decision.call_id != call_id:
+                used = enforced.decision.call_id
+                self._memory.learn_execution_id(name, execution.answer_id, execution.call_id, used)
         if not enforced.allowed:
-            return self._refused(name, execution, enforced.refusal)
+            return self.refused(execution, enforced.refusal)
         # A call that is run again keeps what is known of its result.
         if known is None or known.decision_id != enforced.decision.decision_id:
-            decided = Decided(decision_id=enforced.decision.decision_id, allowed=True)
-            self._memory.learn_decision(name, execution.call_id, decided)
+            known = Decided(decision_id=enforced.decision.decision_id, allowed=True)
+        known.enforced, known.begun = enforced, True
+        self._memory.learn_decision(name, execution.call_id, known)
         return enforced
+
+    def _again(self, attempt: Attempt, known: Decided, session: Session | None) -> Steps[Enforced | None]:
+        """The very call as it was decided before, if it still may run; people who approved it are not asked twice.
+
+        An approval is for one execution: what failed is asked about anew.
+        """
+        before = known.enforced
+        if before is None or (before.tool, before.decision.call_id) != (attempt.tool, attempt.call_id):
+            return None
+        if known.begun and not self._ran(known.decision_id):
+            return None
+        try:
+            body = canonical(attempt.arguments)
+        except InvalidCall:
+            return None
+        if body not in (before.asked, before.body):
+            return None
+        again = yield from self.enforcer.again(
+            attempt._replace(arguments=parse(before.asked)), known.decision_id, session
+        )
+        return before if again is None else again
 
     def after(self, execution: Execution, enforced: Enforced, result: Any) -> Steps[Any]:
         """What the model may see of the result."""
@@ -131,7 +161,9 @@ class RunnerGate:
         self._learn(name, execution.call_id, judged.seen)
         return judged
 
-    def _refused(self, session: str, execution: Execution, refusal: str) -> str:
+    def refused(self, execution: Execution, refusal: str) -> str:
+        """The sentence that the model is given in place of a result, which is known again in the next request."""
+        session = "" if (current := current_session()) is None else current.name
         self._memory.learn_decision(session, execution.call_id, Decided(decision_id="", allowed=False, told=refusal))
         self._learn(session, execution.call_id, refusal)
         return refusal

@@ -7,7 +7,7 @@ tool's own code asks of a model is its own affair and is decided as ever.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -19,6 +19,20 @@ T = TypeVar("T")
 DECIDED: Final = "decided before the server"
 
 
+class Passage:
+    """A model's call on its way to its body: whether it was `reached` by the gate, and whether a body ran `beside` it.
+
+    A body runs beside the gate where nothing was decided, or something else than what the body is given.
+    """
+
+    __slots__ = ("beside", "call_id", "reached")
+
+    def __init__(self, call_id: str = "") -> None:
+        self.call_id = call_id
+        self.reached = False
+        self.beside = False
+
+
 class Scope(NamedTuple):
     """What holds for a piece of code.
 
@@ -26,6 +40,8 @@ class Scope(NamedTuple):
     is just asked for; `decided` is the call in whose body it runs: its tool and its arguments, and `key` what that
     execution is known by, if the framework gives the call an id. `call` is the model's call that is being executed,
     its tool and its id, for a seam underneath that is not told. `loop` is what an adapter keeps of an agent's loop.
+    `final` knows the arguments with which tools of the host run what a model asks for, validated and defaulted.
+    `passage` is the way of the call that is executed, and `begun` says that its body has begun.
     """
 
     runs: frozenset[str] = frozenset()
@@ -34,6 +50,9 @@ class Scope(NamedTuple):
     key: str = ""
     call: tuple[str, str] | None = None
     loop: Any = None
+    final: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] | None = None
+    passage: Passage | None = None
+    begun: bool = False
 
 
 _scope: ContextVar[Scope | None] = ContextVar("aegis_scope", default=None)
@@ -83,9 +102,26 @@ def call_id_of(tool: str) -> str:
     return call[1] if call is not None and call[0] == tool else ""
 
 
-def body_of(tool: str, arguments: bytes, key: str) -> Scope:
-    """The scope of the body of a decided call; nothing of the scopes around it holds in there."""
-    return Scope(decided=(tool, arguments), key=key)
+def passing(passage: Passage) -> Scope:
+    """The scope of code of the host that stands between a model's call and its decision."""
+    return current_scope()._replace(decided=None, key="", passage=passage, begun=False)
+
+
+def reached(call_id: Any) -> None:
+    """Say that a call was brought before the gate; it is the one that is on its way if it has the same id."""
+    passage = current_scope().passage
+    if passage is not None and call_id == passage.call_id:
+        passage.reached = True
+
+
+def body_of(tool: str, arguments: bytes, key: str, passage: Passage) -> Scope:
+    """The scope that leads from a decided call to its body; nothing of the scopes around it holds in there."""
+    return Scope(decided=(tool, arguments), key=key, passage=passage)
+
+
+def begun() -> Scope:
+    """The scope of a body that runs with what was decided: what it does inside is its own affair."""
+    return current_scope()._replace(begun=True)
 
 
 def inside(key: str) -> Scope:

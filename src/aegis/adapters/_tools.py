@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aegis.adapters._arguments import jsonable
 from aegis.adapters._enforce import Enforced, Enforcer
@@ -11,11 +11,14 @@ from aegis.adapters._failures import is_one_of
 from aegis.adapters._memory import Memory
 from aegis.adapters._once import Once, WaitsForItself
 from aegis.adapters._runner import Execution, Judged, RunnerGate, View
-from aegis.adapters._scope import body_of, current_scope, inside, scoped
+from aegis.adapters._scope import Passage, body_of, current_scope, inside, passing, reached, scoped
 from aegis.adapters.context import permit_context
 from aegis.core.canonical import canonical
 from aegis.core.strict_json import parse
 from aegis.errors import CallRefused
+
+_BESIDE: Final = "was refused: its body was given something else than what was decided"
+_ANSWERED: Final = "was refused: what was given in place of its result came without a decision"
 
 
 class Ran(NamedTuple):
@@ -50,9 +53,9 @@ class ToolGate:
     """
 
     def __init__(self, enforcer: Enforcer, memory: Memory, *, pauses: Sequence[str] = ()) -> None:
-        self._gate = RunnerGate(enforcer, memory)
-        self._enforcer = enforcer
         self._once = Once()
+        self._gate = RunnerGate(enforcer, memory, self._once.knows)
+        self._enforcer = enforcer
         self._pauses = frozenset(pauses)
 
     def call(self, execution: Execution, body: Callable[[dict[str, Any]], Any], view: View = jsonable) -> Ran:
@@ -60,6 +63,7 @@ class ToolGate:
 
         An exception of the body passes through where its words may be seen; otherwise the call has a withheld result.
         """
+        reached(execution.call_id)
         inner = _inner(execution)
         if inner is not None:
             key = _inner_key(execution)
@@ -77,22 +81,30 @@ class ToolGate:
         enforced, known_by = outcome, _key(execution, outcome)
 
         def execute() -> Ran:
+            passage = Passage(execution.call_id)
+            around = body_of(execution.tool, enforced.body, known_by, passage)
             try:
-                with scoped(body_of(execution.tool, enforced.body, known_by)), permit_context(enforced.decision.permit):
+                with scoped(around), permit_context(enforced.decision.permit):
                     result = body(enforced.arguments())
             except Exception as error:
+                if passage.beside:
+                    raise _Beside from None
                 if self._paused(error):
                     raise
                 failed = self._enforcer.run(self._gate.failed(execution, enforced, error))
                 if failed.changed:
                     raise _Withheld(failed) from None
                 raise
+            if passage.beside:
+                raise _Beside
             return _ran(result, self._enforcer.run(self._gate.judged(execution, enforced, result, view)))
 
         try:
             ran: Ran = self._once.run(known_by, execute)
         except _Withheld as failure:
             return _ran(None, failure.judged)
+        except _Beside:
+            return Ran(seen=self._gate.refused(execution, f"`{execution.tool}` {_BESIDE}"), refused=True)
         except WaitsForItself:
             return _within_itself(execution)
         return ran
@@ -101,6 +113,7 @@ class ToolGate:
         self, execution: Execution, body: Callable[[dict[str, Any]], Awaitable[Any]], view: View = jsonable
     ) -> Ran:
         """The async twin of `call`."""
+        reached(execution.call_id)
         inner = _inner(execution)
         if inner is not None:
             key = _inner_key(execution)
@@ -118,22 +131,30 @@ class ToolGate:
         enforced, known_by = outcome, _key(execution, outcome)
 
         async def execute() -> Ran:
+            passage = Passage(execution.call_id)
+            around = body_of(execution.tool, enforced.body, known_by, passage)
             try:
-                with scoped(body_of(execution.tool, enforced.body, known_by)), permit_context(enforced.decision.permit):
+                with scoped(around), permit_context(enforced.decision.permit):
                     result = await body(enforced.arguments())
             except Exception as error:
+                if passage.beside:
+                    raise _Beside from None
                 if self._paused(error):
                     raise
                 failed = await self._enforcer.arun(self._gate.failed(execution, enforced, error))
                 if failed.changed:
                     raise _Withheld(failed) from None
                 raise
+            if passage.beside:
+                raise _Beside
             return _ran(result, await self._enforcer.arun(self._gate.judged(execution, enforced, result, view)))
 
         try:
             ran: Ran = await self._once.arun(known_by, execute)
         except _Withheld as failure:
             return _ran(None, failure.judged)
+        except _Beside:
+            return Ran(seen=self._gate.refused(execution, f"`{execution.tool}` {_BESIDE}"), refused=True)
         except WaitsForItself:
             return _within_itself(execution)
         return ran
@@ -142,9 +163,55 @@ class ToolGate:
         """Know `told` again: the model is given it for a call that has no result yet, and it is no result."""
         self._gate.waiting(execution, told)
 
+    def handed(self, tool: str, call_id: Any) -> Handed:
+        """The way of a model's call through code of the host, which may answer in the tool's place."""
+        return Handed(self._enforcer, self._gate, tool, call_id if isinstance(call_id, str) else "")
+
     def _paused(self, error: Exception) -> bool:
         """Whether a body only stops here, to be run again or answered for; no model is told of that."""
         return bool(self._pauses) and is_one_of(error, self._pauses)
+
+
+class Handed:
+    """A model's call in the hands of middleware or callbacks of the host; a block is their code.
+
+    Only what came of a decision may be the result: a body that they run themselves is refused, and what they give in
+    the tool's place is `refusal`, which raises the alarm.
+    """
+
+    def __init__(self, enforcer: Enforcer, gate: RunnerGate, tool: str, call_id: str) -> None:
+        self._enforcer = enforcer
+        self._gate = gate
+        self._execution = Execution(tool=tool, call_id=call_id, answer_id=None, arguments=dict)
+        around = current_scope().passage
+        same = around is not None and current_scope().decided is None and around.call_id == call_id
+        self._passage = around if around is not None and same else Passage(call_id)
+
+    @property
+    def beside(self) -> bool:
+        """Whether a body began beside the decision; what came of it, or what that raised, is of no account."""
+        return self._passage.beside
+
+    def __enter__(self) -> None:
+        self._holding = scoped(passing(self._passage))
+        self._holding.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        self._holding.__exit__(kind, error, trace)
+
+    def refusal(self, *, answered: bool = True) -> str:
+        """What the model is told in place of what the host gave, or nothing; `answered` where that is an answer."""
+        passage, tool = self._passage, self._execution.tool
+        if passage.beside:
+            return self._gate.refused(self._execution, f"`{tool}` {_BESIDE}")
+        if passage.reached or not answered:
+            return ""
+        self._enforcer.uncovered(tool)
+        return self._gate.refused(self._execution, f"`{tool}` {_ANSWERED}")
+
+
+class _Beside(Exception):
+    """The body began with something else than what was decided; the alarm was raised there."""
 
 
 class _Withheld(Exception):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aegis.adapters._enforce import Attempt, Enforced, Enforcer, Steps, log
 from aegis.adapters._memory import Decided, Memory
+from aegis.adapters._scope import current_scope
 from aegis.adapters.context import Session, current_session
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical
@@ -29,6 +30,7 @@ from aegis.errors import InvalidCall
 
 _UNKNOWN: Final = "a tool result in the conversation belongs to no call decided by this process; it was not observed"
 _UNREADABLE: Final = "the result was withheld: it is not valid JSON text, so it could not be checked"
+_BESIDE: Final = "the result was withheld: its tool ran without a decision about what it ran with"
 _UNASKED: Final = "the result was withheld: the call was refused, and must not have run"
 
 
@@ -46,6 +48,7 @@ class Turn:
         self.deferred = deferred
         self.session: Session | None = current_session()
         self.structured = False
+        self._finals = current_scope().final or {}
 
     def amended(self, request: Wire) -> Steps[Wire]:
         """The request as the provider may see it: results observed, refused calls put back."""
@@ -90,11 +93,17 @@ class Turn:
             else:
                 call_id = self.memory.call_id(self._name, answer_id, call.call_id)
                 asked.append(call)
-                attempts.append(Attempt(tool=call.tool, arguments=call.arguments, server=call.server, call_id=call_id))
+                final = self._final(call.tool, call.arguments)
+                attempts.append(Attempt(tool=call.tool, arguments=final, server=call.server, call_id=call_id))
         enforced = yield from self.enforcer.enforce(attempts, self.session)
-        for call, outcome in zip(asked, enforced, strict=True):
-            rulings[call.key] = _ruling(outcome)
-            decided = Decided(decision_id=outcome.decision.decision_id, allowed=outcome.allowed)
+        for call, attempt, outcome in zip(asked, attempts, enforced, strict=True):
+            # What is handed out is what was decided, so that it is the same call where it runs.
+            rulings[call.key] = _ruling(outcome, changed=attempt.arguments != call.arguments)
+            decided = Decided(
+                decision_id=outcome.decision.decision_id,
+                allowed=outcome.allowed,
+                enforced=outcome if outcome.allowed else None,
+            )
             self.memory.learn_decision(self._name, call.call_id, decided)
         return rulings
 
@@ -102,10 +111,19 @@ class Turn:
         """Let a runner's call pass. One that cannot be read passes empty, for its refusal to be its result."""
         if call.arguments is not None:
             self.memory.forget_decision(self._name, call.call_id)
+            self.enforcer.open_calls.opened(self._name, call.call_id, call.tool)
             return Ruling(allowed=True)
         refused = Decided(decision_id="", allowed=False, refusal=call.problem)
         self.memory.learn_decision(self._name, call.call_id, refused)
         return Ruling(allowed=True, arguments={})
+
+    def _final(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with which a tool of the host would run; those that are given where that is not known."""
+        final = self._finals.get(tool)
+        try:
+            return given if final is None else final(given)
+        except Exception:
+            return given  # the tool says what is wrong where it is run
 
     def _is_deferred(self, call: Proposed) -> bool:
         return (call.tool if call.server is None else call.server) in self.deferred
@@ -116,11 +134,15 @@ class Turn:
         found: list[tuple[ToolOutput, Decided, str]] = []
         unseen: dict[tuple[str, str], tuple[Decided, Any]] = {}
         for output in self.dialect.outputs(request):
-            decided = self.memory.decision(self._name, output.call_id)
+            decided, digest = self.memory.decision(self._name, output.call_id), _digest(output.value)
+            beside = self.enforcer.open_calls.closed(self._name, output.call_id)
+            if beside and (decided is None or digest not in decided.results):
+                # Whatever was decided, this is not what was judged under it.
+                decided = Decided(decision_id="", allowed=False, told=_BESIDE)
+                self.memory.learn_decision(self._name, output.call_id, decided)
             if decided is None:
                 log.info(_UNKNOWN)
                 continue
-            digest = _digest(output.value)
             found.append((output, decided, digest))
             if decided.allowed and digest and digest not in decided.results:
                 unseen[decided.decision_id, digest] = (decided, output.value)
@@ -192,10 +214,10 @@ async def aread_events(reader: SseReader, source: AsyncIterator[bytes]) -> Async
     yield reader.end()
 
 
-def _ruling(enforced: Enforced) -> Ruling:
+def _ruling(enforced: Enforced, *, changed: bool) -> Ruling:
     if not enforced.allowed:
         return Ruling(allowed=False, message=enforced.refusal)
-    return Ruling(allowed=True, arguments=enforced.arguments() if enforced.changed else None)
+    return Ruling(allowed=True, arguments=enforced.arguments() if enforced.changed or changed else None)
 
 
 def _digest(value: Any) -> str:

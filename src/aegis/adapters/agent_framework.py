@@ -1,7 +1,8 @@
 """Microsoft Agent Framework: every function tool, those of MCP servers and of agents as tools included, as it runs.
 
 Function middleware sees arguments that later middleware changes, and is given agent by agent. All ways end in one
-method of a tool, with validated arguments; the call's id is known one step before.
+method of a tool, with validated arguments; the call's id is known one step before. What middleware gives in a tool's
+place came without a decision and is no result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, aitems_in, call_id_of, current_scope, deferring, executing, scoped
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "agent-framework-core"
@@ -34,9 +35,11 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             {
                 "invoke": _identified,
                 "_invoke_function": lambda original: _running(gate, original),
-                "__call__": witnessed(enforcer, lambda tool, *_: str(tool.name)),
+                "__call__": witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: kwargs),
             },
         )
+        watch(enforcer, patches, module.FunctionTool, "func", name_of=lambda tool: str(tool.name))
+        patches.replace(module, "_auto_invoke_function", lambda original: _handing(gate, original))
 
     patches.when("agent_framework._tools", tools)
     patches.when(
@@ -44,13 +47,48 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         lambda module: patches.family(module.BaseChatClient, {"_inner_get_response": _asking}),
     )
     return Seams(
-        seams=("FunctionTool.invoke", "BaseChatClient"),
+        seams=("FunctionTool.invoke", "function middleware", "BaseChatClient"),
         uncovered=(
             "tools that a provider hosts",
             "handoffs of `agent-framework-orchestrations`, whose agents' tools are covered",
             "calls of tools that are only declared, over clients that nothing else hooks",
         ),
     )
+
+
+def _handing(gate: ToolGate, original: Method) -> Method:
+    """Middleware around a call, which may answer it itself, or end the run with an answer."""
+
+    async def invoke(*, function_call_content: Any, **options: Any) -> Any:
+        content = function_call_content
+        call = content if content.type == "function_call" else content.function_call
+        pipeline, tools = options.get("middleware_pipeline"), options.get("tool_map") or {}
+        if pipeline is None or not pipeline.has_middlewares or call is None or call.name not in tools:
+            return await original(function_call_content=content, **options)
+        handed, ending = gate.handed(call.name, call.call_id), None
+        result: Any = None
+        try:
+            with handed:
+                result = await original(function_call_content=content, **options)
+        except Exception as error:
+            ending, result = error, getattr(error, "result", None)
+        refusal = handed.refusal(answered=_is_answer(result))
+        if refusal:
+            from agent_framework import Content
+
+            result = Content.from_function_result(call_id=call.call_id, result=refusal, exception=refusal)
+            if ending is not None and hasattr(ending, "result"):
+                ending.result = result
+        if ending is not None and not (refusal and handed.beside):
+            raise ending
+        return result
+
+    return invoke
+
+
+def _is_answer(content: Any) -> bool:
+    """Whether middleware gave a result: neither an error, nor a question to a person."""
+    return getattr(content, "type", "") == "function_result" and content.exception is None
 
 
 def _identified(original: Method) -> Method:

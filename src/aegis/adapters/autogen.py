@@ -17,7 +17,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, looping, scoped
 from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 from aegis.errors import CallRefused
 
@@ -49,9 +49,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             {
                 "run_json": lambda original: _running(gate, original),
                 "run_json_stream": lambda original: _running_stream(gate, original),
-                "run": witnessed(enforcer, lambda tool, *_: str(tool.name)),
+                "run": witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: jsonable(args[1])),
             },
         ),
+    )
+    patches.when(
+        "autogen_core.tools._function_tool",
+        lambda module: watch(enforcer, patches, module.FunctionTool, "_func", name_of=lambda tool: str(tool.name)),
     )
     patches.when(
         "autogen_core.models._model_client",

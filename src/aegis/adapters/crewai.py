@@ -22,7 +22,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import call_id_of, deferring, executing, scoped
 from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import by_name, watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "crewai"
@@ -43,9 +43,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def tools(module: Any) -> None:
         patches.replace(module.BaseTool, "_validate_kwargs", _given)
-        witness = witnessed(enforcer, lambda tool, *_: _sanitized(tool.name))
+        witness = witnessed(enforcer, lambda tool, *_: _sanitized(tool.name), by_name)
         # Tools may have a body in a `run` of their own.
         patches.family(module.BaseTool, {"run": hooks.run, "arun": hooks.arun, "_run": witness, "_arun": witness})
+        watch(enforcer, patches, module.Tool, "func", name_of=lambda tool: _sanitized(tool.name))
 
     def structured(module: Any) -> None:
         patches.replace(module.CrewStructuredTool, "_parse_args", _given)
@@ -73,7 +74,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
     return Seams(
         seams=("BaseTool.run", "Tool.run", "CrewStructuredTool.invoke", "AgentExecutor", "CacheHandler.read"),
-        uncovered=("a tool's function called past its tool (`tool.func`)",),
+        uncovered=(
+            "a function that the host calls by its own name",
+            "what a hook says in place of a result, which is its own word",
+        ),
     )
 
 

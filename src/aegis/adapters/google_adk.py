@@ -1,9 +1,13 @@
-"""Google ADK: every tool class, of agents, sub-agents, toolsets and MCP servers, right where it is executed."""
+"""Google ADK: every tool class, of agents, sub-agents, toolsets and MCP servers, right where it is executed.
+
+Callbacks and plugins stand before that: they may change arguments, which are then decided as they became. What they
+answer in a tool's place came without a decision and is no result.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from aegis.adapters._arguments import check_types, fitted, named_arguments, shown
@@ -11,9 +15,9 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import aitems_in, deferring
+from aegis.adapters._scope import aitems_in, deferring, reached
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "google-adk"
@@ -31,19 +35,69 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         "google.adk.tools.base_tool",
         lambda module: patches.family(module.BaseTool, {"run_async": lambda original: _running(gate, original)}),
     )
-    witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
-    patches.when(
-        "google.adk.tools.function_tool",
-        lambda module: patches.replace(module.FunctionTool, "_invoke_callable", witness),
-    )
+    witness = witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: args[2])
+
+    def functions(module: Any) -> None:
+        patches.replace(module.FunctionTool, "_invoke_callable", lambda original: _asking_or(witness, original))
+        watch(enforcer, patches, module.FunctionTool, "func", name_of=lambda tool: str(tool.name))
+
+    def caller(module: Any) -> None:
+        patches.replace(module, "_execute_single_prepared_call", lambda original: _handing(gate, module, original))
+        patches.replace(module, "apply_confirmation_gate", _confirming)
+
+    patches.when("google.adk.tools.function_tool", functions)
+    patches.when("google.adk.flows.llm_flows.tools._caller", caller)
     patches.when(
         "google.adk.models.base_llm",
         lambda module: patches.family(module.BaseLlm, {"generate_content_async": _asking}),
     )
     return Seams(
-        seams=("BaseTool.run_async", "BaseLlm.generate_content_async"),
+        seams=("BaseTool.run_async", "callbacks around a tool", "BaseLlm.generate_content_async"),
         uncovered=("tools that a provider hosts", "code executors", "live sessions"),
     )
+
+
+def _asking_or(witness: Callable[[Method], Method], original: Method) -> Method:
+    """The function of a tool is its body; the one that says whether a person has to confirm is not."""
+    witnessing = witness(original)
+
+    def invoke(tool: Any, target: Any, *args: Any) -> Any:
+        return (original if target is getattr(tool, "_require_confirmation", None) else witnessing)(tool, target, *args)
+
+    return invoke
+
+
+def _handing(gate: ToolGate, module: Any, original: Method) -> Method:
+    """Callbacks and plugins around a call, which may answer it themselves."""
+
+    async def execute(context: Any, prepared: Any, agent: Any, **options: Any) -> Any:
+        if prepared.tool_lookup_error is not None:
+            return await original(context, prepared, agent, **options)
+        handed, event = gate.handed(prepared.tool.name, prepared.tool_context.function_call_id), None
+        try:
+            with handed:
+                event = await original(context, prepared, agent, **options)
+        except Exception:
+            if not handed.beside:
+                raise
+        refusal = handed.refusal(answered=event is not None)
+        if not refusal:
+            return event
+        return module._build_response_event(prepared.tool, {"result": refusal}, prepared.tool_context, context)
+
+    return execute
+
+
+def _confirming(original: Method) -> Method:
+    """A tool that a person has to confirm is answered by the package: nothing ran."""
+
+    async def confirm(tool: Any, args: Any, tool_context: Any) -> Any:
+        answer = await original(tool, args, tool_context)
+        if answer is not None:
+            reached(tool_context.function_call_id)
+        return answer
+
+    return confirm
 
 
 def _running(gate: ToolGate, original: Method) -> Method:

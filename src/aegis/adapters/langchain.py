@@ -17,8 +17,9 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._scope import reached
+from aegis.adapters._tools import Handed, Ran, ToolGate
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "langchain-core"
@@ -31,21 +32,36 @@ _prepared: ContextVar[tuple[Any, _Values | Exception] | None] = ContextVar("aegi
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    hooks = _Hooks(ToolGate(enforcer, memory, pauses=("langgraph.errors.GraphBubbleUp",)))
+    gate = ToolGate(enforcer, memory, pauses=("langgraph.errors.GraphBubbleUp",))
+    hooks = _Hooks(gate)
 
     def tools(module: Any) -> None:
         patches.replace(module.BaseTool, "_to_args_and_kwargs", _given)
-        witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
+        witness = witnessed(enforcer, lambda tool, *_: str(tool.name), _body_given)
         entries = {"run": hooks.run, "arun": hooks.arun, "invoke": hooks.invoke, "ainvoke": hooks.ainvoke}
         # Tools may have a body in an entry of their own.
         patches.family(module.BaseTool, {**entries, "_run": witness, "_arun": witness})
 
+    def functions(owner: str) -> Callable[[Any], None]:
+        def hold(module: Any) -> None:
+            tool = getattr(module, owner)
+            watch(enforcer, patches, tool, "func", "coroutine", name_of=lambda one: str(one.name))
+
+        return hold
+
+    def nodes(module: Any) -> None:
+        patches.replace(module.ToolNode, "_run_one", lambda original: _wrapped(gate, original))
+        patches.replace(module.ToolNode, "_arun_one", lambda original: _awrapped(gate, original))
+
     patches.when("langchain_core.tools.base", tools)
-    models = langchain_models.hook(patches)
+    patches.when("langchain_core.tools.structured", functions("StructuredTool"))
+    patches.when("langchain_core.tools.simple", functions("Tool"))
+    patches.when("langgraph.prebuilt.tool_node", nodes)
+    models = langchain_models.hook(patches, _final_of)
     return Seams(
-        seams=("BaseTool.run", "BaseTool.arun", *models),
+        seams=("BaseTool.run", "BaseTool.arun", "ToolNode", *models),
         uncovered=(
-            "a tool's function called past its tool (`tool.func`)",
+            "a function that the host calls by its own name, where no middleware of a tool node stands",
             "what a graph that is interrupted before its tools shows of a call (`interrupt_before`), until it is run",
         ),
     )
@@ -66,6 +82,57 @@ def _given(original: Method) -> Method:
     return to_args_and_kwargs
 
 
+def _body_given(_: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What a body gets, by the names of the tool's arguments."""
+    tool, *values = args
+    return {**dict(zip(tool.args, values, strict=False)), **kwargs} if values else kwargs
+
+
+def _wrapped(gate: ToolGate, original: Method) -> Method:
+    """Middleware of a tool node: what it gives in a tool's place, without a call that was decided, is no result."""
+
+    def run_one(node: Any, call: Any, *args: Any) -> Any:
+        if node._wrap_tool_call is None or call["name"] not in node.tools_by_name:
+            return original(node, call, *args)
+        handed, result = gate.handed(call["name"], call["id"]), None
+        try:
+            with handed:
+                result = original(node, call, *args)
+        except Exception:
+            if not handed.beside:
+                raise
+        return _of_host(handed, call, result)
+
+    return run_one
+
+
+def _awrapped(gate: ToolGate, original: Method) -> Method:
+    async def arun_one(node: Any, call: Any, *args: Any) -> Any:
+        if (node._wrap_tool_call or node._awrap_tool_call) is None or call["name"] not in node.tools_by_name:
+            return await original(node, call, *args)
+        handed, result = gate.handed(call["name"], call["id"]), None
+        try:
+            with handed:
+                result = await original(node, call, *args)
+        except Exception:
+            if not handed.beside:
+                raise
+        return _of_host(handed, call, result)
+
+    return arun_one
+
+
+def _of_host(handed: Handed, call: Any, result: Any) -> Any:
+    """The result of a call that went through middleware; an error that it gives in the tool's place is its refusal."""
+    answers = [one for given in (result if isinstance(result, list) else [result]) for one in _messages(given) or ()]
+    refusal = handed.refusal(answered=any(getattr(one, "status", "") != "error" for one in answers))
+    if not refusal:
+        return result
+    from langchain_core.messages import ToolMessage
+
+    return ToolMessage(refusal, tool_call_id=call["id"], name=call["name"], status="error")
+
+
 class _Hooks:
     """The replacements, around one gate."""
 
@@ -76,6 +143,7 @@ class _Hooks:
         def run(tool: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
             call = _Call(tool, tool_input, kwargs)
             if call.invalid is not None and _is_packages_own(original):
+                reached(call.execution.call_id)
                 return call.prepared(call.invalid, lambda: original(tool, tool_input, *args, **kwargs))
             ran = self._gate.call(
                 call.execution,
@@ -92,6 +160,7 @@ class _Hooks:
         async def arun(tool: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
             call = _Call(tool, tool_input, kwargs)
             if call.invalid is not None and _is_packages_own(original):
+                reached(call.execution.call_id)
                 return await call.aprepared(call.invalid, original(tool, tool_input, *args, **kwargs))
 
             async def body(given: dict[str, Any]) -> Any:
@@ -219,6 +288,12 @@ class _Call:
             return {(names[at] if at < len(names) else f"argument_{at}"): one for at, one in enumerate(self._args)}
         named: dict[str, Any] = self._tool._filter_injected_args(self._kwargs)
         return named
+
+
+def _final_of(tool: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with which a tool would run; raises where it would not."""
+    final: dict[str, Any] = jsonable(_Call(tool, given, {}).execution.arguments())
+    return final
 
 
 def _answer_of(config: Any) -> str | None:

@@ -10,8 +10,19 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, aitems_in, call_id_of, current_scope, deferring, executing, running, scoped
+from aegis.adapters._scope import (
+    Scope,
+    aitems_in,
+    begun,
+    call_id_of,
+    current_scope,
+    deferring,
+    executing,
+    running,
+    scoped,
+)
 from aegis.adapters._tools import Ran, ToolGate
+from aegis.adapters._witness import watch
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "llama-index-core"
@@ -34,6 +45,19 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             module.BaseTool, {"__call__": hooks.call, "call": hooks.call, "acall": hooks.acall}
         ),
     )
+    patches.when(
+        "llama_index.core.tools.function_tool",
+        lambda module: watch(
+            enforcer,
+            patches,
+            module.FunctionTool,
+            "_fn",
+            "_async_fn",
+            "_real_fn",
+            name_of=lambda tool: str(tool.metadata.get_name()),
+            given_of=lambda tool, args, kwargs: bound_arguments(vars(tool)["_real_fn"], args, kwargs),
+        ),
+    )
     patches.when("llama_index.core.llms.function_calling", models)
     patches.when(
         "llama_index.core.agent.workflow.base_agent",
@@ -51,7 +75,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     patches.when("llama_index.core.agent.workflow.function_agent", function_agent)
     return Seams(
         seams=("BaseTool.__call__", "BaseTool.call", "BaseTool.acall", "FunctionAgent"),
-        uncovered=("a tool's function called past its tool (`tool.fn`)",),
+        uncovered=("a function that the host calls by its own name",),
     )
 
 
@@ -135,7 +159,7 @@ class _Hooks:
     def acall(self, original: Method) -> Method:
         async def acall(tool: Any, *args: Any, **kwargs: Any) -> Any:
             one = _Call(tool, args, kwargs)
-            ran = await self._gate.acall(one.execution, lambda given: one.run(original, given), _view)
+            ran = await self._gate.acall(one.execution, lambda given: one.arun(original, given), _view)
             return one.output(ran)
 
         return acall
@@ -156,11 +180,27 @@ class _Call:
         )
 
     def run(self, original: Method, given: dict[str, Any]) -> Any:
-        """The output of the body with what may run; the workflow's context is none of the model's."""
+        """The output of the body with what may run."""
+        args, kwargs = self._values(given)
+        with scoped(self._scope()):
+            return original(self._tool, *args, **kwargs)
+
+    async def arun(self, original: Method, given: dict[str, Any]) -> Any:
+        """The async twin of `run`."""
+        args, kwargs = self._values(given)
+        with scoped(self._scope()):
+            return await original(self._tool, *args, **kwargs)
+
+    def _values(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What the body gets of the arguments that may run; the workflow's context is none of the model's."""
         context = {name: value for name, value in self._given.items() if name in self._context}
         values = {**context, **fitted(self._named, given, lambda changed: changed)}
         # Some tools make another query of a named value than of the same one by position.
-        return original(self._tool, *(values.pop(name) for name in self._unnamed), **values)
+        return [values.pop(name) for name in self._unnamed], values
+
+    def _scope(self) -> Scope:
+        """A tool that is no function is its own body."""
+        return current_scope() if getattr(self._tool, "real_fn", None) is not None else begun()
 
     def output(self, ran: Ran) -> Any:
         """The tool's output, which an agent tells its model."""

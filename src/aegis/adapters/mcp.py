@@ -1,4 +1,6 @@
-"""MCP: every tool call that a client sends, and every one that a server of this process is about to handle.
+"""MCP: every call that a client sends, and every call of a tool that a server of this process is about to handle.
+
+What a client reads is decided like a tool's call: a resource as `read_resource`, a prompt as `get_prompt`.
 
 Clients of all kinds send over one method of a session; servers of all kinds, those of `fastmcp` included, look up one
 handler. Beneath it, a call that the server's middleware has changed is decided as what it became. A server's name is
@@ -20,13 +22,16 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import DECIDED, current_scope
 from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
+from aegis.errors import CallRefused
 
 DISTRIBUTION: Final = "mcp"
 SUPPORTED: Final = ((1, 30), (3,))
 
 _CALL: Final = "tools/call"
+# The names that reading has, and the members of a request that are its arguments.
+_READS: Final = {"resources/read": ("read_resource", "uri"), "prompts/get": ("get_prompt", "name")}
 # Where servers of every kind run a tool's function, beneath the protocol.
 _BODIES: Final = ("mcp.server.mcpserver.tools.base", "mcp.server.fastmcp.tools.base", "fastmcp.tools.function_tool")
 
@@ -49,7 +54,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     witness = witnessed(enforcer, lambda tool, *_: str(tool.name))
 
     def bodies(module: Any) -> None:
-        patches.replace(module.FunctionTool if hasattr(module, "FunctionTool") else module.Tool, "run", witness)
+        tool = module.FunctionTool if hasattr(module, "FunctionTool") else module.Tool
+        patches.replace(tool, "run", witness)
+        watch(enforcer, patches, tool, "fn", name_of=lambda one: str(one.name))
 
     for package in _BODIES:
         patches.when(package, bodies)
@@ -65,6 +72,15 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 def _sending(gate: ToolGate, original: Method) -> Method:
     async def send_request(session: Any, request: Any, result_type: Any, *args: Any, **kwargs: Any) -> Any:
         inner = getattr(request, "root", request)
+        if inner.method in _READS:
+            execution = _reading(inner)
+
+            async def read(given: dict[str, Any]) -> Any:
+                if given != execution.arguments():
+                    raise CallRefused(f"`{execution.tool}` was not run: it cannot be asked for anything else")
+                return await original(session, request, result_type, *args, **kwargs)
+
+            return _read(await gate.acall(execution, read, _wire))
         if inner.method != _CALL:
             return await original(session, request, result_type, *args, **kwargs)
 
@@ -76,6 +92,20 @@ def _sending(gate: ToolGate, original: Method) -> Method:
         return result_of(await gate.acall(_execution(inner.params), send, view_of))
 
     return send_request
+
+
+def _reading(request: Any) -> Execution:
+    """What a client reads, as the call that it is."""
+    tool, member = _READS[request.method]
+    asked: dict[str, Any] = request.params.model_dump(by_alias=True, mode="json", exclude_none=True)
+    given = {name: value for name, value in asked.items() if name in (member, "arguments")}
+    return Execution(tool=tool, call_id="", answer_id=None, arguments=lambda: given)
+
+
+def _read(ran: Ran) -> Any:
+    """What was read, as it may be seen; raises `CallRefused` where that is nothing."""
+    seen = ran.output()
+    return type(ran.result).model_validate(seen) if ran.changed else seen
 
 
 def _with(request: Any, given: dict[str, Any]) -> Any:

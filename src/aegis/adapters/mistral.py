@@ -19,6 +19,7 @@ from aegis.adapters._runner import Execution
 from aegis.adapters._scope import aitems_in, current_scope, deferring, scoped
 from aegis.adapters._tools import ToolGate
 from aegis.adapters._turn import StreamedTurn
+from aegis.adapters._witness import watch
 from aegis.adapters.seams import Seams
 from aegis.dialects.openai_chat import OpenAIChat
 from aegis.errors import UnhookedFramework
@@ -45,6 +46,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     def runs(module: Any) -> None:
         patches.replace(module, "create_function_result", hooks.create_function_result)
 
+    def functions(module: Any) -> None:
+        for owner, name in ((module.RunFunction, "callable"), (module.RunCoroutine, "awaitable")):
+            watch(enforcer, patches, owner, name, name_of=lambda tool: str(tool.name))
+
     def conversations(module: Any) -> None:
         patches.replace(module.Conversations, "run_async", _running)
         patches.replace(module.Conversations, "run_stream_async", _streaming)
@@ -52,6 +57,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     for package in _CLIENTS:
         patches.when(f"{package}.basesdk", sdk)
     patches.when("mistralai.extra.run.context", runs)
+    patches.when("mistralai.extra.run.tools", functions)
     patches.when("mistralai.client.conversations", conversations)
     return Seams(
         seams=("BaseSDK.do_request", "BaseSDK.do_request_async", "RunContext"),

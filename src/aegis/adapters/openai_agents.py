@@ -1,11 +1,13 @@
 """OpenAI Agents SDK: every function tool, those of MCP servers and of agents as tools included, right before it runs.
 
 Guardrails of tools see arguments before they are validated and are given tool by tool; every invocation goes through
-one function below them. Other calls of the model (handoffs, shells, patches, custom tools) are decided in its answer.
+one function below them. Who calls a tool past it (`on_invoke_tool`, `__wrapped__`) is an alarm. Other calls of the
+model (handoffs, shells, patches, custom tools) are decided in its answer.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._tools import ToolGate
+from aegis.adapters._witness import watch, watched, witnessed
 from aegis.adapters.openai_agents_models import Asking
 from aegis.adapters.seams import Seams
 
@@ -30,6 +33,20 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def invocation(module: Any) -> None:
         patches.replace(module, "_invoke_function_tool_with_metadata", lambda original: _invoking(gate, original))
+        invoker = witnessed(
+            enforcer, lambda one, *_: str(one._function_tool.name), lambda _, args, kwargs: json.loads(args[2])
+        )
+        patches.replace(module._FailureHandlingFunctionToolInvoker, "__call__", invoker)
+        watch(
+            enforcer,
+            patches,
+            module.FunctionTool,
+            "on_invoke_tool",
+            name_of=lambda tool: str(tool.name),
+            given_of=lambda _, args, kwargs: json.loads(args[1]),
+        )
+        wrapped = module._FunctionToolWrappedCallableDescriptor
+        patches.replace(wrapped, "__get__", lambda original: _unwrapping(enforcer, patches, original))
 
     patches.when("agents.tool", invocation)
     # It took the function by name when it was loaded, if that was before.
@@ -44,9 +61,20 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         uncovered=(
             "tools that OpenAI hosts",
             "handoffs in realtime sessions",
-            "a tool called past a run (`tool.on_invoke_tool`)",
+            "a function that the host calls by its own name",
+            "what a guardrail or an approver says in place of a result, which is its own word",
         ),
     )
+
+
+def _unwrapping(enforcer: Enforcer, patches: Patches, original: Method) -> Method:
+    """The function that a tool is made of, for whoever takes it from there."""
+
+    def get(descriptor: Any, tool: Any, owner: Any = None) -> Any:
+        function = original(descriptor, tool, owner)
+        return watched(enforcer, patches, function, str(tool.name)) if inspect.isroutine(function) else function
+
+    return get
 
 
 def _same(module: Any, patches: Patches, gate: ToolGate) -> None:
@@ -91,7 +119,7 @@ def _final(tool: Any, arguments: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise TypeError("the arguments are no object")
     try:
-        function = tool.__wrapped__
+        function = inspect.unwrap(tool.__wrapped__)
     except AttributeError:
         return given
     from agents.function_schema import function_schema

@@ -1,8 +1,14 @@
-"""Pydantic AI: every tool of every toolset, after validation and all hooks, right before it is executed."""
+"""Pydantic AI: every tool of every toolset, after validation and all hooks, right before it is executed.
+
+A function that makes the final answer of what a model says (an output function, `TextOutput`, an action of `Choices`)
+is a tool like any other: it is decided under its own name. What the toolsets around a tool make of the arguments after
+the decision does not run.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +19,7 @@ from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution, RunnerGate
 from aegis.adapters._scope import Scope, current_scope, deferring, enter, looping, scoped
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "pydantic-ai-slim"
@@ -35,13 +41,29 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def tools(module: Any) -> None:
         patches.replace(module.ToolManager, "_raw_execute", lambda original: _executing(gate, original))
+        patches.replace(module.ToolManager, "execute_tool_call", lambda original: _handing(gate, original))
         patches.replace(module.ToolManager, "validate_tool_call", lambda original: _handing_out(runner, original))
 
     patches.when("pydantic_ai.tool_manager", tools)
-    witness = witnessed(enforcer, lambda _toolset, name, *_: str(name))
+    # A toolset in between may have renamed the tool.
+    witness = witnessed(enforcer, lambda _toolset, name, *_: str(name), lambda _, args, kwargs: args[2], renamed=True)
     patches.when(
         "pydantic_ai.toolsets.function",
         lambda module: patches.replace(module.FunctionToolset, "call_tool", witness),
+    )
+
+    def outputs(module: Any) -> None:
+        patches.replace(module, "execute_output_function", lambda original: _answering(gate, original))
+        patches.replace(module, "execute_choice_action", lambda original: _choosing(gate, original))
+
+    patches.when("pydantic_ai._output", outputs)
+    patches.when(
+        "pydantic_ai._function_schema",
+        lambda module: watch(enforcer, patches, module.FunctionSchema, "function", name_of=lambda one: str(one.name)),
+    )
+    patches.when(
+        "pydantic_ai.tools",
+        lambda module: watch(enforcer, patches, module.Tool, "function", name_of=lambda one: str(one.name)),
     )
     patches.when("pydantic_ai._agent_graph", graph)
     patches.when(
@@ -49,9 +71,72 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         lambda module: patches.family(module.Model, {"request": _asking, "request_stream": _streaming}),
     )
     return Seams(
-        seams=("ToolManager", "Model.request", "Model.request_stream"),
-        uncovered=("tools that a provider hosts", "realtime sessions"),
+        seams=("ToolManager", "output functions", "Model.request", "Model.request_stream"),
+        uncovered=("tools that a provider hosts", "realtime sessions", "validators of outputs and of arguments"),
     )
+
+
+def _handing(gate: ToolGate, original: Method) -> Method:
+    """Capabilities around a call: what they give in a tool's place is no result of it."""
+
+    async def execute(manager: Any, validated: Any, **options: Any) -> Any:
+        handed, result = gate.handed(validated.call.tool_name, validated.call.tool_call_id), None
+        try:
+            with handed:
+                result = await original(manager, validated, **options)
+        except Exception:
+            if not handed.beside:
+                raise
+        return handed.refusal() or result
+
+    return execute
+
+
+def _answering(gate: ToolGate, original: Method) -> Method:
+    """Functions that make the final answer: a refusal goes back to the model, as a wish of the function would."""
+
+    async def answer(schema: Any, *, run_context: Any, args: dict[str, Any], **options: Any) -> Any:
+        values = _defaulted(schema, args)
+        # Of an answer that is still being written the call is not the one that the model makes.
+        call_id = "" if run_context.partial_output else run_context.tool_call_id or ""
+        execution = Execution(tool=schema.name, call_id=call_id, answer_id=None, arguments=lambda: values)
+
+        async def body(given: dict[str, Any]) -> Any:
+            typed = fitted(values, given, lambda changed: {**changed, **schema.validator.validate_python(changed)})
+            return await original(schema, run_context=run_context, args=typed, **options)
+
+        ran = await gate.acall(execution, body, shown)
+        if ran.refused:
+            refusing = replace(schema, function=_wishing(str(ran.seen)), is_async=True, takes_ctx=False)
+            return await original(refusing, run_context=run_context, args=args, **options)
+        return ran.output()
+
+    return answer
+
+
+def _choosing(gate: ToolGate, original: Method) -> Method:
+    """The action that a model picks."""
+
+    async def choose(action: Any) -> Any:
+        name = getattr(action, "__name__", "") or type(action).__name__
+        execution = Execution(tool=name, call_id="", answer_id=None, arguments=dict)
+        ran = await gate.acall(execution, lambda _: original(action), shown)
+        if ran.refused:
+            return await _wishing(str(ran.seen))()
+        return ran.output()
+
+    return choose
+
+
+def _wishing(refusal: str) -> Callable[..., Awaitable[Any]]:
+    """A function that wants the model to answer otherwise."""
+
+    async def wish(*_: Any, **__: Any) -> Any:
+        from pydantic_ai.exceptions import ModelRetry
+
+        raise ModelRetry(refusal)
+
+    return wish
 
 
 def _executing(gate: ToolGate, original: Method) -> Method:
@@ -112,8 +197,11 @@ def _handed_out(validated: Any) -> bool:
 
 def _named(validated: Any) -> dict[str, Any]:
     """The validated arguments, with the defaults of the tool's function."""
-    values: dict[str, Any] = validated.validated_args
     schema: Any = getattr(getattr(validated.tool, "call_func", None), "__self__", None)
+    return _defaulted(schema, validated.validated_args)
+
+
+def _defaulted(schema: Any, values: dict[str, Any]) -> dict[str, Any]:
     function = getattr(schema, "function", None)
     if function is None or getattr(schema, "var_positional_field", None):
         return values

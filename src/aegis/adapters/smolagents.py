@@ -19,9 +19,20 @@ from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, call_id_of, current_scope, deferring, executing, items_in, running, scoped
+from aegis.adapters._scope import (
+    Scope,
+    begun,
+    call_id_of,
+    current_scope,
+    deferring,
+    executing,
+    items_in,
+    reached,
+    running,
+    scoped,
+)
 from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import by_name, witnessed
 from aegis.adapters.seams import Seams
 from aegis.errors import CallRefused, UnhookedFramework
 
@@ -38,11 +49,12 @@ _turn: ContextVar[list[tuple[str, Any, str]]] = ContextVar("aegis_smolagents_tur
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
-    hooks = _Hooks(ToolGate(enforcer, memory))
+    gate = ToolGate(enforcer, memory)
+    hooks = _Hooks(gate)
 
     def agents(module: Any) -> None:
         patches.replace(module.ToolCallingAgent, "process_tool_calls", _identified)
-        patches.replace(module.ToolCallingAgent, "execute_tool_call", _executing)
+        patches.family(module.ToolCallingAgent, {"execute_tool_call": lambda original: _executing(gate, original)})
         patches.replace(module.ToolCallingAgent, "_step_stream", _stepping)
         patches.replace(module.CodeAgent, "_step_stream", _known_executor)
         patches.family(module.MultiStepAgent, {"__call__": hooks.agent})
@@ -54,7 +66,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     def tools(module: Any) -> None:
         patches.family(module.BaseTool, {"__call__": hooks.tool})
-        patches.family(module.Tool, {"forward": witnessed(enforcer, lambda tool, *_: str(tool.name))})
+        patches.family(module.Tool, {"forward": witnessed(enforcer, lambda tool, *_: str(tool.name), by_name)})
 
     patches.when("smolagents.tools", tools)
     patches.when("smolagents.agents", agents)
@@ -66,7 +78,10 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     return Seams(
         seams=("Tool.__call__", "MultiStepAgent.__call__", "PythonExecutor.__call__"),
         barred=("executors that are no `PythonExecutor`",),
-        uncovered=("single tools inside code that a remote executor runs", "a tool's `forward` called past its tool"),
+        uncovered=(
+            "single tools inside code that a remote executor runs",
+            "the `forward` of a function with `@tool` called past its tool",
+        ),
     )
 
 
@@ -83,10 +98,19 @@ def _identified(original: Method) -> Method:
     return process
 
 
-def _executing(original: Method) -> Method:
+def _executing(gate: ToolGate, original: Method) -> Method:
+    """A call in the hands of an agent, of whatever class: what it gives without a decision is no result."""
+
     def execute(agent: Any, tool_name: str, arguments: Any) -> Any:
-        with scoped(executing(tool_name, _id_of(tool_name, arguments))):
-            return original(agent, tool_name, arguments)
+        call_id = call_id_of(tool_name) or _id_of(tool_name, arguments)
+        handed, result = gate.handed(tool_name, call_id), None
+        try:
+            with scoped(executing(tool_name, call_id)), handed:
+                result = original(agent, tool_name, arguments)
+        except Exception:
+            if not handed.beside:
+                raise
+        return handed.refusal() or result
 
     return execute
 
@@ -226,7 +250,9 @@ class _Hooks:
         def call(tool: Any, *args: Any, **kwargs: Any) -> Any:
             # The agent's own word for the end of its run: it does nothing.
             if type(tool).__module__ == "smolagents.default_tools" and tool.name == "final_answer":
-                return original(tool, *args, **kwargs)
+                reached(call_id_of(tool.name))
+                with scoped(begun()):
+                    return original(tool, *args, **kwargs)
             options = {name: kwargs.pop(name) for name in (_SANITIZE,) if name in kwargs}
             values = _named(tool, args, kwargs)
 

@@ -10,14 +10,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from aegis.adapters._arguments import jsonable, shown
+from aegis.adapters._arguments import bound_arguments, jsonable, shown
 from aegis.adapters._enforce import Enforcer
 from aegis.adapters._memory import Memory
 from aegis.adapters._patch import Method, Patches
 from aegis.adapters._runner import Execution
 from aegis.adapters._scope import aitems_in, deferring
 from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import witnessed
+from aegis.adapters._witness import watch, witnessed
 from aegis.adapters.seams import Seams
 
 DISTRIBUTION: Final = "strands-agents"
@@ -39,19 +39,29 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         "strands.types.tools",
         lambda module: patches.family(module.AgentTool, {"stream": lambda original: _running(gate, original)}),
     )
-    witness = witnessed(enforcer, lambda tool, *_: str(tool.tool_name))
-    patches.when(
-        "strands.tools.decorator",
-        lambda module: patches.replace(module.DecoratedFunctionTool, "__call__", witness),
-    )
+
+    def functions(module: Any) -> None:
+        tool = module.DecoratedFunctionTool
+        patches.replace(tool, "__call__", witnessed(enforcer, lambda one, *_: str(one.tool_name), _called_with))
+        watch(enforcer, patches, tool, "_tool_func", "__wrapped__", name_of=lambda one: str(one.tool_name))
+
+    patches.when("strands.tools.decorator", functions)
     patches.when(
         "strands.models.model",
         lambda module: patches.family(module.Model, {"stream": _asking}),
     )
     return Seams(
         seams=("AgentTool.stream", "Model.stream"),
-        uncovered=("a tool called as the function that it is made of", "tools that a provider hosts"),
+        uncovered=(
+            "what a hook says in place of a result, which is its own word (`cancel_tool`)",
+            "tools that a provider hosts",
+        ),
     )
+
+
+def _called_with(_: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    tool, *values = args
+    return bound_arguments(vars(tool)["_tool_func"], tuple(values), kwargs)
 
 
 def _running(gate: ToolGate, original: Method) -> Method:

@@ -145,6 +145,67 @@ def again(world: World) -> Any:
     return Twice(name="a", description="d", tools=tools(world), llm=model(world), system_prompt="s", streaming=False)
 
 
+class Direct(FunctionAgent):
+    """An agent that runs a mail's function itself."""
+
+    async def _call_tool(self, ctx: Any, tool: Any, tool_input: dict[str, Any]) -> ToolOutput:
+        if tool.metadata.name != "send_email":
+            return await super()._call_tool(ctx, tool, tool_input)
+        said = str(self.ran(tool, tool_input))
+        return ToolOutput(content=said, tool_name=tool.metadata.name, raw_input=tool_input, raw_output=said)
+
+    def ran(self, tool: Any, given: dict[str, Any]) -> Any:
+        return tool.fn(**given)
+
+
+class Real(Direct):
+    """The function that the tool was made of."""
+
+    def ran(self, tool: Any, given: dict[str, Any]) -> Any:
+        return tool.real_fn(**given)
+
+
+class Passing(FunctionAgent):
+    """An agent that looks on."""
+
+    async def _call_tool(self, ctx: Any, tool: Any, tool_input: dict[str, Any]) -> ToolOutput:
+        return await super()._call_tool(ctx, tool, {**tool_input})
+
+
+def of(agent: Any) -> Any:
+    return drive(lambda w: agent(name="a", description="d", tools=tools(w), llm=model(w), streaming=False))
+
+
+def partial(world: World) -> list[Any]:
+    """A tool with an argument that the host has fixed."""
+
+    def send_email(to: str, subject: str) -> str:
+        """Send a mail."""
+        return world.run("send_email", {"to": to, "subject": subject})
+
+    return [FunctionTool.from_defaults(send_email, partial_params={"subject": "fixed"}), *tools(world)[1:]]
+
+
+def composed(world: World) -> list[Any]:
+    """A tool of a class whose body uses another tool's function."""
+    log = FunctionTool.from_defaults(lambda line: line, name="log", description="d")
+
+    class Mail(AsyncBaseTool):
+        @property
+        def metadata(self) -> ToolMetadata:
+            return tools(world)[0].metadata
+
+        def call(self, **given: Any) -> ToolOutput:
+            log.fn(line="sending")
+            text = world.run("send_email", given)
+            return ToolOutput(content=text, tool_name="send_email", raw_input=given, raw_output=text)
+
+        async def acall(self, **given: Any) -> ToolOutput:
+            return self.call(**given)
+
+    return [Mail(), *tools(world)[1:]]
+
+
 ABLE = EVERYTHING - {"coerces"}
 OF_CLASSES = ABLE - {"defaults", "validates", "broken"}
 FRAMEWORK = Framework(
@@ -172,4 +233,13 @@ FRAMEWORK = Framework(
         Way(name="workflow", drive=drive(lambda w: workflow(w, streaming=False)), can=ABLE),
         Way(name="workflow stream", drive=drive(lambda w: workflow(w, streaming=True)), can=ABLE),
     ],
+    beside={
+        "an agent that calls `tool.fn`": of(Direct),
+        "an agent that calls `tool.real_fn`": of(Real),
+    },
+    fair={
+        "an agent that looks on": of(Passing),
+        "an argument that is fixed": drive(lambda w: agent_of(w, partial(w), streaming=False)),
+        "a tool that uses another": drive(lambda w: agent_of(w, composed(w), streaming=False)),
+    },
 )

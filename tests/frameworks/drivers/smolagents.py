@@ -145,6 +145,41 @@ def again(world: World) -> str:
     return str(Twice(tools=tools(world), model=model(world), verbosity_level=0).run("go"))
 
 
+def with_class(world: World) -> list[Any]:
+    """The tools, the mail as a class."""
+
+    class SendEmail(Tool):
+        name = "send_email"
+        description = "Send a mail."
+        inputs = {"to": {"type": "string", "description": "whom"}}  # noqa: RUF012
+        output_type = "string"
+
+        def forward(self, to: str) -> str:
+            return world.run("send_email", {"to": to})
+
+    return [SendEmail(), *tools(world)[1:]]
+
+
+class Direct(ToolCallingAgent):
+    """An agent that runs a mail's body itself."""
+
+    def execute_tool_call(self, tool_name: str, arguments: Any) -> Any:
+        if tool_name != "send_email":
+            return super().execute_tool_call(tool_name, arguments)
+        return self.tools[tool_name].forward(**arguments)
+
+
+class Passing(ToolCallingAgent):
+    """An agent that looks on."""
+
+    def execute_tool_call(self, tool_name: str, arguments: Any) -> Any:
+        return super().execute_tool_call(tool_name, arguments)
+
+
+def of(kind: Any) -> Any:
+    return lambda world: str(kind(tools=with_class(world), model=model(world), verbosity_level=0).run("go"))
+
+
 ABLE = EVERYTHING - {"coerces", "broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "smolagents"),
@@ -158,4 +193,10 @@ FRAMEWORK = Framework(
         Way(name="code agent stream", drive=code_stream, wrap=coded, can=ABLE - {"validates", "ids"}),
         Way(name="code agent, managed agent", drive=code_managing, wrap=coded_delegation, can=ABLE - {"validates"}),
     ],
+    beside={
+        "an agent that calls `tool.forward`": of(Direct),
+    },
+    fair={
+        "an agent that looks on": of(Passing),
+    },
 )

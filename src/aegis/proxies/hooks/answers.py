@@ -1,6 +1,7 @@
 """What a host is told, in its own words: the exit code, what goes to standard output, what to standard error.
 
-Exit 2 with the reason on standard error blocks in every host; any other failure would let the call run.
+Exit 2 with the reason on standard error blocks in every host; any other failure would let the call run. A yes of Aegis
+is no yes of the host: what its own rules would ask a person about, they still ask.
 """
 
 from __future__ import annotations
@@ -37,12 +38,27 @@ def passed(event: HookEvent) -> HookAnswer:
 
 
 def patched(event: HookEvent, arguments: dict[str, Any]) -> HookAnswer:
-    """The call runs with other arguments."""
+    """The call runs with other arguments, if the host lets it; refused where the host cannot be told of them."""
+    if event.dialect in _MERGING and not event.arguments.keys() <= arguments.keys():
+        return refused(f"`{event.tool}` was not run: its host cannot take an argument away", event)
     return HookAnswer(out=json.dumps(_PATCHED[event.dialect](event, arguments)))
 
 
 def _claude(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
-    # Both hosts take new input only together with `allow`.
+    # `allow` would switch off the question that the host asks (code.claude.com/docs/en/hooks); without a decision some
+    # versions leave the input as it was.
+    output = {
+        "hookEventName": event.name,
+        "permissionDecision": "ask",
+        "permissionDecisionReason": "Aegis changed the arguments of this call; these are the ones that run",
+        "updatedInput": arguments,
+    }
+    return {"hookSpecificOutput": output}
+
+
+def _codex(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
+    # New input counts only beside `allow`, which says nothing to the approvals and the sandbox of this host; it takes
+    # any other answer for a failed hook and runs the call as it was (codex-rs/hooks/src/engine/output_parser.rs).
     output = {"hookEventName": event.name, "permissionDecision": "allow", "updatedInput": arguments}
     return {"hookSpecificOutput": output}
 
@@ -51,15 +67,17 @@ def _gemini(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event.name, "tool_input": arguments}}
 
 
-def _cursor(event: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {"permission": "allow", "updated_input": arguments}
+def _cursor(_: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"updated_input": arguments}
 
 
 def _copilot(_: HookEvent, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"modifiedArgs": arguments}
 
 
-_PATCHED: Final = {"claude": _claude, "gemini": _gemini, "cursor": _cursor, "copilot": _copilot}
+_PATCHED: Final = {"claude": _claude, "codex": _codex, "gemini": _gemini, "cursor": _cursor, "copilot": _copilot}
+# Hosts that lay new arguments over the old ones, or do not say that they do not: what is left out would still run.
+_MERGING: Final = frozenset({"gemini", "cursor"})
 
 
 def replaced(event: HookEvent, notice: str, value: Any) -> HookAnswer:
@@ -89,6 +107,7 @@ def _copilot_result(event: HookEvent, notice: str, value: Any) -> dict[str, Any]
 
 _REPLACED: Final = {
     "claude": _claude_result,
+    "codex": _claude_result,
     "gemini": _gemini_result,
     "cursor": _cursor_result,
     "copilot": _copilot_result,

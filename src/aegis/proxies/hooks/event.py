@@ -1,8 +1,8 @@
 """What a host says on standard input: which of its events this is, and the call or the result that it is about.
 
-The forms are those of the hosts' documentation: Claude Code and Codex (`PreToolUse`, `PostToolUse`), Gemini CLI
-(`BeforeTool`, `AfterTool`), Cursor (`preToolUse`, `postToolUse`), Copilot CLI (the same two, which its events do not
-name; and nearly the spelling of Claude Code, for hooks that were written for that).
+The forms are those of the hosts' documentation: Claude Code and Codex (`PreToolUse`, `PostToolUse`; Codex alone counts
+the turns), Gemini CLI (`BeforeTool`, `AfterTool`), Cursor (`preToolUse`, `postToolUse`), Copilot CLI (the same two,
+which its events do not name; and nearly the spelling of Claude Code, for hooks that were written for that).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.proxies.hooks.door import MAX_EVENT
 
-Dialect = Literal["claude", "gemini", "cursor", "copilot"]
+Dialect = Literal["claude", "codex", "gemini", "cursor", "copilot"]
 Phase = Literal["before", "after"]
 MAX_SESSION_CHARS: Final = 200
 
@@ -79,6 +79,8 @@ def read_event(data: bytes) -> HookEvent:
     # Copilot alone tells the time of a call, but neither its id nor where the conversation is kept.
     if dialect != "gemini" and "timestamp" in wire and wire.keys().isdisjoint(_OF_OTHERS):
         dialect = "copilot"
+    elif dialect == "claude" and "turn_id" in wire:
+        dialect = "codex"
     tool, server = _named(wire)
     arguments = wire.get("tool_input")
     if isinstance(arguments, str):
