@@ -151,3 +151,17 @@ def test_what_is_unusual_of_agents_is_listed_beside_the_violations(
         assert "/agents/other" not in section
         assert "Nothing unusual" in dana.get("/violations?agent=other").body.decode()
         assert 'id="unusual"' not in dana.get("/violations?rule=sql-executed").body.decode()
+
+
+def test_violations_are_counted_by_outcome_and_a_hold_that_everybody_gets_is_none(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        dana = person(gateway, "dana", "auditor")
+        dana.sign_in()
+        mail = {"to": "a@example.com", "body": "hello"}
+        assert gateway.decide("send_email", arguments=mail, call_id="held").status == 202
+        for number in range(2):
+            assert gateway.decide(arguments={"path": "/etc/shadow"}, call_id=f"v{number}").json["decision"] == "block"
+        page = dana.get("/violations").body.decode()
+        groups = gateway.app.cockpit.rollup.tally.groups.values()
+        assert {(group.tool, tuple(group.counts)) for group in groups} == {("read_file", (0, 0, 0, 2))}
+        assert "send_email" not in page

@@ -159,6 +159,13 @@ def test_a_candidate_is_replayed_over_recorded_calls(gateway: Served) -> None:
     assert gateway.ask("GET", "/v1/receipts?limit=1", key="auditor").json["items"][0]["index"] == size
     some = gateway.ask("POST", "/v1/config:replay?tool=deploy&limit=1", CONFIG.encode(), key="root").json
     assert (some["replayed"], some["changed"]) == (1, [])
+    assert found["span"]["complete"]
+    assert found["span"]["since"] < found["span"]["until"]
+    (row,) = [row for row in found["summary"] if row["after"]["decision"] == "block" and row["tool"] == "read_file"]
+    assert (row["agent"], row["before"]["decision"], row["calls"]) == ("bot", "allow", 3)
+    part = gateway.ask("POST", "/v1/config:replay?limit=2", STRICT.encode(), key="root").json
+    assert not part["span"]["complete"]
+    assert part["span"]["since"] > found["span"]["since"]
 
 
 def test_a_changed_file_is_read_again(gateway: Served) -> None:
