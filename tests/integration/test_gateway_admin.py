@@ -71,12 +71,11 @@ def test_agents_are_listed_with_their_state(gateway: Served) -> None:
     assert gateway.ask("POST", "/v1/agents", {"agent": "z/odd name"}, key="root").status == 409
     listed = gateway.ask("GET", "/v1/agents", key="root").json["items"]
     assert [(one["agent"], one["state"]) for one in listed] == [
-        ("bot", "active"), ("newcomer", "active"), ("z/odd name", "revoked"),
+        ("bot", "active"), ("newcomer", "active"), ("other", "active"), ("seer", "active"), ("z/odd name", "revoked"),
     ]  # fmt: skip
     page = gateway.ask("GET", "/v1/agents?limit=2", key="root").json
     following = gateway.ask("GET", f"/v1/agents?limit=2&cursor={page['next']}", key="root").json
-    assert [one["agent"] for one in following["items"]] == ["z/odd name"]
-    assert following["next"] is None
+    assert [one["agent"] for one in following["items"]] == ["other", "seer"]
     assert gateway.ask("GET", "/v1/agents?state=revoked", key="root").json["items"][0]["reason"] == "unused"
     assert gateway.ask("GET", "/v1/agents/z%2Fodd%20name", key="root").json["state"] == "revoked"
     assert gateway.ask("GET", "/v1/agents/nobody", key="root").status == 404
@@ -144,6 +143,16 @@ def test_a_candidate_is_checked_with_line_and_pointer(gateway: Served) -> None:
     assert not bad["valid"]
     assert (bad["problems"][0]["line"], bad["problems"][0]["pointer"]) == (3, "/tools/a/risk")
     assert gateway.decide().json["decision"] == "allow"
+
+
+def test_an_agent_that_holds_a_key_is_listed_and_stopped_before_its_first_call(gateway: Served) -> None:
+    gateway.credentials.add("fresh", "agent", agent="fresh")
+    assert gateway.ask("GET", "/v1/agents/fresh", key="root").json["state"] == "active"
+    assert gateway.ask("POST", "/v1/agents/fresh/revoke", {"reason": "not yet"}, key="root").status == 200
+    assert gateway.decide(key="fresh").json["reason"] == "revoked"
+    gateway.credentials.add("gone", "agent", agent="gone")
+    gateway.credentials.revoke("gone")
+    assert gateway.ask("GET", "/v1/agents/gone", key="root").status == 404
 
 
 def test_a_candidate_is_replayed_over_recorded_calls(gateway: Served) -> None:
