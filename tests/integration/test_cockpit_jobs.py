@@ -81,6 +81,7 @@ def test_every_call_of_the_period_is_replayed_beyond_one_step(
     assert gateway.decide(arguments={"path": "x"}, call_id="after").json["decision"] == "allow"
 
 
+@pytest.mark.claim("COK-19")
 def test_a_replay_is_bounded_and_says_so(gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "STEP", 5)
     monkeypatch.setattr(replaying, "MOST", 10)
@@ -96,6 +97,7 @@ def test_a_replay_is_bounded_and_says_so(gateway: Served, dana: Person, monkeypa
     assert MOST > 10
 
 
+@pytest.mark.claim("COK-19")
 def test_the_editor_says_which_calls_it_speaks_of(
     gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

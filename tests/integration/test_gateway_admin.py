@@ -145,6 +145,7 @@ def test_a_candidate_is_checked_with_line_and_pointer(gateway: Served) -> None:
     assert gateway.decide().json["decision"] == "allow"
 
 
+@pytest.mark.claim("COK-22")
 def test_an_agent_that_holds_a_key_is_listed_and_stopped_before_its_first_call(gateway: Served) -> None:
     gateway.credentials.add("fresh", "agent", agent="fresh")
     assert gateway.ask("GET", "/v1/agents/fresh", key="root").json["state"] == "active"
@@ -155,6 +156,7 @@ def test_an_agent_that_holds_a_key_is_listed_and_stopped_before_its_first_call(g
     assert gateway.ask("GET", "/v1/agents/gone", key="root").status == 404
 
 
+@pytest.mark.claim("COK-19")
 def test_a_candidate_is_replayed_over_recorded_calls(gateway: Served) -> None:
     for number in range(3):
         gateway.decide(arguments={"path": str(number)})
