@@ -35,7 +35,7 @@ class Figures:
 
     counts: list[int]
     reasons: Counter[str]
-    minutes: Mapping[int, list[int]]
+    minutes: dict[int, list[int]]
     complete: bool
 
 
