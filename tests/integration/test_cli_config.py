@@ -149,3 +149,22 @@ def test_a_candidate_is_replayed_over_recorded_calls_and_changes_nothing(tmp_pat
         assert len(read_json(remote)["changed"]) == 1
     candidate.write_text("version: 1\nprofil: x\n")
     assert aegis(*arguments, env={"AEGIS_API_KEY": key}).returncode == 2
+
+
+@pytest.mark.claim("COK-19")
+def test_a_replay_says_how_far_back_it_looked(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    key = aegis("keys", "create", "--role", "admin", "--name", "ada", "--home", home).stdout.strip()
+    for number in range(3):
+        call = f'{{"tool": "read_file", "arguments": {{"path": "{number}"}}}}'
+        assert aegis("decide", "-", "--home", home, stdin=call).returncode == 0
+    candidate = tmp_path / "candidate.yaml"
+    candidate.write_text("version: 1\nregistry: {allow_unregistered: block}\n")
+    whole = aegis("config", "replay", candidate, "--home", home, env={"AEGIS_API_KEY": key})
+    assert "these are all calls of the last 7 days" in whole.stderr
+    assert "read_file" in whole.stdout
+    assert whole.stdout.rstrip().endswith("3")
+    part = aegis("config", "replay", candidate, "--limit", "2", "--home", home, env={"AEGIS_API_KEY": key})
+    assert "only the newest were looked at" in part.stderr
+    found = read_json(aegis("config", "replay", candidate, "--json", "--home", home, env={"AEGIS_API_KEY": key}))
+    assert (found["summary"][0]["calls"], found["span"]["complete"], len(found["changed"])) == (3, True, 3)

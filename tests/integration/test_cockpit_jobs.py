@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aegis.core.times import MICROS, system_clock
-from aegis.server.cockpit import replaying, retention
+from aegis.server.cockpit import policies, replaying, retention
 from aegis.server.cockpit.jobs import Job
 from aegis.server.cockpit.replaying import MOST
 from support.deployments import TOOLS
@@ -72,12 +72,16 @@ def test_every_call_of_the_period_is_replayed_beyond_one_step(
     assert dana.post("/policies/replay", {"text": candidate(gateway), "days": "30"}).status == 303
     ended(gateway.app.cockpit.replays.job)
     page = dana.get("/policies/replay").body.decode()
-    assert f"{CALLS} calls of the last 30 days decided again" in page
+    assert f"{CALLS} calls decided again, newest first" in page
+    assert "all of the last 30 days" in page
+    assert "Not all of" not in page
+    assert re.search(r'href="/audit\?[^"]*tool=read_file[^"]*"[^>]*>' + str(CALLS), page)
     assert re.search(rf"Newly refused or held <span[^>]*>{CALLS}</span>", page)
     assert gateway.app.cockpit.replays.job.standing.by == "dana"
     assert gateway.decide(arguments={"path": "x"}, call_id="after").json["decision"] == "allow"
 
 
+@pytest.mark.claim("COK-19")
 def test_a_replay_is_bounded_and_says_so(gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "STEP", 5)
     monkeypatch.setattr(replaying, "MOST", 10)
@@ -86,8 +90,28 @@ def test_a_replay_is_bounded_and_says_so(gateway: Served, dana: Person, monkeypa
     ended(gateway.app.cockpit.replays.job)
     found = gateway.app.cockpit.replays.found
     assert (found.replayed, len(found.changes["stricter"]), found.counts["stricter"]) == (10, 3, 10)
-    assert "It ends with 10." in dana.get("/policies/replay").body.decode()
+    page = dana.get("/policies/replay").body.decode()
+    assert "Not all of the last 1 day." in page
+    assert "a replay ends with 10 calls" in page
+    assert "No call of these days would have ended otherwise" not in page
     assert MOST > 10
+
+
+@pytest.mark.claim("COK-19")
+def test_the_editor_says_which_calls_it_speaks_of(
+    gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = dana.post("/policies/check", {"text": candidate(gateway), "days": "7"}).body.decode()
+    assert f"{CALLS} calls decided again" in whole
+    assert "all of the last 7 days" in whole
+    monkeypatch.setattr(policies, "MAX_REPLAYED", 3)
+    assert gateway.deployment.config_path is not None
+    same = gateway.deployment.config_path.read_text() + "# read again\n"
+    part = dana.post("/policies/check", {"text": same, "days": "7"}).body.decode()
+    looked = 3 * replaying.AT_ONCE
+    assert "Not all of the last 7 days." in part
+    assert f"None of these {looked} calls would have ended otherwise." in part
+    assert "Replay all calls of these days" in part
 
 
 def test_a_replay_is_cancelled_and_another_waits_for_its_end(

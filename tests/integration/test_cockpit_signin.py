@@ -57,6 +57,30 @@ def test_a_person_signs_in_and_out(dana: Person) -> None:
     assert dana.get("/").status == 303
 
 
+@pytest.mark.claim("COK-18")
+def test_what_was_typed_outlives_the_session_and_is_sent_only_by_the_person(gateway: Served, dana: Person) -> None:
+    dana.sign_in()
+    held = gateway.decide("send_email", arguments={"to": "a@example.com"}, call_id="typed").json["approval"]["id"]
+    dana.cookie = ""
+    typed = {"decision": "deny", "reason": 'too "late" <b>\nand wrong'}
+    page = dana.post(f"/approvals/{held}", typed, {"sec-fetch-mode": "navigate"})
+    assert page.status == 401
+    body = page.body.decode()
+    assert f'name="kept" value="/approvals/{held}"' in body
+    assert "too &#34;late&#34; &lt;b&gt;\nand wrong" in body
+    kept = {"kept": f"/approvals/{held}"} | {f"kept.{name}": value for name, value in typed.items()}
+    again = dana.post("/sign-in", {"name": "dana", "password": "wrong-password", **kept})
+    assert again.status == 401
+    assert f'name="kept" value="/approvals/{held}"' in again.body.decode()
+    shown = dana.post("/sign-in", {"name": "dana", "password": PASSWORD, **kept})
+    assert shown.status == 200
+    assert "What you had typed was not sent" in shown.body.decode()
+    assert f'action="/approvals/{held}"' in shown.body.decode()
+    assert gateway.ask("GET", f"/v1/approvals/{held}", key="ann").json["state"] == "pending"
+    elsewhere = {**kept, "kept": "//evil.example/x"}
+    assert dana.post("/sign-in", {"name": "dana", "password": PASSWORD, **elsewhere}).status == 303
+
+
 def test_behind_tls_the_cookie_is_bound_to_this_host(gateway: Served, dana: Person) -> None:
     origin = f"https://127.0.0.1:{gateway.port}"
     answer = dana.post("/sign-in", {"name": "dana", "password": PASSWORD}, {"origin": origin})

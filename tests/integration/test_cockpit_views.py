@@ -13,6 +13,7 @@ import pytest
 from aegis.core.times import system_clock
 from aegis.server.cockpit import unusual
 from aegis.server.cockpit.baseline import RECENT_US, baseline
+from aegis.server.cockpit.table import PAGES
 from support.missions import TOOLS, claims
 from support.people import Person, person
 from support.scripted_model import BAD, ScriptedModel, scripted_model
@@ -151,3 +152,49 @@ def test_what_is_unusual_of_agents_is_listed_beside_the_violations(
         assert "/agents/other" not in section
         assert "Nothing unusual" in dana.get("/violations?agent=other").body.decode()
         assert 'id="unusual"' not in dana.get("/violations?rule=sql-executed").body.decode()
+
+
+@pytest.mark.claim("COK-21")
+def test_violations_are_counted_by_outcome_and_a_hold_that_everybody_gets_is_none(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        dana = person(gateway, "dana", "auditor")
+        dana.sign_in()
+        mail = {"to": "a@example.com", "body": "hello"}
+        assert gateway.decide("send_email", arguments=mail, call_id="held").status == 202
+        for number in range(2):
+            assert gateway.decide(arguments={"path": "/etc/shadow"}, call_id=f"v{number}").json["decision"] == "block"
+        page = dana.get("/violations").body.decode()
+        groups = gateway.app.cockpit.rollup.tally.groups.values()
+        assert {(group.tool, tuple(group.counts)) for group in groups} == {("read_file", (0, 0, 0, 2))}
+        assert "send_email" not in page
+
+
+@pytest.mark.claim("COK-20")
+def test_a_filter_that_a_page_does_not_know_is_an_error(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        dana = person(gateway, "dana", "auditor", "approver", "admin")
+        dana.sign_in()
+        for page in PAGES:
+            if page.method == "GET" and "{" not in page.path:
+                answer = dana.get(f"{page.path}?colour=blue")
+                assert answer.status == 422, page.path
+                assert "no filter" in answer.body.decode()
+        for path in ("/?decision=perhaps", "/audit?kind=story", "/approvals?state=lost", "/?reason=because"):
+            assert dana.get(path).status == 422, path
+
+
+@pytest.mark.claim("COK-20")
+def test_figures_are_those_of_the_filters(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        dana = person(gateway, "dana", "auditor", "approver")
+        dana.sign_in()
+        for number in range(3):
+            gateway.decide(arguments={"path": f"{number}.txt"})
+        gateway.decide(arguments={"path": "x.txt"}, key="other")
+        assert _figures(dana.get("/").body.decode())[0] == "4"
+        assert _figures(dana.get("/?agent=other").body.decode())[0] == "1"
+        assert _figures(dana.get("/?agent=other&decision=block").body.decode())[0] == "0"
+
+
+def _figures(page: str) -> list[str]:
+    return re.findall(r'<span class="value[^"]*">(\d+)</span>', page)

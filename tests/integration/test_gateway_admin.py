@@ -71,12 +71,11 @@ def test_agents_are_listed_with_their_state(gateway: Served) -> None:
     assert gateway.ask("POST", "/v1/agents", {"agent": "z/odd name"}, key="root").status == 409
     listed = gateway.ask("GET", "/v1/agents", key="root").json["items"]
     assert [(one["agent"], one["state"]) for one in listed] == [
-        ("bot", "active"), ("newcomer", "active"), ("z/odd name", "revoked"),
+        ("bot", "active"), ("newcomer", "active"), ("other", "active"), ("seer", "active"), ("z/odd name", "revoked"),
     ]  # fmt: skip
     page = gateway.ask("GET", "/v1/agents?limit=2", key="root").json
     following = gateway.ask("GET", f"/v1/agents?limit=2&cursor={page['next']}", key="root").json
-    assert [one["agent"] for one in following["items"]] == ["z/odd name"]
-    assert following["next"] is None
+    assert [one["agent"] for one in following["items"]] == ["other", "seer"]
     assert gateway.ask("GET", "/v1/agents?state=revoked", key="root").json["items"][0]["reason"] == "unused"
     assert gateway.ask("GET", "/v1/agents/z%2Fodd%20name", key="root").json["state"] == "revoked"
     assert gateway.ask("GET", "/v1/agents/nobody", key="root").status == 404
@@ -146,6 +145,18 @@ def test_a_candidate_is_checked_with_line_and_pointer(gateway: Served) -> None:
     assert gateway.decide().json["decision"] == "allow"
 
 
+@pytest.mark.claim("COK-22")
+def test_an_agent_that_holds_a_key_is_listed_and_stopped_before_its_first_call(gateway: Served) -> None:
+    gateway.credentials.add("fresh", "agent", agent="fresh")
+    assert gateway.ask("GET", "/v1/agents/fresh", key="root").json["state"] == "active"
+    assert gateway.ask("POST", "/v1/agents/fresh/revoke", {"reason": "not yet"}, key="root").status == 200
+    assert gateway.decide(key="fresh").json["reason"] == "revoked"
+    gateway.credentials.add("gone", "agent", agent="gone")
+    gateway.credentials.revoke("gone")
+    assert gateway.ask("GET", "/v1/agents/gone", key="root").status == 404
+
+
+@pytest.mark.claim("COK-19")
 def test_a_candidate_is_replayed_over_recorded_calls(gateway: Served) -> None:
     for number in range(3):
         gateway.decide(arguments={"path": str(number)})
@@ -159,6 +170,13 @@ def test_a_candidate_is_replayed_over_recorded_calls(gateway: Served) -> None:
     assert gateway.ask("GET", "/v1/receipts?limit=1", key="auditor").json["items"][0]["index"] == size
     some = gateway.ask("POST", "/v1/config:replay?tool=deploy&limit=1", CONFIG.encode(), key="root").json
     assert (some["replayed"], some["changed"]) == (1, [])
+    assert found["span"]["complete"]
+    assert found["span"]["since"] < found["span"]["until"]
+    (row,) = [row for row in found["summary"] if row["after"]["decision"] == "block" and row["tool"] == "read_file"]
+    assert (row["agent"], row["before"]["decision"], row["calls"]) == ("bot", "allow", 3)
+    part = gateway.ask("POST", "/v1/config:replay?limit=2", STRICT.encode(), key="root").json
+    assert not part["span"]["complete"]
+    assert part["span"]["since"] > found["span"]["since"]
 
 
 def test_a_changed_file_is_read_again(gateway: Served) -> None:

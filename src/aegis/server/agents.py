@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 
-from aegis.bootstrap.introduce import COLLECTION as KEYS
-from aegis.core.ports import Document, Reader
+from aegis.bootstrap.agents import known_agents, seen_agents
 from aegis.core.receipt import Recorded
 from aegis.errors import InvalidCall, StoreConflict
-from aegis.gate.control import COLLECTION, set_agent
+from aegis.gate.control import set_agent
 from aegis.server.answers import answer
 from aegis.server.endpoint import Asked
 from aegis.server.paging import DEFAULT_LIMIT, page, place_of
@@ -21,7 +18,7 @@ from aegis.server.services import Services
 
 
 async def list_agents(asked: Asked) -> Response:
-    """Agents that made a call, were registered, stopped or restored, by name."""
+    """Agents that hold a key, made a call, were registered, stopped or restored, by name."""
     limit = asked.query.get("limit", DEFAULT_LIMIT)
     after, state = place_of(asked.query.get("cursor")) or "", asked.query.get("state", "")
     known = await asyncio.to_thread(_known, asked.services)
@@ -31,7 +28,7 @@ async def list_agents(asked: Asked) -> Response:
 
 
 async def get_agent(asked: Asked) -> Response:
-    """One agent; a name that made no call and was never registered is not found."""
+    """One agent; a name that holds no key, made no call and was never registered is not found."""
     known = await asyncio.to_thread(_known, asked.services)
     if asked.path["id"] not in known:
         raise InvalidCall("there is no such agent", code="not_found", status=404)
@@ -42,7 +39,7 @@ async def register_agent(asked: Asked) -> Response:
     """Make an agent known; one that is known already is a conflict."""
     name: str = asked.body["agent"]
     known = InvalidCall("this agent is known already", code="conflict", status=409)
-    if name in await asyncio.to_thread(_known, asked.services):
+    if name in await asyncio.to_thread(_seen, asked.services):
         raise known
     try:
         return await _set(asked, name, "active", asked.body.get("reason", ""), status=201, only_new=True)
@@ -78,23 +75,11 @@ def _reason(asked: Asked) -> str:
     return reason
 
 
-def _known(services: Services) -> dict[str, dict[str, Any]]:
-    """Agents that hold a receipt key, which is all that ever made a call, and those that were switched."""
-    agents: dict[str, dict[str, Any]] = {}
+def _seen(services: Services) -> dict[str, dict[str, Any]]:
     with services.store.reader() as reader:
-        for document in _every(reader, KEYS):
-            name = orjson.loads(document.body).get("agent")
-            if name:
-                agents[name] = {"agent": name, "state": "active", "reason": "", "by": ""}
-        for document in _every(reader, COLLECTION):
-            body = orjson.loads(document.body)
-            row = {"agent": document.key, "state": document.state, "reason": body["reason"], "by": body["by"]}
-            agents[document.key] = row
-    return agents
+        return seen_agents(reader)
 
 
-def _every(reader: Reader, collection: str) -> Iterator[Document]:
-    after = ""
-    while rows := reader.documents(collection, after=after):
-        yield from rows
-        after = rows[-1].key
+def _known(services: Services) -> dict[str, dict[str, Any]]:
+    with services.store.reader() as reader:
+        return known_agents(reader)

@@ -1,6 +1,7 @@
 """`POST /v1/config:replay`: what a candidate configuration would have made of recorded calls.
 
-A dry run: nothing is recorded, nothing is charged, no call runs.
+A dry run: nothing is recorded, nothing is charged, no call runs. An answer says which calls it is about: the newest
+that match, from `span.since` to `span.until`, and whether there are earlier ones (`next`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from starlette.responses import Response
 
 from aegis.core.ports import Entry, Search
 from aegis.core.principal import Principal
+from aegis.core.times import rfc3339
 from aegis.gate.repeat import load_payload
 from aegis.pipeline.compile import Policy
 from aegis.pipeline.model import Incoming
@@ -22,6 +24,7 @@ from aegis.server.configuration import text_of
 from aegis.server.endpoint import Asked
 from aegis.server.paging import encode_cursor, index_of
 from aegis.server.receipts import moment
+from aegis.server.replay_summary import summary_of
 from aegis.server.services import Services
 
 DEFAULT_CALLS: Final = 200
@@ -45,6 +48,7 @@ async def replay_config(asked: Asked) -> Response:
     found = await asyncio.to_thread(replayed, services, candidate, search)
     last = found.pop("last")
     following = last if found["replayed"] + found["skipped"] == search.limit else None
+    found["span"]["complete"] = following is None
     return answer({**found, "next": None if following is None else encode_cursor(str(following))})
 
 
@@ -54,9 +58,10 @@ def replayed(services: Services, candidate: Policy, search: Search) -> dict[str,
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
     skipped, last = 0, None
+    since, until = None, None
     with services.store.reader() as reader:
         for entry in reader.search(search):
-            last = entry.index
+            last, since, until = entry.index, entry.time, until or entry.time
             body = orjson.loads(entry.body)
             payload, _ = load_payload(services.gate.parts, reader, entry)
             refused_before = any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"])
@@ -84,6 +89,8 @@ def replayed(services: Services, candidate: Policy, search: Search) -> dict[str,
         "before": dict(before),
         "after": dict(after),
         "changed": changed,
+        "summary": summary_of(changed),
+        "span": {"since": since and rfc3339(since), "until": until and rfc3339(until)},
         "last": last,
     }
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import Column, show_list, show_members
-
-if TYPE_CHECKING:
-    from aegis.core.ports import Reader
 
 app = typer.Typer(help="Agents, and the switch that stops one.")
 
@@ -31,15 +28,17 @@ _COLUMNS = (
 def list_agents(
     home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
 ) -> None:
-    """List the agents that made calls, and those that were stopped."""
+    """List the agents that hold a key or made calls, and those that were stopped."""
+    from aegis.bootstrap.agents import known_agents
     from aegis.cli.opening import existing
 
     if url is not None:
         items = _ask(url, key_file, "GET", "/v1/agents?limit=1000")["items"]
     else:
         with existing(home, config) as state, state.store.reader() as reader:
-            items = _known(reader)
-    show_list(items, _COLUMNS, as_json=as_json, empty="no agent has made a call")
+            agents = known_agents(reader)
+            items = [agents[name] for name in sorted(agents)]
+    show_list(items, _COLUMNS, as_json=as_json, empty="no agent holds a key or has made a call")
 
 
 @app.command()
@@ -94,30 +93,6 @@ def _switch(
         receipt = {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
         changed = {"agent": agent, "state": to, "reason": reason, "receipt": receipt}
     show_members(changed, as_json=as_json)
-
-
-def _known(reader: Reader) -> list[dict[str, Any]]:
-    """Agents that hold a receipt key, which is all that ever made a call, and those that were switched."""
-    import orjson
-
-    from aegis.bootstrap.introduce import COLLECTION as KEYS
-    from aegis.cli.paging import every
-    from aegis.gate.control import COLLECTION as AGENTS
-
-    agents: dict[str, dict[str, Any]] = {}
-    for document in every(reader, KEYS):
-        name = orjson.loads(document.body).get("agent")
-        if name:
-            agents[name] = {"agent": name, "state": "active", "reason": "", "by": ""}
-    for document in every(reader, AGENTS):
-        body = orjson.loads(document.body)
-        agents[document.key] = {
-            "agent": document.key,
-            "state": document.state,
-            "reason": body["reason"],
-            "by": body["by"],
-        }
-    return [agents[name] for name in sorted(agents)]
 
 
 def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
+from aegis.cli.progress import Count, counted
 from aegis.core.printable import json_text
+from aegis.server.limits import MAX_REPLAYED
+from aegis.server.replay_summary import summary_of
 
 if TYPE_CHECKING:
     from aegis.errors import Problem
@@ -27,12 +32,13 @@ _ORIGINS = (
     Column(title="FROM", member="from"),
     Column(title="VALUE", member="value", write=lambda value: value if isinstance(value, str) else json_text(value)),
 )
+_NAMED = 10  # calls that are named beside the counts
 _CHANGED = (
-    Column(title="INDEX", member="index", write=str),
-    Column(title="AGENT", member="agent"),
     Column(title="TOOL", member="tool"),
+    Column(title="AGENT", member="agent"),
     Column(title="BEFORE", member="before"),
     Column(title="AFTER", member="after"),
+    Column(title="CALLS", member="calls", write=str),
 )
 
 
@@ -120,7 +126,8 @@ def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the candidate")],
     agent: Annotated[str, typer.Option("--agent", help="only calls of this agent")] = "",
     tool: Annotated[str, typer.Option("--tool", help="only calls of this tool")] = "",
-    limit: Limit = 200,
+    days: Annotated[int, typer.Option("--days", min=1, max=3_650, help="the calls of the last so many days")] = 7,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="the newest so many calls at most")] = 100_000,
     url: Url = None,
     key_file: KeyFile = None,
     home: Home = None,
@@ -129,19 +136,70 @@ def replay(
 ) -> None:
     """Show which recorded calls would have ended otherwise under a candidate; nothing is changed.
 
-    Takes an administrator's API key, because what agents called is looked at.
+    Changes are counted by tool, agent, what was and what would be; `--json` lists every call of them. It says which
+    calls were looked at. Takes an administrator's API key, because what agents called is looked at.
     """
     from aegis.cli.inside import api
+    from aegis.core.times import rfc3339
 
-    query = {"limit": str(limit)} | ({"agent": agent} if agent else {}) | ({"tool": tool} if tool else {})
-    with api(url, home, config) as asked:
-        value = asked.ask("POST", f"/v1/config:replay?{urlencode(query)}", api_key_of(key_file), file.read_bytes())
+    since = rfc3339(int((time.time() - days * 86_400) * 1_000_000))
+    query = {"since": since} | ({"agent": agent} if agent else {}) | ({"tool": tool} if tool else {})
+    with api(url, home, config) as asked, counted(limit, title="replayed") as tell:
+        value = _replayed(
+            lambda more: asked.ask(
+                "POST", f"/v1/config:replay?{urlencode(query | more)}", api_key_of(key_file), file.read_bytes()
+            ),
+            limit,
+            tell,
+        )
     if as_json:
         print_json(value)
         return
-    rows = [{**one, "before": _ending(one["before"]), "after": _ending(one["after"])} for one in value["changed"]]
-    show_list(rows, _CHANGED, as_json=False, empty="no recorded call would have ended otherwise")
-    note(f"{value['replayed']} calls replayed, {len(rows)} differ, {value['skipped']} could not be replayed")
+    rows = [{**one, "before": _ending(one["before"]), "after": _ending(one["after"])} for one in value["summary"]]
+    looked = value["replayed"] + value["skipped"]
+    show_list(rows, _CHANGED, as_json=False, empty=f"none of {looked} recorded calls would have ended otherwise")
+    note(
+        f"{value['replayed']} calls replayed, {len(value['changed'])} differ, {value['skipped']} could not be replayed"
+    )
+    span = value["span"]
+    if span["complete"]:
+        note(f"these are all calls of the last {days} days")
+    else:
+        note(
+            f"only the newest were looked at, back to {span['since']}: nothing is known of earlier ones; see `--limit`"
+        )
+    if value["changed"]:
+        shown = ", ".join(str(one["index"]) for one in value["changed"][:_NAMED])
+        more = ", ..." if len(value["changed"]) > _NAMED else ""
+        note(f"`aegis log show INDEX` shows one: {shown}{more}")
+
+
+def _replayed(ask: Callable[[dict[str, str]], Any], limit: int, tell: Count | None) -> dict[str, Any]:
+    """Every answer of the API, one after the other into the past, as one."""
+    whole: dict[str, Any] = {}
+    cursor: str | None = None
+    while True:
+        left = limit - (whole["replayed"] + whole["skipped"] if whole else 0)
+        found = ask({"limit": str(min(left, MAX_REPLAYED))} | ({"cursor": cursor} if cursor else {}))
+        cursor = found["next"]
+        if not whole:
+            whole = found
+        else:
+            whole["replayed"] += found["replayed"]
+            whole["skipped"] += found["skipped"]
+            whole["changed"] += found["changed"]
+            for name in ("before", "after"):
+                whole[name] = dict(Counter(whole[name]) + Counter(found[name]))
+            whole["span"] |= {"since": found["span"]["since"] or whole["span"]["since"]}
+        looked = whole["replayed"] + whole["skipped"]
+        if tell is not None:
+            tell(looked)
+        if cursor is None or looked >= limit:
+            break
+    whole["next"] = cursor
+    whole["span"]["complete"] = cursor is None
+    whole["summary"] = summary_of(whole["changed"])
+    return whole
 
 
 def _ending(ending: dict[str, str]) -> str:

@@ -55,6 +55,7 @@ async def agent(visit: Visit) -> Response:
         row=_row(found, visit.cockpit.rollup.tally.agents.get(name)),
         keys=keys,
         usual=usual,
+        counted=visit.cockpit.rollup.complete,
         groups=[
             {"rule": one.rule, "tool": one.tool, "count": one.count, "last": rfc3339(one.last_time)}
             for one in sorted(groups, key=lambda one: -one.last_index)[:12]

@@ -28,6 +28,7 @@ from aegis.server.cockpit.privacy import covered, private_texts
 from aegis.server.cockpit.render import html
 
 STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
+FILTERS: Final = ("state", "agent", "tool", "session", "cursor")
 SHOWN: Final = 200  # held calls on one page, most pressing first
 PAST: Final = 8
 _RISKS: Final = {"critical": 0, "high": 1, "medium": 2, "low": 3}
@@ -36,11 +37,8 @@ _RISKS: Final = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 async def queue(visit: Visit) -> Response:
     """Held calls by risk, whether they can be undone, the minutes left, and how much they touched when tried."""
     await visit.cockpit.rollup.watched()
-    state = visit.query.get("state", "pending")
-    query = {"state": state if state in STATES else "pending", "limit": str(SHOWN)}
-    for name in ("agent", "tool", "session", "cursor"):
-        if visit.query.get(name):
-            query[name] = visit.query[name]
+    query = {"state": "pending", "limit": str(SHOWN)}
+    query |= {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
     found = await ask(visit, "listApprovals", query=query)
     rows = await asyncio.to_thread(_rows, visit, found["items"])
     if query["state"] == "pending":

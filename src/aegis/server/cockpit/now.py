@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 from starlette.responses import Response
 
+from aegis.core.outcome import Outcome, outcome_of
 from aegis.core.ports import Search
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
@@ -23,6 +26,17 @@ ROWS: Final = 60
 DAY_US: Final = 24 * 3600 * MICROS
 MINUTES: Final = 60
 TOP: Final = 8
+MOST_COUNTED: Final = 10_000  # calls that are counted for a filter: bounds what one page asks of the store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """Decisions of the last day by outcome, refusals by reason, and by minute; `complete` where none is left out."""
+
+    counts: list[int]
+    reasons: Counter[str]
+    minutes: dict[int, list[int]]
+    complete: bool
 
 
 async def now(visit: Visit) -> Response:
@@ -32,19 +46,25 @@ async def now(visit: Visit) -> Response:
     wanted = {name: visit.query[name] for name in live.FILTERS if visit.query.get(name)}
     rows = await asyncio.to_thread(_rows, visit, wanted)
     at = visit.services.clock()
-    counts, reasons = rollup.tally.since(at - DAY_US)
+    if wanted:
+        figures = await asyncio.to_thread(_counted, visit, wanted, at)
+    else:
+        counts, reasons = rollup.tally.since(at - DAY_US)
+        figures = Figures(counts=counts, reasons=reasons, minutes=rollup.tally.minutes, complete=rollup.complete)
     return html(
         visit,
         "now.html",
         rows=rows,
         wanted=wanted,
-        counts=dict(zip(("allow", "sanitize", "require_approval", "block"), counts, strict=True)),
-        total=sum(counts),
-        reasons=reasons.most_common(TOP),
-        chart=_chart(visit, at),
+        counts=dict(zip(("allow", "sanitize", "require_approval", "block"), figures.counts, strict=True)),
+        total=sum(figures.counts),
+        reasons=figures.reasons.most_common(TOP),
+        chart=_chart(figures.minutes, at),
+        bounded=bool(wanted) and not figures.complete,
+        most=MOST_COUNTED,
         latency=visit.services.metrics.quantiles((0.5, 0.95, 0.99)),
         health=await _health(visit),
-        counted=rollup.complete,
+        counted=bool(wanted) or rollup.complete,
         share=rollup.tally.next * 100 // max(1, rollup.size),
     )
 
@@ -58,8 +78,24 @@ def _rows(visit: Visit, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows[:ROWS]]
 
 
-def _chart(visit: Visit, at: int) -> Stack:
-    minutes = visit.cockpit.rollup.tally.minutes
+def _counted(visit: Visit, wanted: dict[str, Any], at: int) -> Figures:
+    """The calls of the last day that match the filters, counted one by one, the newest so many."""
+    figures = Figures(counts=[0, 0, 0, 0], reasons=Counter(), minutes={}, complete=True)
+    search = replace(Search(kind="decision", since=at - DAY_US, limit=MOST_COUNTED), **wanted)
+    with visit.services.store.reader() as reader:
+        found = reader.search(search)
+    for entry in found:
+        if entry.kind != "decision":
+            continue
+        outcome = outcome_of(entry.decision)
+        figures.counts[outcome] += 1
+        figures.minutes.setdefault(entry.time // MINUTE_US, [0, 0, 0, 0])[outcome] += 1
+        if outcome is not Outcome.ALLOW:
+            figures.reasons[entry.reason] += 1
+    return replace(figures, complete=len(found) < MOST_COUNTED)
+
+
+def _chart(minutes: Mapping[int, list[int]], at: int) -> Stack:
     last = at // MINUTE_US
     columns = [minutes.get(minute, [0, 0, 0, 0]) for minute in range(last - MINUTES + 1, last + 1)]
     return stacked(columns)

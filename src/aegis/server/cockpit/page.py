@@ -55,10 +55,12 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """One method on one path. `roles` are those of which a person needs one; `open` asks for no session."""
+    """One method on one path. `roles` are those of which a person needs one; `open` asks for no session; `query` names
+    what may stand in the address."""
 
     method: Literal["GET", "POST"]
     path: str
     handler: Handler
     roles: tuple[Role, ...] = ()
     open: bool = False
+    query: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from aegis.server.cockpit import editing
 from aegis.server.cockpit.ask import ask
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.render import html
-from aegis.server.cockpit.replaying import by_direction
+from aegis.server.cockpit.replaying import AT_ONCE, MAX_DAYS, Found
 from aegis.server.config_text import text_in_force
 from aegis.server.limits import MAX_REPLAYED
 
@@ -71,14 +71,18 @@ async def check_text(
     services = visit.services
     before = await asyncio.to_thread(text_in_force, services.policy)
     checked = await ask(visit, "checkConfig", text=text.encode())
-    replay: dict[str, Any] | None = None
+    replay: Found | None = None
     if checked["valid"]:
-        since = services.clock() - int(timedelta(days=min(days, 365)).total_seconds()) * MICROS
-        query = {"since": rfc3339(since), "limit": str(MAX_REPLAYED)}
-        if tool:
-            query["tool"] = tool
-        replay = await ask(visit, "replayConfig", query=query, text=text.encode())
-        replay |= by_direction(replay["changed"])
+        replay = Found(text=text, days=min(days, MAX_DAYS))
+        since = services.clock() - int(timedelta(days=replay.days).total_seconds()) * MICROS
+        query = {"since": rfc3339(since), "limit": str(MAX_REPLAYED)} | ({"tool": tool} if tool else {})
+        for _ in range(AT_ONCE):
+            step = await ask(visit, "replayConfig", query=query, text=text.encode())
+            replay.take(step)
+            replay.complete = step["next"] is None
+            if replay.complete:
+                break
+            query["cursor"] = step["next"]
     return await _editor(
         visit,
         text=text,

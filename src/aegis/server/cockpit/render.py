@@ -69,7 +69,4 @@ def failure(visit: Visit, refusal: InvalidCall) -> Response:
         .get_template("failure.html")
         .render(visit=visit, sections=sections(visit), pending=0, refusal=refusal)
     )
-    response = Response(body, status_code=refusal.status, media_type="text/html")
-    if refusal.status == 401:
-        response.headers["aegis-sign-in"] = "/sign-in"
-    return response
+    return Response(body, status_code=refusal.status, media_type="text/html")

@@ -1,4 +1,7 @@
-"""Replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps."""
+"""Replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps.
+
+What is said of a replay says which calls it is about: where it reached back to, and whether that is the whole period.
+"""
 
 from __future__ import annotations
 
@@ -21,35 +24,54 @@ from aegis.server.cockpit.render import html
 from aegis.server.config_text import text_in_force
 from aegis.server.configuration import text_of
 from aegis.server.replay import replayed
+from aegis.server.replay_summary import summary_of
 from aegis.server.services import Services
 
 STEP: Final = 250  # calls decided again at once: bounds how long one step takes from the interpreter
 MOST: Final = 100_000  # calls of one replay
 KEPT: Final = 200  # changes of one direction that are listed; all of them are counted
+GROUPS: Final = 2_000  # counts by tool, agent, was and would be: tools and agents are names that callers choose
+AT_ONCE: Final = 5  # answers of the API that the editor waits for: what it shows at once is that cheap
 MAX_DAYS: Final = 365
 
 
 @dataclass(kw_only=True)
 class Found:
-    """What a replay has found so far. `changes` and `counts` are by direction: stricter, looser, other."""
+    """What a replay has found so far. `changes` and `counts` are by direction: stricter, looser, other.
+
+    `since` and `until` are the times of the earliest and the newest call that was looked at, and `complete` says that
+    no earlier call of the period is left. `summary` counts changes by tool, agent, what was and what would be.
+    """
 
     text: str = ""
     days: int = 0
     replayed: int = 0
     skipped: int = 0
     bounded: bool = False
+    complete: bool = False
+    since: str | None = None
+    until: str | None = None
+    summary: list[dict[str, Any]] = field(default_factory=list)
     changes: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {"stricter": [], "looser": [], "other": []}
     )
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, step: dict[str, Any]) -> None:
-        """Add what one step found."""
+        """Add what one step found; steps go back in time."""
         self.replayed += step["replayed"]
         self.skipped += step["skipped"]
+        self.until = self.until or step["span"]["until"]
+        self.since = step["span"]["since"] or self.since
+        self.summary = summary_of([*self.summary, *step["summary"]])[:GROUPS]
         for direction, changes in by_direction(step["changed"]).items():
             self.counts[direction] += len(changes)
             self.changes[direction] += changes[: KEPT - len(self.changes[direction])]
+
+    @property
+    def done(self) -> int:
+        """How many calls were looked at."""
+        return self.replayed + self.skipped
 
 
 class Replays:
@@ -70,8 +92,9 @@ class Replays:
             part = await asyncio.to_thread(replayed, services, candidate, search)
             found.take(part)
             before[0] = part["last"]
-            found.bounded = found.replayed + found.skipped >= MOST
-            return part["replayed"] + part["skipped"] == STEP and not found.bounded
+            found.complete = part["replayed"] + part["skipped"] < STEP
+            found.bounded = found.done >= MOST and not found.complete
+            return not found.complete and not found.bounded
 
         self.job.start(by, step)
         self.found = found
@@ -91,16 +114,13 @@ async def replay_page(visit: Visit) -> Response:
     """Where the replay stands, and what it has found so far."""
     replays = visit.cockpit.replays
     found, total = replays.found, visit.cockpit.rollup.tally.kinds["decision"]
-    done = found.replayed + found.skipped
     before = await asyncio.to_thread(text_in_force, visit.services.policy)
     return html(
         visit,
         "replay.html",
         standing=replays.job.standing,
         found=found,
-        done=done,
-        share=min(100, done * 100 // max(1, min(total, MOST))),
-        most=MOST,
+        share=min(100, found.done * 100 // max(1, min(total, MOST))),
         difference=editing.difference(before, found.text) if found.text else [],
     )
 

@@ -3,7 +3,7 @@
 (1) the path has this method
 (2) an unsafe method was sent by a page of this cockpit
 (3) somebody is signed in, and has a role that the page asks for
-(4) the query and the form are bounded text
+(4) the query and the form are bounded text, and the query holds nothing that the page does not know
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aegis.core.outcome import Outcome, Reason
+from aegis.core.receipt import KINDS
 from aegis.core.times import MICROS
 from aegis.errors import AegisError, InvalidCall
 from aegis.keys.tokens import TOUCH_S, SignedIn, find_session, touch_session
@@ -27,7 +29,7 @@ from aegis.server.body import Disconnected, read_body
 from aegis.server.cockpit.csrf import check_origin, is_secure
 from aegis.server.cockpit.page import NOBODY, Page, Visit
 from aegis.server.cockpit.parts import Cockpit
-from aegis.server.cockpit.render import HEADERS, failure
+from aegis.server.cockpit.render import HEADERS, failure, html
 from aegis.server.errors import refusal_of
 from aegis.server.permissions import Permission, permit
 
@@ -36,6 +38,14 @@ SECURE_COOKIE: Final = "__Host-aegis_session"  # browsers take it over TLS alone
 MAX_QUERY_BYTES: Final = 8_192
 MAX_FIELDS: Final = 600  # the form that narrows a call has two for each place
 MAX_FORM_BYTES: Final = 2 * 1024 * 1024  # a configuration is at most 1 MiB, and percent-encoding makes it longer
+
+# Filters with a closed set of values.
+CLOSED: Final[Mapping[str, tuple[str, ...]]] = {
+    "kind": tuple(sorted(KINDS)),
+    "decision": tuple(outcome.word for outcome in Outcome),
+    "reason": tuple(reason.value for reason in Reason),
+    "state": ("pending", "approved", "denied", "expired", "cancelled", "redeemed", "all"),
+}
 
 _log = logging.getLogger("aegis.server.cockpit")
 
@@ -82,12 +92,13 @@ class ByMethod:
             check_origin(visit.headers)
         session = None if page.open else await asyncio.to_thread(_session, self._cockpit, visit.headers)  # (3)
         if session is None and not page.open:
-            return _to_sign_in(visit, scope)
+            return await _to_sign_in(visit, scope, receive)
         principal = NOBODY if session is None else session.account.principal
         if page.roles:
             needed = Permission(roles=page.roles, reason="your account does not have the role for this page")
             permit(principal, needed, by="an account")
         query = _pairs(scope["query_string"], MAX_QUERY_BYTES)  # (4)
+        check_query(page, query)
         form: Mapping[str, str] = {}
         if page.method == "POST":
             form = _pairs(await read_body(scope, receive), MAX_FORM_BYTES)
@@ -105,6 +116,17 @@ class ByMethod:
                 secure=visit.secure,
             )
         )
+
+
+def check_query(page: Page, query: Mapping[str, str]) -> None:
+    """Refuse what a page does not ask for: a filter that nobody reads would show figures of something else."""
+    for name, value in query.items():
+        if name not in page.query:
+            known = ", ".join(f"`{one}`" for one in page.query) or "none"
+            raise InvalidCall(f"this page has no filter `{name}`", code="unknown_parameter", hint=f"known: {known}")
+        values = CLOSED.get(name, ())
+        if value and values and value not in values:
+            raise InvalidCall(f"`{name}` is not a known value", hint=f"one of {', '.join(values)}")
 
 
 def page_routes(pages: Iterable[Page], cockpit: Cockpit) -> list[BaseRoute]:
@@ -158,10 +180,16 @@ def _session(cockpit: Cockpit, headers: Mapping[str, str]) -> SignedIn | None:
     return session
 
 
-def _to_sign_in(visit: Visit, scope: Scope) -> Response:
-    """The way to the sign-in page and back; what was to be changed is not repeated by itself."""
-    if scope["method"] == "POST" or visit.headers.get("sec-fetch-mode", "navigate") != "navigate":
-        raise InvalidCall("your session has ended", code="signed_out", hint="sign in again", status=401)
+async def _to_sign_in(visit: Visit, scope: Scope, receive: Receive) -> Response:
+    """The way to the sign-in page and back; what was to be changed is kept in the page, and not repeated by itself."""
+    ended = InvalidCall("your session has ended", code="signed_out", hint="sign in again", status=401)
+    if visit.headers.get("sec-fetch-mode", "navigate") != "navigate":
+        raise ended
+    if scope["method"] == "POST":
+        form = _pairs(await read_body(scope, receive), MAX_FORM_BYTES)
+        return html(
+            visit, "sign_in.html", 401, problem=ended, name="", next="", known=True, kept=visit.path, fields=form
+        )
     query = scope["query_string"].decode("latin-1")
     back = visit.path + (f"?{query}" if query else "")
     return RedirectResponse(f"/sign-in?next={quote(back, safe='')}", 303)

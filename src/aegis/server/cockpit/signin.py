@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from starlette.responses import RedirectResponse, Response
@@ -20,24 +21,45 @@ from aegis.server.cockpit.render import html
 from aegis.server.cockpit.routing import COOKIE, SECURE_COOKIE
 
 MAX_NEXT_CHARS = 2_000
+_KEPT = "kept."  # what stands before the names of the fields of a form that was not sent
 
 
 async def sign_in_page(visit: Visit) -> Response:
     """The form; a gateway without accounts says how to make one."""
     known = await asyncio.to_thread(_anybody, visit)
-    return html(visit, "sign_in.html", problem=None, name="", next=_next(visit.query.get("next", "")), known=known)
+    target = _next(visit.query.get("next", ""))
+    return html(visit, "sign_in.html", problem=None, name="", next=target, known=known, kept="")
 
 
 async def sign_in(visit: Visit) -> Response:
-    """Check name and password, and open a session; every failure looks the same."""
+    """Check name and password, and open a session; every failure looks the same.
+
+    What a form said whose session had ended is shown again, for the person to send it or not.
+    """
     name, password = visit.form.get("name", "").strip(), visit.form.get("password", "")
     throttle, target = visit.cockpit.throttle, _next(visit.form.get("next", ""))
+    kept = _next(visit.form.get("kept", ""))
+    fields = {name.removeprefix(_KEPT): value for name, value in visit.form.items() if name.startswith(_KEPT)}
     try:
         async with throttle.hashing:
             account = await asyncio.to_thread(_checked, visit, name, password)
     except InvalidCall as problem:
-        return html(visit, "sign_in.html", problem.status, problem=problem, name=name, next=target, known=True)
-    return await _open(visit, account, target)
+        return html(
+            visit,
+            "sign_in.html",
+            problem.status,
+            problem=problem,
+            name=name,
+            next=target,
+            known=True,
+            kept=kept,
+            fields=fields,
+        )
+    if not kept:
+        return await _open(visit, account, RedirectResponse(target or first_page(frozenset(account.roles)), 303))
+    back = kept.rpartition("/")[0] or "/"
+    known = replace(visit, principal=account.principal)
+    return await _open(visit, account, html(known, "again.html", kept=kept, fields=fields, back=back))
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -80,7 +102,7 @@ async def welcome(visit: Visit) -> Response:
             visit, "welcome.html", problem.status, token=token, account=link.account, name=name, problem=problem
         )
     account = await asyncio.to_thread(_find, visit, link.account or name)
-    return await _open(visit, account, "")
+    return await _open(visit, account, RedirectResponse(first_page(frozenset(account.roles)), 303))
 
 
 async def account_page(visit: Visit) -> Response:
@@ -88,7 +110,8 @@ async def account_page(visit: Visit) -> Response:
     return html(visit, "account.html")
 
 
-async def _open(visit: Visit, account: Account, target: str) -> Response:
+async def _open(visit: Visit, account: Account, response: Response) -> Response:
+    """`response`, with a session of the account."""
     now = visit.services.clock()
     tokens: list[str] = []
 
@@ -98,7 +121,6 @@ async def _open(visit: Visit, account: Account, target: str) -> Response:
 
     await asyncio.to_thread(begin)
     await visit.services.gate.arecord(Unit(drafts=(_signed_in(account),)))
-    response = RedirectResponse(target or first_page(frozenset(account.roles)), 303)
     # Lax, so that a link from a chat opens the page it leads to; unsafe methods are checked by their origin.
     response.set_cookie(
         SECURE_COOKIE if visit.secure else COOKIE,

@@ -16,6 +16,7 @@ MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US
 MINUTES: Final = 120
 HOURS: Final = 24 * 15
+VERSION: Final = 2  # of what is kept: counts of another version are made again from the log
 MAX_GROUPS: Final = 2_000  # agents and tools are names that callers choose: bounds what they make us hold
 WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
@@ -24,17 +25,21 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Group:
-    """Violations of one rule by one agent with one tool."""
+    """Violations of one rule by one agent with one tool; `counts` are by outcome, in the order of `WORDS`."""
 
     rule: str
     agent: str
     tool: str
-    outcome: int
-    count: int
+    counts: list[int]
     first_index: int
     first_time: int
     last_index: int
     last_time: int
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
 
 
 @dataclass(slots=True)
@@ -82,7 +87,7 @@ class Tally:
                 _trim(self.reasons, HOURS)
             _count(self.agents, entry.agent, outcome, entry.time)
             _count(self.tools, entry.tool, outcome, entry.time)
-        if outcome is not Outcome.ALLOW:
+        if outcome is not Outcome.ALLOW and not _is_asked_for(entry, outcome):
             self._violations(entry, outcome)
 
     def since(self, start: int) -> tuple[list[int], Counter[str]]:
@@ -97,7 +102,7 @@ class Tally:
     def encode(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "v": 1,
+            "v": VERSION,
             "next": self.next,
             "totals": self.totals,
             "minutes": self.minutes,
@@ -105,7 +110,7 @@ class Tally:
             "reasons": self.reasons,
             "kinds": self.kinds,
             "groups": [
-                [g.rule, g.agent, g.tool, g.outcome, g.count, g.first_index, g.first_time, g.last_index, g.last_time]
+                [g.rule, g.agent, g.tool, g.counts, g.first_index, g.first_time, g.last_index, g.last_time]
                 for g in self.groups.values()
             ],
             "agents": {name: [*seen.counts, seen.last_time] for name, seen in self.agents.items()},
@@ -116,7 +121,7 @@ class Tally:
     def decode(cls, value: dict[str, Any]) -> Tally:
         """From JSON; one of another version begins anew."""
         tally = cls()
-        if value.get("v") != 1:
+        if value.get("v") != VERSION:
             return tally
         tally.next, tally.totals = value["next"], value["totals"]
         tally.minutes = {int(at): row for at, row in value["minutes"].items()}
@@ -135,11 +140,15 @@ class Tally:
             if group is None:
                 if len(self.groups) >= MAX_GROUPS:
                     del self.groups[next(iter(self.groups))]  # the one that was not seen for longest
-                group = Group(rule, entry.agent, entry.tool, 0, 0, entry.index, entry.time, 0, 0)
-            group.outcome = max(group.outcome, int(outcome))
-            group.count += 1
+                group = Group(rule, entry.agent, entry.tool, [0, 0, 0, 0], entry.index, entry.time, 0, 0)
+            group.counts[outcome] += 1
             group.last_index, group.last_time = entry.index, entry.time
             self.groups[key] = group
+
+
+def _is_asked_for(entry: Entry, outcome: Outcome) -> bool:
+    """Whether a person is asked because the configuration says so, of such calls as of all: that breaks no rule."""
+    return outcome is Outcome.REQUIRE_APPROVAL and orjson.loads(entry.body).get("verdict") == "compliant"
 
 
 def _rules(entry: Entry) -> Iterator[str]:

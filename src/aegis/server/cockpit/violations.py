@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from aegis.core.outcome import Outcome
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
 from aegis.server.cockpit.page import Visit
 from aegis.server.cockpit.policies import check_text
 from aegis.server.cockpit.render import html
-from aegis.server.cockpit.tally import Group
+from aegis.server.cockpit.tally import WORDS, Group
 from aegis.server.config_text import text_in_force, with_exception
 
 LISTED: Final = 200
@@ -79,7 +78,7 @@ def _row(group: Group, known: frozenset[str]) -> dict[str, Any]:
         "rule": group.rule,
         "agent": group.agent,
         "tool": group.tool,
-        "outcome": Outcome(group.outcome).word,
+        "outcomes": [(word, count) for word, count in zip(WORDS, group.counts, strict=True) if count],
         "count": group.count,
         "first": rfc3339(group.first_time),
         "last": rfc3339(group.last_time),

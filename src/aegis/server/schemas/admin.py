@@ -10,6 +10,7 @@ from aegis.server.schemas.common import (
     ID,
     NAME,
     TEXT,
+    TIME,
     WHOLE,
     Schema,
     closed,
@@ -90,6 +91,13 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     }
                 ),
             },
+            "summary": {
+                "type": "array",
+                "items": closed({"tool": TEXT, "agent": TEXT, "before": _ENDED, "after": _ENDED, "calls": WHOLE}),
+            },
+            "span": closed(
+                {"since": nullable(TIME), "until": nullable(TIME), "complete": {"type": "boolean"}},
+            ),
             "next": nullable(TEXT),
         }
     ),

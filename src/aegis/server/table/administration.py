@@ -25,7 +25,7 @@ ENDPOINTS: Final = (
         path="/v1/agents",
         operation="listAgents",
         tag="administration",
-        summary="Agents that made a call, were registered, stopped or restored",
+        summary="Agents that hold a key, made a call, were registered, stopped or restored",
         permission=ADMINISTER,
         handler=list_agents,
         query=(Param(name="state", schema=AGENT_STATE, text="in this state"), LIMIT, CURSOR),
@@ -75,7 +75,7 @@ ENDPOINTS: Final = (
         permission=ADMINISTER,
         handler=get_agent,
         path_params=_AGENT,
-        replies={**ok("the agent", "Agent"), **failing(s404="it made no call and was never registered")},
+        replies={**ok("the agent", "Agent"), **failing(s404="it holds no key, made no call and was never registered")},
     ),
     Endpoint(
         method="GET",

@@ -1,18 +1,18 @@
-// What every page does: local times, countdowns, the theme, the menu. Pages work without it.
+// What every page does: times, countdowns, the theme, the menu. Pages work without it.
 "use strict";
 (() => {
   const root = document.documentElement;
   root.classList.remove("no-script");
 
   const pad = (n, width = 2) => String(n).padStart(width, "0");
-  const day = (d) => `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())}`;
-  const clock = (d) => `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
+  const day = (d) => d.toISOString().slice(0, 10);
+  const clock = (d) => d.toISOString().slice(11, 19);
 
-  // Times are local, and UTC on hover.
+  // Times are UTC, as the log, its filters and its days are; the page says so, and the local time shows on hover.
   const localise = (node) => {
     const at = new Date(node.dateTime);
     if (Number.isNaN(at.getTime())) return;
-    node.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
+    node.title = `${at.toISOString().replace("T", " ").replace("Z", " UTC")}, here ${at.toLocaleString()}`;
     if (node.dataset.as === "ago") {
       const s = Math.max(0, Math.round((Date.now() - at.getTime()) / 1000));
       node.textContent = s < 60 ? `${s} s ago` : s < 3600 ? `${Math.floor(s / 60)} min ago` : s < 86400 ? `${Math.floor(s / 3600)} h ago` : day(at);
