@@ -24,11 +24,19 @@ def test_the_gateway_stays_up_until_ctrl_c_and_nothing_is_left() -> None:
     ) as process:
         assert process.stdout is not None
         folder = ""
+        hint = ""
         for line in process.stdout:
             if "demonstration data only" in line:
                 folder = line.rpartition("under ")[2].strip(" )\n")
+            if "approvals list" in line:
+                hint = line.strip()
             if "Ctrl-C ends it" in line:
                 break
+        pasted = subprocess.run(
+            ["sh", "-c", hint], cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+        )
+        assert pasted.returncode == 0, pasted.stderr
+        assert "send_email" in pasted.stdout
         assert Path(folder, "home", "aegis.db").exists()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

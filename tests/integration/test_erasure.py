@@ -30,3 +30,18 @@ def test_an_erased_payload_is_gone_and_the_log_verifies(tmp_path: Path) -> None:
     # The same call id cannot be compared any more: it is refused, never decided a second time.
     again = aegis("decide", "-", "--home", home, "--json", stdin=call)
     assert read_json(again)["reason"] == "conflict"
+
+
+def test_erase_and_explain_take_what_the_list_of_receipts_prints(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    call = json.dumps({"tool": "read_file", "arguments": {"path": f"{WORD}.txt"}})
+    decided = read_json(aegis("decide", "-", "--home", home, "--json", stdin=call))["receipt"]
+    listed = aegis("log", "show", "--kind", "decision", "--home", home).stdout.split()
+    for name in (str(decided["index"]), decided["id"]):
+        assert name in listed
+        explained = read_json(aegis("explain", name, "--home", home, "--json"))["items"]
+        assert {one["index"] for one in explained} == {decided["index"]}
+        assert "content" in {one["guard"] for one in explained}
+    erased = read_json(aegis("log", "erase", str(decided["index"]), "--home", home, "--json"))
+    assert erased["erased"] == decided["id"]
+    assert aegis("log", "erase", "999999", "--home", home).returncode == 2

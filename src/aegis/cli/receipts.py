@@ -52,7 +52,7 @@ def detail(state: State, name: str, *, reveal: bool, by: str) -> dict[str, Any]:
     from aegis.server.receipt_view import payload_view
 
     with state.store.reader() as reader:
-        entry = _entry(reader, name)
+        entry = entry_of(reader, name)
         stored = reader.payload(entry.index)
     payload = None if stored is None else parse(state.keyring.open_payload(stored.key, stored.body))
     if reveal and payload is not None:
@@ -86,9 +86,15 @@ def _guard(said: dict[str, Any]) -> str:
     return f"{said['guard']}={said['outcome']}" + (f" ({rules})" if rules else "")
 
 
-def _entry(reader: Reader, name: str) -> Entry:
+def find_entry(reader: Reader, name: str) -> Entry | None:
+    """The receipt of this index or id, as lists print them; `None` where there is none."""
     entry = reader.entry(int(name)) if name.isascii() and name.isdigit() and len(name) < 16 else None
-    entry = entry or reader.entry_by_id(name)
+    return entry or reader.entry_by_id(name)
+
+
+def entry_of(reader: Reader, name: str) -> Entry:
+    """The receipt of this index or id; raises `InvalidCall` where there is none."""
+    entry = find_entry(reader, name)
     if entry is None:
         raise InvalidCall(f"there is no receipt `{name}`", code="not_found", status=404)
     return entry

@@ -37,7 +37,12 @@ def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[Step]:
     is not that of a run. Raises `InvalidCall` where several principals have such a session and none is named.
     """
     entries = [entry for index in _indexes(reader, run_id) if (entry := reader.entry(index)) is not None]
-    for entry in _of_one(entries, principal or _owner(entries)):
+    yield from steps(_of_one(entries, principal or _owner(entries)))
+
+
+def steps(entries: Iterable[Entry]) -> Iterator[Step]:
+    """Every guard that each of these receipts names, with its answer."""
+    for entry in entries:
         receipt = orjson.loads(entry.body)
         stage = receipt.get("action", entry.kind) if entry.kind == "run" else entry.kind
         subject = receipt.get("tool", "")

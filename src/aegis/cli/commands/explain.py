@@ -1,4 +1,4 @@
-"""`aegis explain`: what happened in a run, guard by guard, from the log alone."""
+"""`aegis explain`: what happened in a run, or at one receipt, guard by guard, from the log alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _COLUMNS = (
 
 
 def explain(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="the run's id, or the name of any session")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="the run's id, the name of any session, or an id or index of a receipt")
+    ],
     principal: Annotated[
         str, typer.Option(metavar="ID", help="whose session is meant, where several principals have one of this name")
     ] = "",
@@ -32,13 +34,21 @@ def explain(
     home: Home = None,
     as_json: Json = False,
 ) -> int:
-    """Say guard by guard who let what through in a run, oldest first."""
+    """Say guard by guard who let what through in a run, oldest first, or at one receipt that `aegis log show` names."""
+    from aegis.cli.receipts import find_entry
     from aegis.runs.explain import explain as steps_of
+    from aegis.runs.explain import steps as steps_at
 
     with existing(home, config) as state, state.store.reader() as reader:
         steps = list(steps_of(reader, run, principal))
+        if not steps and (entry := find_entry(reader, run)) is not None:
+            steps = list(steps_at([entry]))
     if not steps:
-        raise InvalidCall(f"the log holds nothing of a run `{run}`", code="not_found")
+        raise InvalidCall(
+            f"the log holds nothing of a run `{run}`, and no such receipt",
+            code="not_found",
+            hint="`aegis log show` lists receipts and `aegis log show --json` their sessions",
+        )
     rows: list[dict[str, Any]] = [
         {
             "index": step.index,

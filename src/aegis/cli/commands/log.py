@@ -188,18 +188,21 @@ def show(
 
 @app.command()
 def erase(
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="the id of a receipt")],
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="the id or index of a receipt")],
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Erase the payload of a receipt for good: arguments, findings, key and salt. The log still verifies."""
     from aegis.cli.opening import existing, operator
+    from aegis.cli.receipts import entry_of
     from aegis.gate.erase import erase_payload
 
     with existing(home, config) as state:
-        recorded = state.ledger.append(erase_payload(receipt, principal=operator()))[0]
-    show_members({"erased": receipt, "receipt": recorded.receipt_id, "index": recorded.index}, as_json=as_json)
+        with state.store.reader() as reader:
+            erased = entry_of(reader, receipt).receipt_id
+        recorded = state.ledger.append(erase_payload(erased, principal=operator()))[0]
+    show_members({"erased": erased, "receipt": recorded.receipt_id, "index": recorded.index}, as_json=as_json)
 
 
 app.command()(attest.attest)

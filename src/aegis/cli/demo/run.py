@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import signal
 import sys
@@ -169,9 +170,16 @@ def _stay(here: Stage, folder: Path) -> None:
         print_line()
         print_line(f"the cockpit: {here.url}/ (sign in as {PERSON} with the password {here.password})")
         print_line(f"the gateway stays up at {here.url}; one mail still waits for a person:")
-        print_line(f"  aegis approvals list --url {here.url} --key-file {key}")
+        print_line(f"  {_own_command()} approvals list --url {here.url} --key-file {shlex.quote(str(key))}")
         _say("Ctrl-C ends it and removes what it wrote")
         threading.Event().wait()
+
+
+def _own_command() -> str:
+    """The command line that runs now, by its path: another shell may find no `aegis`, or another one."""
+    program = Path(sys.argv[0])
+    words = [str(program.absolute())] if program.name == "aegis" else [sys.executable, "-m", "aegis.cli"]
+    return shlex.join(words)
 
 
 def _say(text: str) -> None:
