@@ -26,7 +26,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -160,27 +159,27 @@ def cycles_of(imports: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-@contextmanager
-def watching() -> Iterator[Crossed]:
-    """Count what this thread and those that it starts run through."""
-    crossed = Crossed()
-    sys.setprofile(crossed.watch)
-    try:
-        yield crossed
-    finally:
-        sys.setprofile(None)
-
-
 def in_process() -> Iterator[Figure]:
-    """What a harmless decision of an embedded gate crosses."""
-    with tempfile.TemporaryDirectory() as folder:
-        gate = Gate.open(configuration(Path(folder)), home=folder)
-        for attempt in range(WARM):
-            with watching() as crossed:
+    """What a harmless decision of an embedded gate crosses, in a thread as most frameworks run tools in."""
+    crossed = Crossed()
+
+    def decide() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            gate = Gate.open(configuration(Path(folder)), home=folder)
+            for attempt in range(WARM):
+                crossed.modules.clear()
+                crossed.calls = 0
                 call = ToolCall(tool="read_file", arguments={"path": f"docs/page-{attempt}.md"})
-                if gate.decide(call).outcome.word != "allow":
+                sys.setprofile(crossed.watch)
+                decision = gate.decide(call)
+                sys.setprofile(None)
+                if decision.outcome.word != "allow":
                     raise SystemExit("house: the harmless call was not allowed")
-        gate.close()
+            gate.close()
+
+    thread = threading.Thread(target=decide)
+    thread.start()
+    thread.join()
     yield figure("decide", "modules crossed by a harmless in-process decide", crossed.modules)
     yield Figure(name="calls", title="calls of our functions in it", value=crossed.calls)
 

@@ -26,8 +26,14 @@ class Combined:
     retry_after: int | None = None
 
 
-MAX_NAMED: Final = (
-    50  # places of missing evidence that one guard is quoted with: bounds what a call can make of findings
+MAX_NAMED: Final = 50  # places of missing evidence that one guard names: bounds what a call can make of findings
+# Reasons that are named before all others where several reports demand the same outcome.
+_GRAVEST: Final = (
+    Reason.ATTACK_DETECTED,
+    Reason.SCOPE_VIOLATION,
+    Reason.SENSITIVE_DATA,
+    Reason.IRREVERSIBLE,
+    Reason.APPROVAL_REQUIRED,
 )
 MISSING_RULE: Final = "missing-evidence"
 _EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {
@@ -64,8 +70,8 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
         in_order = tuple(_answered(report, evidence) if report.missing else report for report in in_order)
     for report in in_order:
         missing.extend(report.missing)
-        # (3) The maximum on both axes; the first report that demands it gives the reason.
-        if report.outcome > outcome:
+        # (3) The maximum on both axes; of those that demand it, the gravest reason is named, else that of the first.
+        if report.outcome > outcome or (outcome and report.outcome == outcome and _is_graver(report.reason, reason)):
             outcome, reason = report.outcome, report.reason
         verdict = max(verdict, report.verdict)
         risk = max(risk, report.risk)
@@ -86,6 +92,10 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
         reports=in_order,
         retry_after=retry_after,
     )
+
+
+def _is_graver(reason: Reason, than: Reason) -> bool:
+    return reason in _GRAVEST and (than not in _GRAVEST or _GRAVEST.index(reason) < _GRAVEST.index(than))
 
 
 def _answered(report: Report, evidence: EvidencePolicy) -> Report:

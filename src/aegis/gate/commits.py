@@ -276,8 +276,7 @@ def _recording(unit: Unit) -> Steps[tuple[Recorded, ...]]:
 class _Job(Generic[R]):
     """Steps that a driver runs for somebody who waits elsewhere.
 
-    Whoever waits gives `tell`, hears of the end or of slow work, and sets `is_given_up` when they go away. Everything
-    else belongs to the driver.
+    Whoever waits gives `tell`, hears of the end or of slow work, and sets `is_given_up` when they go away.
     """
 
     __slots__ = ("context", "failure", "is_given_up", "is_over", "recorded", "slow", "steps", "tell", "value")
