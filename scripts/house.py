@@ -6,7 +6,7 @@ Every figure is better when it is smaller, and none depends on a time. `--check`
 in `scripts/house.json`, `--record` writes today's figures as bounds, `--where` lists what a figure counts.
 
 Imports are read from the source, those for type checking and those inside functions included. What a call crosses is
-counted while it runs: the last of three alike, so that what happens once in a process is not counted.
+counted while it runs, of several alike for that in the middle: what happens once, or beside it, is not counted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SOURCE: Final = ROOT / "src" / "aegis"
 BOUNDS: Final = Path(__file__).with_suffix(".json")
 LONG: Final = 500  # lines above which a module needs a reason
 WAIT_S: Final = 60
-WARM: Final = 3  # the last of so many alike is counted
+WARM: Final = 7  # so many alike; the one in the middle counts
 HOLDERS: Final = {"agent": ("--agent", "bot"), "approver": ("--name", "ann")}
 CONFIG: Final = """
 version: 1
@@ -215,7 +215,8 @@ class Asker:
         self._path = socket_path
         self._keys = keys
         self._crossed = Crossed()
-        self._decision = self._approval = self._crossed
+        self._decisions: list[Crossed] = []
+        self._approvals: list[Crossed] = []
         self._error: BaseException | None = None
 
     def watch(self, frame: FrameType, event: str, argument: object) -> None:
@@ -237,20 +238,22 @@ class Asker:
                 break
             time.sleep(0.1)
         for attempt in range(WARM):
-            self._crossed = self._decision = Crossed()
+            self._crossed = Crossed()
             harmless = {"tool": "read_file", "arguments": {"path": f"docs/page-{attempt}.md"}}
             self._ask("agent", "POST", "/v1/decisions", 200, harmless)
+            self._decisions.append(self._crossed)
         for attempt in range(WARM):
             held = {
                 "tool": "send_email",
                 "arguments": {"to": "ann@example.com", "body": f"page {attempt}"},
                 "call_id": f"call-{attempt}",
             }
-            self._crossed = self._approval = Crossed()
+            self._crossed = Crossed()
             place = f"/v1/approvals/{self._ask('agent', 'POST', '/v1/decisions', 202, held)['approval']['id']}"
             self._ask("approver", "GET", place, 200)
             self._ask("approver", "POST", place, 200, {"decision": "approve", "reason": "known"})
             self._ask("agent", "POST", "/v1/decisions", 200, held)
+            self._approvals.append(self._crossed)
         self._crossed = Crossed()
 
     def _ask(self, role: str, method: str, path: str, status: int, body: Any = None) -> Any:
@@ -270,9 +273,15 @@ class Asker:
         """What was counted; raises where a question failed."""
         if self._error is not None:
             raise self._error
-        yield figure("post", "modules crossed by `POST /v1/decisions`", self._decision.modules)
+        yield figure("post", "modules crossed by `POST /v1/decisions`", middle(self._decisions))
         title = "modules crossed by an approval over HTTP, hold to resumption"
-        yield figure("approval", title, self._approval.modules)
+        yield figure("approval", title, middle(self._approvals))
+
+
+def middle(found: Iterable[Crossed]) -> set[str]:
+    """The modules of the one in the middle: beside some of them the gateway did something else as well."""
+    ordered = sorted((crossed.modules for crossed in found), key=len)
+    return ordered[len(ordered) // 2]
 
 
 class UnixConnection(http.client.HTTPConnection):
