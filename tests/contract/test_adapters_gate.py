@@ -53,7 +53,7 @@ def test_what_the_policy_forbids_never_runs_and_everything_is_on_the_record(
     with hooked(decider), world(Turn(text="ok", calls=(WIPE, READ)), Turn(text="done")) as agent:
         assert path(agent, ["go"]) == "done", name
         assert [tool for tool, _ in agent.ran] == ["read_file"]
-        assert "risk_ceiling" in agent.results_sent(1)["call_1_0"]
+        assert "attack_detected" in agent.results_sent(1)["call_1_0"]
     with store.reader() as reader:
         entries = list(reader.entries(before, reader.head().size))
     said = [(entry.kind, entry.tool, entry.decision) for entry in entries if entry.kind in ("decision", "result")]

@@ -32,14 +32,13 @@ def test_the_gateway_stays_up_until_ctrl_c_and_nothing_is_left() -> None:
                 hint = line.strip()
             if "Ctrl-C ends it" in line:
                 break
-        pasted = subprocess.run(
-            ["sh", "-c", hint], cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
-        )
-        assert pasted.returncode == 0, pasted.stderr
-        assert "send_email" in pasted.stdout
+        bare = {"PATH": "/usr/bin:/bin", "HOME": "/"}
+        pasted = subprocess.run(["sh", "-c", hint], cwd="/", env=bare, capture_output=True, text=True, check=False)
         assert Path(folder, "home", "aegis.db").exists()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+    assert pasted.returncode == 0, pasted.stderr
+    assert "send_email" in pasted.stdout
     assert not Path(folder).exists()
 
 

@@ -95,8 +95,13 @@ async def _exchange(app: App, method: str, target: str, key: str, media: str, bo
     }
     answered = bytearray()
     status = 500
+    sent = False
 
     async def receive() -> MutableMapping[str, Any]:
+        nonlocal sent
+        if sent:
+            await asyncio.Event().wait()  # whoever asks is there until the answer is
+        sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: MutableMapping[str, Any]) -> None:

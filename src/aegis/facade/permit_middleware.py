@@ -71,7 +71,7 @@ class PermitMiddleware:
         except AegisError as error:
             await _refuse(send, error)
             return
-        await self._app(_with_length(scope, len(body)), _once(body), send)  # (4)
+        await self._app(_with_length(scope, len(body)), _once(body, receive), send)  # (4)
 
     async def _verified(self, scope: Message, receive: Receive) -> bytes:
         # (1)
@@ -110,13 +110,14 @@ def _with_length(scope: Message, size: int) -> Message:
     return {**scope, "headers": [*headers, (b"content-length", b"%d" % size)]}
 
 
-def _once(body: bytes) -> Receive:
+def _once(body: bytes, after: Receive) -> Receive:
+    """The body that was verified, then what the server says of the caller."""
     given = False
 
     async def receive() -> Message:
         nonlocal given
         if given:
-            return {"type": "http.disconnect"}
+            return await after()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 

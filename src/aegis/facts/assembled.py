@@ -332,8 +332,8 @@ def _scalars(value: list[Any]) -> list[str]:
         return []
     found: list[str] = []
     for item in value:
-        if type(item) is str:
-            found.append(item)
+        if type(item) is str:  # half of a pair of characters is none
+            found.append(item if item.isascii() else item.encode("utf-8", "replace").decode())
         elif type(item) in (int, float):
             found.append(str(item))
         else:

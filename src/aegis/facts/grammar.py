@@ -18,16 +18,15 @@ from aegis.facts.effort import Effort
 
 # What is not of a grammar can take its parser as long as the square of its length, seconds for 16 KiB, and nothing in
 # the text tells beforehand. The parser reports every hundred operations, and what it reads again is asked for again:
-# both are counts that the same bytes always come to. Ordinary texts take up to 22 such steps for a KiB in their own
-# language, up to 26 in another one.
-_STEPS: Final = 32  # for a text of whatever length
-_STEPS_A_KIB: Final = 26
+# both are counts that the same bytes always come to. The densest texts without errors (`a=1` a line, a list of digits)
+# take 52 such steps for a KiB, most less than half of it; broken ones take up to 16 that cost several times as much.
+_STEPS: Final = 64  # for a text of whatever length
+_STEPS_A_KIB: Final = 64
 _READ: Final = 1_024  # bytes handed to the parser at a time
 _READS_A_STEP: Final = 8  # that take it about as long as a step
 # Times that a step costs more where the parser has to find its way out of errors: it tries every symbol of the
 # grammar there, which no step counts.
 _REPAIR: Final = 4
-_UNKNOWN: Final = 5  # times that a text of which nobody knows yet may have to be paid for
 # A text that is too short for steps to be seen costs one unit, or where it is broken one for so many bytes.
 _SHORT: Final = 512
 _BYTES_A_UNIT: Final = 64
@@ -87,33 +86,29 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
         broken = grammar.repair * len(data) // _BYTES_A_UNIT if tree.root_node.has_error else 0
         effort.steps -= 1 + broken
         return _searched(grammar.query, tree.root_node)
-    # (1) Nobody knows yet whether the text is broken: what is left has to suffice if it is.
-    allowed = effort.steps // _UNKNOWN
     own = _STEPS + len(data) * _STEPS_A_KIB // 1_024
-    most = min(own, allowed)
-    reads = reports = 0
+    most = min(own, effort.steps)
+    reads = cost = 0
 
     def read(offset: int, _: object) -> bytes:
         nonlocal reads
         reads += 1
         return data[offset : offset + _READ]
 
-    def stops(*_: object) -> bool:
-        nonlocal reports
-        reports += 1
-        return reports + reads // _READS_A_STEP > most
+    def stops(_: int, is_broken: bool) -> bool:
+        nonlocal cost
+        cost += grammar.repair if is_broken else 1
+        return cost + reads // _READS_A_STEP > most
 
-    # (2) Read it, step by step.
     try:
         tree = Parser(grammar.language).parse(read, progress_callback=stops)
     except ValueError:  # how the binding says that it was stopped
-        effort.steps -= most * grammar.repair
-        if allowed < own:
+        tree = None
+    effort.steps -= 1 + cost + reads // _READS_A_STEP
+    if tree is None:
+        if effort.steps <= 0:
             effort.left = min(effort.left, -1)
         return None
-    # (3) Pay for it.
-    steps = 1 + reports + reads // _READS_A_STEP
-    effort.steps -= steps * grammar.repair if tree.root_node.has_error else steps
     return _searched(grammar.query, tree.root_node)
 
 

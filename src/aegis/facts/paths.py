@@ -113,6 +113,9 @@ def plain_path(path: str) -> str:
 
     `..` is carried out by the names alone: a link in the place of a folder is not followed.
     """
+    given = path
+    if not path.isascii():
+        path = path.encode("utf-8", "replace").decode()  # half of a pair of characters is none
     if not _ODD.search(path):
         return path
     lowered = path[:17].lower()
@@ -147,7 +150,8 @@ def plain_path(path: str) -> str:
         plain = ("./" if path.startswith("./") and parts else "") + "/".join(parts) or "."
     if "\\" in plain and "/" not in plain:
         return plain_path(plain)  # with nothing else to divide its parts they are those of Windows
-    return f"{plain}/" if ends and plain != "/" else plain
+    plain = f"{plain}/" if ends and plain != "/" else plain
+    return plain if "\\" not in plain or plain == given else plain_path(plain)  # a drive may have come to the front
 
 
 _STAYS: Final = frozenset({"..", "~"})

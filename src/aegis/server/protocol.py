@@ -8,6 +8,7 @@ could read as different requests is refused (RFC 9112, 3.2 and 6.1): no `Host` o
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio.events import TimerHandle
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from aegis.errors import InvalidCall
+from aegis.errors import InvalidCall, is_exhausted
 from aegis.server.body import MAX_BODY_BYTES, is_too_long, too_large
 from aegis.server.errors import error_body, error_headers
 from aegis.server.request_id import request_id_of
@@ -154,7 +155,14 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        error = sys.exc_info()[1]
+        if error is not None and any(
+            map(is_exhausted, (error, error.__context__ or error))
+        ):  # it is not the caller's fault
+            self._refuse(InvalidCall("the gateway has too little left to read this", code="unavailable", status=503))
+        else:
             self._refuse(InvalidCall("this is not HTTP/1.1 as the gateway speaks it", code="bad_request", status=400))
 
     async def _answer_whole(self, cycle: RequestResponseCycle, status: int, headers: bytes, body: bytes) -> None:

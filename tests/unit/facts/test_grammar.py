@@ -45,7 +45,7 @@ def test_a_command_that_pieces_would_cut_is_refused(gap: str) -> None:
 def test_texts_that_take_too_much_together_are_refused() -> None:
     broken = "if then ( ${ [[ case " * 40
     for tool, argument in (("bash", "command"), ("python", "code")):
-        arguments = {argument: [f"{broken}{number}" for number in range(60)]}
+        arguments = {argument: [f"{broken}{number}" for number in range(120)]}
         found = gather(Subject(tool=tool, server=None, arguments=arguments, limits=Limits()))
         assert [finding.rule for finding in found.texts.limits] == ["limit-effort"], tool
 

@@ -170,7 +170,7 @@ def _stay(here: Stage, folder: Path) -> None:
         print_line()
         print_line(f"the cockpit: {here.url}/ (sign in as {PERSON} with the password {here.password})")
         print_line(f"the gateway stays up at {here.url}; one mail still waits for a person:")
-        print_line(f"  {_own_command()} approvals list --url {here.url} --key-file {shlex.quote(str(key))}")
+        print_line(f"  {_own_command()} approvals list --url {here.url} --api-key-file {shlex.quote(str(key))}")
         _say("Ctrl-C ends it and removes what it wrote")
         threading.Event().wait()
 
