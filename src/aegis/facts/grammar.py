@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
 
 from aegis.facts.effort import Effort
 
@@ -82,10 +82,9 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
         if effort.steps <= 0:
             effort.left = min(effort.left, -1)
             return None
-        tree = Parser(grammar.language).parse(data)
-        broken = grammar.repair * len(data) // _BYTES_A_UNIT if tree.root_node.has_error else 0
-        effort.steps -= 1 + broken
-        return _searched(grammar.query, tree.root_node)
+        root = Parser(grammar.language).parse(data).root_node
+        effort.steps -= 1 + (grammar.repair * len(data) // _BYTES_A_UNIT if root.has_error else 0)
+        return _searched(grammar.query, root)
     own = _STEPS + len(data) * _STEPS_A_KIB // 1_024
     most = min(own, effort.steps)
     reads = cost = 0
@@ -100,6 +99,7 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
         cost += grammar.repair if is_broken else 1
         return cost + reads // _READS_A_STEP > most
 
+    tree: Tree | None
     try:
         tree = Parser(grammar.language).parse(read, progress_callback=stops)
     except ValueError:  # how the binding says that it was stopped
