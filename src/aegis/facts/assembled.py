@@ -79,6 +79,9 @@ _STATEMENT: Final = re2.compile(
     r"(?i)^\s*\(?\s*(?:select|insert|update|delete|with|create|drop|alter|truncate|merge|explain|show|grant|revoke|copy|call|"
     r"exec(?:ute)?|replace|values|begin|start|commit|rollback|set|use|pragma|vacuum|analyze|describe|declare|lock|--|/\*)\b"
 )
+_RUNS: Final = re2.compile(
+    r"(?i)(?:^|[_\W])(?:run|exec|execute)(?:[_\W]|$)|^(?:run|exec)"
+)  # tools that run what they get
 _NAME: Final = re2.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
@@ -134,7 +137,7 @@ def assembled(tool: str, arguments: Mapping[str, Any], roles: Mapping[str, TextR
         elif isinstance(value, list):
             pieces = _scalars(value)
             if pieces:
-                _of_list(path, name, pieces, roles, wholes, words)
+                _of_list(tool, path, name, pieces, roles, wholes, words)
             else:
                 stack.extend(
                     (f"{path}/{at}", name, inner) for at, inner in enumerate(value) if type(inner) in (dict, list)
@@ -241,7 +244,13 @@ def _command(
 
 
 def _of_list(
-    path: str, name: str, pieces: list[str], roles: Mapping[str, TextRole], wholes: list[Whole], words: set[str]
+    tool: str,
+    path: str,
+    name: str,
+    pieces: list[str],
+    roles: Mapping[str, TextRole],
+    wholes: list[Whole],
+    words: set[str],
 ) -> None:
     """Add what a list of scalars makes, by the role of its strings."""
     kinds = {roles[at] for at in (f"{path}/{index}" for index in range(len(pieces))) if at in roles}
@@ -249,9 +258,10 @@ def _of_list(
         return
     if "command" in kinds:
         _commands(path, name, pieces, wholes, words)
-    elif "sql" in kinds:
+    elif "sql" in kinds or ("query_fragment" in kinds and _RUNS.search(tool)):
         if not all(map(_STATEMENT.match, pieces)):
-            wholes.extend(Whole(path, text, "sql") for text in dict.fromkeys((" ".join(pieces), "".join(pieces))))
+            texts = dict.fromkeys((" ".join(pieces), "".join(pieces)))
+            wholes.extend(Whole(path, text, "sql") for text in texts if "sql" in kinds or _STATEMENT.match(text))
     elif "code" in kinds:
         text = "".join(pieces) if any(piece.endswith("\n") for piece in pieces[:-1]) else "\n".join(pieces)
         wholes.append(Whole(path, text, "code"))

@@ -24,7 +24,7 @@ from aegis.facts.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 ASSEMBLED: Final = "assembled"
 _NOTHING: Final = Assembled()
-_JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code", "path", "url"})
+_JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "query_fragment", "code", "path", "url"})
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
 _EXECUTED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url", "query_fragment", "code"})

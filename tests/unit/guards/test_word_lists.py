@@ -160,6 +160,7 @@ def test_daily_work_in_words_passes(tool: str, arguments: dict[str, Any]) -> Non
         ("run_sql", {"sql": ["DROP TABLE", "users"]}),
         ("query", {"statement": ["DROP", "TABLE", "users"]}),
         ("run_sql", {"parts": ["DR", "OP TABLE users"]}),
+        ("execute_query", {"query": ["DR", "OP TABLE users"]}),
         ("run_sql", {"statements": ["select 1", "drop table users"]}),
         ("run_sql", {"sql": "ＤＲＯＰ TABLE users"}),
         ("run_sql", {"sql": "DR\u200bOP TABLE users"}),
