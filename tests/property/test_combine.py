@@ -142,27 +142,30 @@ def test_the_evidence_policy_answers_for_missing_evidence_alone(
         assert combined.verdict >= Verdict.INSUFFICIENT_EVIDENCE
 
 
+GRAVEST = (
+    Reason.ATTACK_DETECTED, Reason.SCOPE_VIOLATION, Reason.SENSITIVE_DATA, Reason.IRREVERSIBLE, Reason.APPROVAL_REQUIRED,
+)  # fmt: skip
+
+
 @given(complete(), policies)
-def test_the_first_report_that_demands_the_outcome_gives_the_reason(
+def test_of_the_reports_that_demand_the_outcome_the_gravest_or_the_first_gives_the_reason(
     case: tuple[list[Report], list[str]], policy: EvidencePolicy
 ) -> None:
     reports, expected = case
     combined = combine(reports, expected, policy)
-    assert combined.reason is _reason(reports, combined, policy)
-
-
-def _reason(reports: list[Report], combined: Combined, policy: EvidencePolicy) -> Reason:
+    given = [reason for report in reports if (reason := _demanded(report, combined, policy)) is not None]
     if combined.outcome is Outcome.ALLOW:
-        return Reason.NONE
-    for report in reports:
-        if report.outcome is combined.outcome:
-            return report.reason
-        if (
-            report.missing
-            and combine([replace(report, outcome=Outcome.ALLOW)], [report.guard], policy).outcome is combined.outcome
-        ):
-            return Reason.INSUFFICIENT_EVIDENCE
-    raise AssertionError("no report demands the outcome")
+        assert combined.reason is Reason.NONE
+    else:
+        assert combined.reason is next((reason for reason in GRAVEST if reason in given), given[0])
+
+
+def _demanded(report: Report, combined: Combined, policy: EvidencePolicy) -> Reason | None:
+    """The reason that a report gives for the outcome, where it demands it."""
+    if report.outcome is combined.outcome:
+        return report.reason
+    alone = combine([replace(report, outcome=Outcome.ALLOW)], [report.guard], policy).outcome
+    return Reason.INSUFFICIENT_EVIDENCE if report.missing and alone is combined.outcome else None
 
 
 @given(complete(), policies)
