@@ -151,7 +151,8 @@ def plain_path(path: str) -> str:
     if "\\" in plain and "/" not in plain:
         return plain_path(plain)  # with nothing else to divide its parts they are those of Windows
     plain = f"{plain}/" if ends and plain != "/" else plain
-    return plain if "\\" not in plain or plain == given else plain_path(plain)  # a drive may have come to the front
+    came = "\\" in plain and plain[1:2] == ":" and plain != given  # a drive came to the front, and is read as one
+    return plain_path(plain) if came else plain
 
 
 _STAYS: Final = frozenset({"..", "~"})
