@@ -100,7 +100,7 @@ _HINTS: Final[dict[str, CodeLanguage]] = {
 
 
 # The grammar of PHP is the largest, and its repairs take longest.
-_REPAIR: Final[dict[CodeLanguage, int]] = {"python": 4, "javascript": 4, "php": 12}
+_REPAIR: Final[dict[CodeLanguage, int]] = {"python": 6, "javascript": 6, "php": 48}
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import re2
@@ -29,7 +29,9 @@ _TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins 
 _LEAST_TAGS: Final = 6
 # Putting a run of marks into their order takes as long as its square; no script piles up more than these (UAX 15).
 _PILED: Final = re2.compile(r"(\p{M}{30})\p{M}+")
-_WORDS: Final = re2.compile(r"[A-Za-z]{2,}")
+# Blocks of Unicode whose characters may be ASCII in another form (NFKC).
+_COMPATIBLE: Final = (range(0x80, 0x3400), range(0xA700, 0xA800), range(0xFB00, 0x10800), range(0x1CC00, 0x1FC00))
+_LETTERS: Final = bytes(code if chr(code).isalpha() and code < 128 else ord(" ") for code in range(256))
 _UNSEEN_CLASS: Final = "".join(f"\\x{{{first:X}}}-\\x{{{last:X}}}" for first, last in _INVISIBLE)
 _PARTED: Final = re2.compile(f"[A-Za-z][{_UNSEEN_CLASS}]|[{_UNSEEN_CLASS}][A-Za-z]")
 _CONTROLS: Final = r"[\x{202A}-\x{202E}\x{2066}-\x{2069}]"
@@ -59,8 +61,19 @@ def legible(text: str) -> str:
 
     Accents and other scripts stay: they are words of their own.
     """
-    plain = unicodedata.normalize("NFKC", unpiled(text.translate(_DROP)))
-    return plain if _PARTED.search(text) or not set(_WORDS.findall(plain)) <= set(_WORDS.findall(text)) else ""
+    plain = text.translate(_usual_forms())
+    return plain if _PARTED.search(text) or not _words(plain) <= _words(text) else ""
+
+
+@cache
+def _usual_forms() -> dict[int, str | None]:
+    """What stands for each character that is ASCII in another form, or invisible; at most four characters."""
+    forms = ((code, unicodedata.normalize("NFKC", chr(code))) for codes in _COMPATIBLE for code in codes)
+    return {code: form for code, form in forms if form != chr(code) and form.isascii()} | _DROP
+
+
+def _words(text: str) -> set[bytes]:
+    return {word for word in text.encode("utf-8", "replace").translate(_LETTERS).split() if len(word) > 1}
 
 
 @lru_cache(maxsize=4_096)

@@ -27,7 +27,8 @@ _READS_A_STEP: Final = 8  # that take it about as long as a step
 # Times that a step costs more where the parser has to find its way out of errors: it tries every symbol of the
 # grammar there, which no step counts.
 _REPAIR: Final = 4
-# A text that is too short for steps to be seen costs one unit, or where it is broken one for so many bytes.
+# What no step shows is counted by the length: a broken text costs `repair` units for so many bytes besides its steps,
+# and one that is too short for steps to be seen costs nothing else but one unit.
 _SHORT: Final = 512
 _BYTES_A_UNIT: Final = 64
 _PIECE: Final = 512  # bytes of a piece of a text that takes longer: pieces are parsed one by one
@@ -83,7 +84,7 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
             effort.left = min(effort.left, -1)
             return None
         root = Parser(grammar.language).parse(data).root_node
-        effort.steps -= 1 + (grammar.repair * len(data) // _BYTES_A_UNIT if root.has_error else 0)
+        effort.steps -= 1 + _mended(grammar, data, root)
         return _searched(grammar.query, root)
     own = _STEPS + len(data) * _STEPS_A_KIB // 1_024
     most = min(own, effort.steps)
@@ -109,7 +110,13 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
         if effort.steps <= 0:
             effort.left = min(effort.left, -1)
         return None
+    effort.steps -= _mended(grammar, data, tree.root_node)
     return _searched(grammar.query, tree.root_node)
+
+
+def _mended(grammar: Grammar, data: bytes, root: Node) -> int:
+    """The units that finding the way out of errors costs; none where there are no errors."""
+    return grammar.repair * len(data) // _BYTES_A_UNIT if root.has_error else 0
 
 
 def _searched(query: Query, root: Node) -> Captures:

@@ -180,7 +180,8 @@ def spread(word: str) -> list[str]:
 def _group(text: str) -> tuple[int, int, list[str]] | None:
     """The first braces of a word that a shell spreads: where they begin and end, and what stands in them."""
     opened: list[tuple[int, list[int]]] = []
-    for at, char in enumerate(text):
+    for at in _signs(text):
+        char = text[at]
         if char == "{" and text[at - 1 : at] != "$":
             opened.append((at, []))
         elif char == "," and opened:
@@ -194,6 +195,17 @@ def _group(text: str) -> tuple[int, int, list[str]] | None:
             if members:
                 return start, at + 1, members
     return None
+
+
+def _signs(text: str) -> Iterator[int]:
+    """Where the signs of braces stand in a text, in their order."""
+    following = [(at, sign) for sign in "{,}" if (at := text.find(sign)) >= 0]
+    while following:
+        at, sign = first = min(following)
+        yield at
+        following.remove(first)
+        if (after := text.find(sign, at + 1)) >= 0:
+            following.append((after, sign))
 
 
 def _sequence(inner: str) -> list[str]:
@@ -223,8 +235,8 @@ def matched(pattern: str, known: Collection[str]) -> Iterator[str]:
     """
     if len(pattern) > LONGEST or not is_wild(pattern):
         return
-    parts = [_BRACKETS.sub("?", _GROUPS.sub("?*", part)) for part in pattern.strip("/").lower().split("/")]
-    parts = [part for part in parts if part != "**"]
+    plain = _BRACKETS.sub("?", _GROUPS.sub("?*", pattern.strip("/").lower()))  # neither reaches beyond a segment
+    parts = [part for part in plain.split("/") if part != "**"]
     if not parts or not parts[-1].strip("*") or sum(part.count("*") for part in parts) > _MOST_STARS:
         return
     for name in known:

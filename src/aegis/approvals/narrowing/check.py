@@ -25,7 +25,7 @@ from msgspec import structs
 from aegis.approvals.narrowing import values, words
 from aegis.core.approval import Narrowing
 from aegis.core.mission import Kind
-from aegis.core.pointer import escape
+from aegis.core.pointer import escape, resolve
 from aegis.errors import InvalidCall
 from aegis.facts.gather import gather
 from aegis.facts.model import Subject, Text
@@ -78,7 +78,7 @@ class _Reading:
             for pointer, _ in rows:
                 self.kinds.setdefault(pointer, set()).add(kind)
         self.runs = "commands" in self.touched.resources or any(text.role in _RUN for text in self.texts.values())
-        self.unread = {self.texts[pointer].value for pointer in self.touched.unreadable if pointer in self.texts}
+        self.unread = {pointer: resolve(subject.arguments, pointer) for pointer in self.touched.unreadable}
 
     def named(self, kind: Kind) -> Iterator[tuple[str, Segments]]:
         """Each resource of a kind with the pointer that names it."""
@@ -209,9 +209,8 @@ def _named_before(before: _Reading, after: _Reading) -> _Refusal | None:
                 found = (name[:1] if kind == "commands" else name) in known
             if not found:
                 return _Refusal(pointer, why)
-    for pointer in after.touched.unreadable:
-        text = after.texts.get(pointer)
-        if text is None or text.value not in before.unread:
+    for pointer, value in after.unread.items():
+        if not any(_is_same(known, value) for known in before.unread.values()):
             return _Refusal(pointer, "cannot be read, so nobody can say what it names")
     return None
 
