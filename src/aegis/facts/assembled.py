@@ -17,6 +17,7 @@ from aegis.core.pointer import escape
 from aegis.core.text import TextRole
 from aegis.facts.extract import MOST_POINTERS
 from aegis.facts.lexicon import executes, named_role, words_of
+from aegis.facts.quick import one_of
 from aegis.facts.roles import argument_of
 from aegis.facts.shell_words import DELETERS, INTERPRETERS, NETWORK, READERS, WRITERS
 
@@ -69,10 +70,10 @@ _TALKERS: Final = frozenset({
     "echo", "printf", "say", "logger", "notify-send", "grep", "egrep", "rg", "git", "gh", "espeak", "wall", "test",
     "expr",
 })  # fmt: skip
-_STARTS_LINE: Final = re2.compile(
+_STARTS_LINE: Final = one_of(
     r"^\s*(?:[\w.@%$\"'({!:\[\\#]|~/|/(?:usr|opt|bin|sbin|home|\S*bin/|\S+\.(?:sh|py)\b|\S+\s))"
 )
-_NO_LINE: Final = re2.compile(r"^\s*(?:[/~.*]|\.\.|\d+|\S+/|\S*://\S*)\s*$")
+_NO_LINE: Final = one_of(r"^\s*(?:[/~.*]|\.\.|\d+|\S+/|\S*://\S*)\s*$")
 _RUNNABLE: Final = re2.compile(r"^\./|^(?:/[\w.-]+){0,8}/s?bin/[^/]+$|^[^:]*\.(?:sh|bash|py|pl|rb|js|exe|bat|cmd|ps1)$")
 _BLANK: Final = re2.compile(r"\s")
 _STATEMENT: Final = re2.compile(
@@ -317,7 +318,7 @@ def _is_split(pieces: list[str]) -> bool:
 
 
 def _is_line(text: str) -> bool:
-    return _STARTS_LINE.match(text) is not None and _NO_LINE.match(text) is None
+    return bool(_STARTS_LINE(text)) and not _NO_LINE(text)
 
 
 def _is_words(value: Any) -> bool:

@@ -50,12 +50,12 @@ KNOWN_SECRETS: Final = (
 )  # fmt: skip
 LONGEST: Final = 4_096  # PATH_MAX of Linux: longer text names no file
 _MOST_BRACED: Final = 64  # words that one word with braces stands for; of more the first ones are read
-_WILD: Final = re2.compile(r"[*?\[]|[@+!]\(")
+_WILD: Final = one_of(r"[*?\[]|[@+!]\(")
 _MOST_STARS: Final = 16  # wildcards of a pattern that is compared; one with more names nothing in particular
 _BRACKETS: Final = re2.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
 _GROUPS: Final = re2.compile(r"[?@+!*]\([^()/]*\)")  # of the extended patterns of bash
 _RANGE: Final = re2.compile(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{1,4}))$")
-_ODD: Final = re2.compile(r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)")
+_ODD: Final = one_of(r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)")
 
 
 @remembered
@@ -116,7 +116,7 @@ def plain_path(path: str) -> str:
     given = path
     if not path.isascii():
         path = path.encode("utf-8", "replace").decode()  # half of a pair of characters is none
-    if not _ODD.search(path):
+    if not _ODD(path):
         return path
     lowered = path[:17].lower()
     if lowered.startswith("file:"):
@@ -225,7 +225,7 @@ def _steps(first: int, last: int) -> Iterator[int]:
 
 def is_wild(path: str) -> bool:
     """Whether a shell would look for files that match the path."""
-    return _WILD.search(path) is not None
+    return bool(_WILD(path))
 
 
 def matched(pattern: str, known: Collection[str]) -> Iterator[str]:
