@@ -11,11 +11,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
 from aegis.core.call import ToolCall, ToolResult
-from aegis.facade.coverage.firing import Allowing
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
+from aegis.sdk.coverage.firing import Allowing
 
 ROUNDS: Final = 30
 CALLS: Final = 20  # calls of one round, hooked and not

@@ -17,11 +17,11 @@ from queue import SimpleQueue
 from typing import Final
 
 from aegis.bootstrap import open_deployment
-from aegis.client import Client
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Role
 from aegis.core.times import system_clock
 from aegis.keys.api import issue, store_key
+from aegis.sdk.client import Client
 from aegis.server.app import create_app
 from aegis.server.serve import GatewayServer, ServeSettings, serve
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from aegis.audit.writer import Unit
-from aegis.bootstrap.accounts import create_account
+from aegis.bootstrap.credentials import create_account
 from aegis.bootstrap.state import State, open_state
 from aegis.core.receipt import Draft
-from aegis.gate.ids import new_id
+from aegis.gate.events import new_id
 from aegis.keys.accounts import PERSONAL_ROLES
-from aegis.server.limits import MAX_CALLS
+from aegis.log.writer import Unit
+from aegis.server.http import MAX_CALLS
 from benchmarks.cockpit_feed import decide, live_feed
 from benchmarks.deployments import CONFIG, running, write
 from benchmarks.stats import timing

@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from aegis.core.outcome import Outcome
 from aegis.core.text import Surface
-from aegis.guards.examine import examiner
-from aegis.rules import Scanner, builtin_folder, load
-from aegis.rules.cache import default_cache_folder
-from aegis.rules.model import Example, Rule, RuleSet
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.rules.model import Example, Rule, RuleSet
+from aegis.policy.guards.examine import examiner
 
 Transform = Callable[[str], str]
 _WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}

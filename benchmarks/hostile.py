@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from aegis.core.principal import Principal
-from aegis.facts import gather
-from aegis.facts.analyse import preload
-from aegis.facts.model import Facts, Limits, Subject
-from aegis.guards.base import Case
-from aegis.guards.content import ContentGuard
-from aegis.rules import Scanner, builtin_folder, load
-from aegis.rules.cache import default_cache_folder
+from aegis.detect import gather
+from aegis.detect.analyse import preload
+from aegis.detect.facts import Facts, FactSubject, ReadLimits
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.policy.guards.base import Case
+from aegis.policy.guards.content import ContentGuard
 
 SIZE: Final = 1_040_000  # characters of a call, a little below what a call may hold
 PROSE: Final = "the meeting moved to Thursday because the room was taken on the day before. "
@@ -120,7 +120,7 @@ class Judge:
         self.guard = ContentGuard(Scanner(load(builtin_folder()), cache=default_cache_folder()))
 
     def judge(self, tool: str, arguments: dict[str, Any]) -> Facts:
-        facts = gather(Subject(tool=tool, server=None, arguments=arguments, limits=Limits()))
+        facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
         case = Case(
             tool=tool, server=None, arguments=arguments, principal=Principal(id="p", roles=frozenset({"agent"})),
             agent="", session="", call_id="", entry=None, facts=facts, tier=facts.tier,

@@ -17,13 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aegis.approvals.preview.dryrun import DryRuns
-from aegis.approvals.preview.look import look_at
+from aegis.approvals.previews.dryrun import DryRuns
+from aegis.approvals.previews.look import look_at
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.call import ToolCall
 from aegis.core.previewing import Looked, PreviewRules
-from aegis.egress import Egress, EgressPolicy, Request
-from aegis.sandbox.folder import read_folder
+from aegis.outbound.client import Egress
+from aegis.outbound.values import EgressPolicy, Request
+from aegis.sandbox.view import read_folder
 
 CALLS = 200
 AT_ONCE = 100

@@ -15,13 +15,12 @@ from typing import Any
 
 from aegis.bootstrap import open_deployment
 from aegis.core.call import ToolCall
-from aegis.core.canonical import canonical
-from aegis.core.digest import call_digest
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.principal import Principal
 from aegis.gate import Gate
 from aegis.keys.keyring import Ed25519Signer
-from aegis.missions.jws import encode
-from aegis.missions.possession import prove_calls, prove_session
+from aegis.missions.holder import prove_calls, prove_session
+from aegis.missions.status import encode
 from benchmarks import streaming
 
 ISSUER = Principal(id="issuer", roles=frozenset({"issuer"}))

@@ -21,8 +21,8 @@ import orjson
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.principal import Principal
 from aegis.runs.explain import explain
-from aegis.runs.request import RunAnswer, RunRequest
 from aegis.runs.service import Runs, open_runs
+from aegis.runs.state import RunAnswer, RunRequest
 
 BOT = Principal(id="bench", roles=frozenset({"agent"}), agent="bench")
 RUNS = 1_000

@@ -104,9 +104,9 @@ def argument_size(folder: Path, quick: bool) -> Section:
 
 def log_length(folder: Path, quick: bool) -> Section:
     """Cost of one decision at growing lengths of the log, and what verification makes of it."""
-    from aegis.audit.writer import Unit
     from aegis.core.receipt import Draft, agent_signer
-    from aegis.gate.ids import new_id
+    from aegis.gate.events import new_id
+    from aegis.log.writer import Unit
 
     steps = (1_000, 10_000, 50_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     call = ToolCall(**CALL)

@@ -14,8 +14,8 @@ from typing import Any
 from aegis.core.call import ToolCall
 from aegis.core.mission import Postcondition
 from aegis.gate import Gate
-from aegis.guards.prefilter import Prefilter
-from aegis.guards.stream import StreamJudge
+from aegis.policy.guards.prefilter import Prefilter
+from aegis.policy.guards.stream import StreamJudge
 
 CHUNK = 65_536
 CHUNKS = 64

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from aegis.guards import cedar
-from aegis.pipeline import settings
-from aegis.pipeline.document import plain
-from aegis.pipeline.profiles import profile
-from aegis.pipeline.settings import PROFILES, Settings
-from aegis.pipeline.settings_judges import JudgeSettings
+from aegis.config import settings
+from aegis.config.config import profile
+from aegis.config.document import plain
+from aegis.config.judges import JudgeSettings
+from aegis.config.settings import PROFILES, Settings
+from aegis.policy.guards import cedar
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
 
@@ -180,8 +180,8 @@ def _sections() -> Iterator[str]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    for path in sorted(Path(settings.__file__).parent.glob("settings*.py")):
-        module = importlib.import_module(f"aegis.pipeline.{path.stem}")
+    for path in sorted(Path(settings.__file__).parent.glob("*.py")):
+        module = importlib.import_module(f"aegis.config.{path.stem}")
         found = getattr(module, name, None)
         if isinstance(found, type) and issubclass(found, BaseModel):
             return found

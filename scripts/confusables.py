@@ -1,4 +1,4 @@
-"""Writes src/aegis/facts/confusables.py from Unicode's confusables (UTS 39).
+"""Writes src/aegis/detect/fold.py from Unicode's confusables (UTS 39).
 
     python scripts/confusables.py confusables.json
 

@@ -34,19 +34,18 @@ EQUIVALENT: Final = ROOT / "tests" / "equivalent-mutants.yaml"
 TIMEOUT_S: Final = 60  # a mutant that loops for ever is killed, and counts as found
 
 _VERIFIER: Final = (
-    "tests/unit/audit/test_verify.py",
-    "tests/unit/audit/test_verify_keys.py",
-    "tests/unit/audit/test_verify_records.py",
+    "tests/unit/log/test_verify.py",
+    "tests/unit/log/test_verify_keys.py",
+    "tests/unit/log/test_verify_records.py",
 )
 _QUEUE: Final = ("tests/unit/approvals/test_machine.py", "tests/unit/approvals/test_queue.py")
 # Module -> the tests that have to notice.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "aegis.core.combine": ("tests/unit/core/test_combine.py", "tests/property/test_combine.py"),
     "aegis.core.canonical": ("tests/unit/core/test_canonical.py", "tests/property/test_canonical.py"),
-    "aegis.audit.merkle": ("tests/unit/audit/test_merkle.py",),
-    "aegis.audit.verify": _VERIFIER,
-    "aegis.audit.records": _VERIFIER,
-    "aegis.approvals.machine": _QUEUE,
+    "aegis.log.merkle": ("tests/unit/log/test_merkle.py",),
+    "aegis.log.verify": _VERIFIER,
+    "aegis.log.records": _VERIFIER,
     "aegis.approvals.queue": _QUEUE,
     "aegis.keys.permits": ("tests/integration/test_permits.py",),
 }

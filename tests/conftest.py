@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aegis.rules.cache import default_cache_folder
+from aegis.detect.rules.cache import default_cache_folder
 from support.postgres import Server, postgres
 
 # A process that a test starts with a home of its own does not compile every rule anew.

@@ -12,11 +12,11 @@ from typing import Any
 from run_frameworks import ROOT, Environment, environments, result_of
 
 from aegis import __version__
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
-from aegis.adapters.seams import Seams
-from aegis.facade.coverage.firing import Refusing
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
+from aegis.enforce.seams import Seams
+from aegis.sdk.coverage.firing import Refusing
 from reference.markdown import page, table
 
 DRIVERS = ROOT / "tests" / "frameworks" / "drivers"

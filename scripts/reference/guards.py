@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from aegis.pipeline.available import CALL_GUARDS, RESULT_GUARDS
+from aegis.policy.model import CALL_GUARDS, RESULT_GUARDS
 from reference.markdown import page, paragraphs
 
 # Guards that run whatever the configuration lists.
@@ -30,5 +30,9 @@ def render() -> str:
     )
 
 
+# Guards that stand with the feature that they are part of.
+_ELSEWHERE: Final = {"mission": "aegis.missions.guard", "budget": "aegis.missions.budget"}
+
+
 def _text(name: str) -> str:
-    return paragraphs(importlib.import_module(f"aegis.guards.{name}").__doc__)
+    return paragraphs(importlib.import_module(_ELSEWHERE.get(name, f"aegis.policy.guards.{name}")).__doc__)

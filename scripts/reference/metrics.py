@@ -6,7 +6,7 @@ import ast
 import inspect
 from collections.abc import Iterator
 
-from aegis.server import watching
+from aegis.server import table as watching
 from aegis.server.metrics import Metrics
 from reference.markdown import page, table
 

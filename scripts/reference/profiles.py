@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aegis.pipeline.profiles import policies_folder
-from aegis.pipeline.settings import PROFILES
+from aegis.config.config import policies_folder
+from aegis.config.settings import PROFILES
 from reference.markdown import code, page
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from aegis.core.text import SURFACES
-from aegis.rules import Rule, builtin_folder, load
+from aegis.detect.rules import Rule, builtin_folder, load
 from reference.markdown import page, table
 
 

@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Any
 from aegis._version import __version__
 
 if TYPE_CHECKING:
-    from aegis.client import Client
     from aegis.core.call import ToolCall, ToolResult
     from aegis.core.decision import Decision, ResultDecision
-    from aegis.delivery.signature import verify_webhook
     from aegis.errors import AegisError, ConfigError, InvalidCall, PermitInvalid, ToolCallBlocked
-    from aegis.facade import Gate, PermitMiddleware, auto, protect, require_permit, session, unhook
-    from aegis.keys.offline_permits import OfflinePermits
+    from aegis.keys.permits import OfflinePermits
+    from aegis.outbound.signature import verify_webhook
+    from aegis.sdk import Gate, PermitMiddleware, auto, protect, require_permit, session, unhook
+    from aegis.sdk.client import Client
 
 _HOMES = {
     "AegisError": "aegis.errors",
-    "Client": "aegis.client",
+    "Client": "aegis.sdk.client",
     "ConfigError": "aegis.errors",
     "Decision": "aegis.core.decision",
-    "Gate": "aegis.facade",
+    "Gate": "aegis.sdk",
     "InvalidCall": "aegis.errors",
-    "OfflinePermits": "aegis.keys.offline_permits",
+    "OfflinePermits": "aegis.keys.permits",
     "PermitInvalid": "aegis.errors",
-    "PermitMiddleware": "aegis.facade",
+    "PermitMiddleware": "aegis.sdk",
     "ResultDecision": "aegis.core.decision",
     "ToolCall": "aegis.core.call",
     "ToolCallBlocked": "aegis.errors",
     "ToolResult": "aegis.core.call",
-    "auto": "aegis.facade",
-    "protect": "aegis.facade",
-    "require_permit": "aegis.facade",
-    "session": "aegis.facade",
-    "unhook": "aegis.facade",
-    "verify_webhook": "aegis.delivery.signature",
+    "auto": "aegis.sdk",
+    "protect": "aegis.sdk",
+    "require_permit": "aegis.sdk",
+    "session": "aegis.sdk",
+    "unhook": "aegis.sdk",
+    "verify_webhook": "aegis.outbound.signature",
 }
 
 __all__ = [

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from aegis.audit.breaks import Break
+    from aegis.core.breaks import Break
     from aegis.core.decision import Decision, ResultDecision
 
 

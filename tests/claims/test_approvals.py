@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.approvals.machine import REDEEMABLE_MICROS
+from aegis.approvals.queue import REDEEMABLE_MICROS
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision

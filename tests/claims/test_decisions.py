@@ -12,7 +12,7 @@ import pytest
 
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.digest import call_commitment
+from aegis.core.canonical import call_commitment
 from aegis.core.messages import MESSAGES
 from aegis.core.names import Selector
 from aegis.core.outcome import Outcome, Reason, Verdict

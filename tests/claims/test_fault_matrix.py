@@ -13,15 +13,15 @@ import orjson
 import pytest
 
 from aegis.bootstrap import Deployment
-from aegis.client import Client
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import ConfigError, StoreCorrupt, StoreError, StoreUnavailable
 from aegis.gate.events import Event
 from aegis.gate.gate import Gate
-from aegis.guards.content import ContentGuard
-from aegis.guards.result import ResultContentGuard
+from aegis.policy.guards.content import ContentGuard
+from aegis.policy.guards.result import ResultContentGuard
+from aegis.sdk.client import Client
 from support.deployments import TOOLS, deployment
 from support.faults import FaultyStore, Hands, gate_over
 from support.raw_server import Received, answer, serving
@@ -148,7 +148,7 @@ def test_a_decision_that_was_not_committed_is_not_released(place: Deployment) ->
 
 @pytest.mark.claim("FLT-06")
 def test_a_store_that_is_too_slow_blocks(place: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aegis.audit.writer.LEADER_WAIT_S", 0.05)
+    monkeypatch.setattr("aegis.log.writer.LEADER_WAIT_S", 0.05)
     monkeypatch.setattr("aegis.gate.commits.COMMIT_WAIT_S", 0.05)
     held = threading.Event()
     store = FaultyStore(place.store, gate=held)

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.approvals.machine import approve
-from aegis.approvals.model import Approval
-from aegis.bootstrap.accounts import create_account
-from aegis.bootstrap.credentials import create_key
+from aegis.approvals.queue import approve
+from aegis.approvals.values import Approval
+from aegis.bootstrap.credentials import create_account, create_key
+from aegis.config.config import parse_config
 from aegis.core.call import ToolCall, check_call
+from aegis.detect.fold import name_skeleton
 from aegis.errors import ConfigError, InvalidCall
-from aegis.facts.fold import name_skeleton
 from aegis.keys.api import issue
-from aegis.pipeline.config import parse_config
 from support.missions import Desk, desk
 from support.people import PASSWORD, state_of
 from support.served import Served, served

@@ -15,8 +15,7 @@ import pytest
 from anthropic import beta_tool
 from openai.lib.responses_tool_runner import RegisteredFunction, ResponsesToolRunner
 
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.errors import UnhookedFramework

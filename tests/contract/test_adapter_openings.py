@@ -19,7 +19,7 @@ from openai.lib.responses_tool_runner import (
 )
 
 from aegis.adapters.openai import CONNECTING
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from aegis.errors import UnhookedFramework
 from contract import anthropic_paths, openai_paths
 from contract.anthropic_paths import COMMON

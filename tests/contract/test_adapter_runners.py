@@ -21,7 +21,7 @@ from openai.lib.responses_tool_runner import ResponsesToolRunner
 from openai.lib.streaming.agents._dispatch import AsyncToolDispatcher, ToolDispatcher
 from openai.types.beta import AgentFunctionCallItem
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.errors import UnhookedFramework
 from contract import openai_paths
 from support.asking import Mode, both_modes

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from aegis.cli.demo.wire import Call, Turn
-from aegis.client import Client
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.errors import InvalidCall
+from aegis.sdk.client import Client
 from contract import anthropic_paths, openai_paths
 from support.decider import ScriptedDecider, allowed, blocked, changed, digest_of, held, sanitized, withheld
 from support.worlds import MAIL, READ, Path, World, hooked, scripted, world

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from aegis.cli.demo.wire import Call, Turn
-from aegis.client import Client
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.decider import Decider
+from aegis.sdk.client import Client
 from contract.test_adapters import PATHS, every_path
 from support.served import Served, served
 from support.worlds import Path as Drive

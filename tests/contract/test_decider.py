@@ -10,14 +10,13 @@ from uuid import uuid4
 
 import pytest
 
-from aegis.client import Client
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.canonical import canonical
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
-from aegis.core.digest import call_digest
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import InvalidCall
+from aegis.sdk.client import Client
 from support.asking import Mode, both_modes, decide, observe, wait
 from support.served import Served, served
 

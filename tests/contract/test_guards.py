@@ -11,22 +11,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from aegis.config.compile_cedar import compile_cedar_guard
+from aegis.config.compile_tools import compile_schema_guard
+from aegis.config.config import parse_config
 from aegis.core.combine import combine
 from aegis.core.finding import Report
+from aegis.core.json import apply_patches
 from aegis.core.outcome import Outcome, Risk
-from aegis.core.pointer import apply_patches
-from aegis.guards.base import Guard, ResultGuard, ToolEntry
-from aegis.guards.content import ContentGuard
-from aegis.guards.evidence import EvidenceGuard
-from aegis.guards.protected import ProtectedGuard
-from aegis.guards.rate import Rate, RateGuard
-from aegis.guards.registry import RegistryGuard, RegistryRules
-from aegis.guards.result import ResultContentGuard
-from aegis.pipeline.available import ALWAYS, CALL_GUARDS, RESULT_GUARDS
-from aegis.pipeline.compile_cedar import compile_cedar_guard
-from aegis.pipeline.compile_schemas import compile_schema_guard
-from aegis.pipeline.config import parse_config
-from aegis.rules import Scanner, builtin_folder, load
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.policy.guards.base import Guard, ResultGuard, ToolEntry
+from aegis.policy.guards.content import ContentGuard
+from aegis.policy.guards.evidence import EvidenceGuard
+from aegis.policy.guards.protected import ProtectedGuard
+from aegis.policy.guards.rate import Rate, RateGuard
+from aegis.policy.guards.registry import RegistryGuard, RegistryRules
+from aegis.policy.guards.result import ResultContentGuard
+from aegis.policy.model import ALWAYS, CALL_GUARDS, RESULT_GUARDS
 from support.cases import make_case, make_result_case
 
 CONFIG: Final = parse_config(

@@ -6,7 +6,7 @@ from pathlib import Path as File
 
 import pytest
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from contract import anthropic_paths, openai_paths
 from support.proxied import BLOCK, PROVIDER_KEY, proxied
 from support.worlds import MAIL, READ, Path

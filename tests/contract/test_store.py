@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aegis.audit.merkle import Frontier, inclusion_proof, root_at, verify_inclusion
 from aegis.core.ports import Document, Entry, Head, Search, SessionRow, Store
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt, StoreUnavailable
-from aegis.stores import open_store
-from aegis.stores.sqlite import store as sqlite_store
+from aegis.log.merkle import Frontier, inclusion_proof, root_at, verify_inclusion
+from aegis.store import open_store
+from aegis.store.sqlite import store as sqlite_store
 from support.log_entries import append, entry, grow, payload
 from support.postgres import Server
 

@@ -11,11 +11,11 @@ import re2
 from reference.command_line import commands
 
 from aegis.cli.app import build
+from aegis.config.settings import PROFILES, Settings
 from aegis.core.outcome import EFFECTS, ROLES, Category, Outcome, Reason, Risk, Verdict
 from aegis.core.receipt import KINDS, MEMBERS
-from aegis.pipeline.available import CALL_GUARDS, RESULT_GUARDS
-from aegis.pipeline.settings import PROFILES, Settings
-from aegis.rules import builtin_folder, load
+from aegis.detect.rules import builtin_folder, load
+from aegis.policy.model import CALL_GUARDS, RESULT_GUARDS
 from aegis.server.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aegis.pipeline.compile import compile_policy
-from aegis.pipeline.config import parse_config
-from aegis.pipeline.settings import PROFILES
+from aegis.config.compile import compile_policy
+from aegis.config.config import parse_config
+from aegis.config.settings import PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")

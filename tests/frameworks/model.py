@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
-from aegis.adapters._enforce import Enforcer, OnApproval
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from aegis.core.decider import Decider
+from aegis.enforce.enforcement import Enforcer, OnApproval
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
 from support.worlds import World
 
 MAIL = Call(tool="send_email", arguments={"to": "a@example.com"}, id="call_mail_0123456789")

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from frameworks.model import EVERYTHING, Ability, Agent
 
 # Words have no ids, and what is no JSON in them is mended by the framework before anybody else sees it.

@@ -22,8 +22,8 @@ from agent_hooks.ctk.reference import ReferenceHarness
 from aegis.adapters.agent_hooks import Interceptor
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ResultDecision
-from aegis.facade.gate import Gate
-from aegis.stores import open_store
+from aegis.sdk.gate import Gate
+from aegis.store import open_store
 from support.decider import ScriptedDecider, allowed, blocked, changed, held, sanitized, withheld
 
 POINTS = {"pre_tool_call", "post_tool_call"}

@@ -20,7 +20,7 @@ from openai.types.responses import (
 )
 from openai.types.responses.response_function_shell_tool_call import Action
 
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from frameworks.drivers.openai_agents import FRAMEWORK, responses, tools
 from frameworks.model import MAIL, agent, hooked
 from support.decider import ScriptedDecider, blocked, sanitized, withheld

@@ -11,7 +11,7 @@ import pytest
 from autogen_core import CancellationToken
 from pydantic import BaseModel
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.errors import CallRefused
 from frameworks.drivers.autogen import FRAMEWORK, agent_of
 from frameworks.model import READ, hooked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from frameworks.conftest import framework
 from frameworks.model import MAIL, READ, Agent, Drive, agent, hooked
 from support.worlds import scripted

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, query
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.decision import ResultDecision
 from aegis.errors import UnhookedFramework
 from frameworks.drivers.claude_agent import FRAMEWORK, Told, options

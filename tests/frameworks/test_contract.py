@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.errors import InvalidCall

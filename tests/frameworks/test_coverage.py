@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
 from aegis.errors import CallRefused
-from aegis.facade.coverage.firing import ALL_CANARIES, Refusing, coverage
+from aegis.sdk.coverage.firing import ALL_CANARIES, Refusing, coverage
 from frameworks.conftest import NAME, framework
 from frameworks.model import agent
 

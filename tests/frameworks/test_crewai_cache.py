@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crewai.tools import BaseTool
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from frameworks.conftest import framework

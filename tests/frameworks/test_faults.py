@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from aegis.adapters._enforce import Attempt, Enforced, Enforcer
-from aegis.cli.demo.wire import Turn
-from aegis.client import Client
+from aegis.cli.demo.provider import Turn
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
+from aegis.sdk.client import Client
 from frameworks.conftest import NAME, framework
 from frameworks.model import MAIL, READ, Agent, Way, agent, hooked
 from support.decider import ScriptedDecider, blocked, withheld

@@ -10,7 +10,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools import FunctionTool
 from google.genai import types
 
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from frameworks.drivers.google_adk import FRAMEWORK, agent_of
 from frameworks.model import MAIL, agent, hooked
 from support.worlds import World, scripted

@@ -11,7 +11,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.drivers.langchain import FRAMEWORK, model
 from frameworks.model import MAIL, agent, hooked
 from support.decider import ScriptedDecider, blocked, sanitized, withheld

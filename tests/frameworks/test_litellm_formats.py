@@ -12,8 +12,8 @@ import litellm
 import pytest
 from litellm.rust_bridge.configuration import Decision, Rollout, decision, rust
 
-from aegis.adapters.context import Session, session_context
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
+from aegis.enforce.context import Session, session_context
 from frameworks.conftest import framework
 from frameworks.drivers.litellm import TOOLS
 from frameworks.model import MAIL, READ, hooked

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 
 CONFIG = """
 model_list:
@@ -29,7 +28,7 @@ model_list:
 guardrails:
   - guardrail_name: aegis
     litellm_params:
-      guardrail: aegis.facade.litellm_guardrail.AegisGuardrail
+      guardrail: aegis.adapters.litellm_guardrail.AegisGuardrail
       mode: [pre_call, pre_mcp_call]
       default_on: true
 general_settings: {{master_key: sk-master}}

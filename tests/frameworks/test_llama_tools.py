@@ -11,7 +11,7 @@ from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool, Too
 from llama_index.core.tools.calling import acall_tool, call_tool
 from llama_index.core.tools.types import adapt_to_async_tool
 
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from frameworks.conftest import framework
 from frameworks.drivers.llama_index import FRAMEWORK, model, tools
 from frameworks.drivers.llama_tools import ASKED, Bare, Derived, Engine, Retriever

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
-from aegis.adapters._scope import DECIDED, looping, scoped
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
+from aegis.enforce.scope import DECIDED, looping, scoped
 from support.decider import ScriptedDecider, blocked, changed, sanitized
 from support.worlds import scripted
 

@@ -16,11 +16,11 @@ from mcp.client.client import Client as OwnClient
 from mcp.server import MCPServer
 from mcp.server.extension import Extension
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
 from aegis.errors import CallRefused
 from support.decider import ScriptedDecider, allowed, blocked, changed, sanitized, withheld
 from support.worlds import scripted

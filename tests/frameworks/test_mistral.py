@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mistralai.extra.run.context import RunContext
 
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from aegis.errors import UnhookedFramework
 from frameworks.drivers.mistral import FRAMEWORK, client, functions
 from frameworks.model import MAIL, READ, agent, hooked

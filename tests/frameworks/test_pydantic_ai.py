@@ -12,7 +12,7 @@ from pydantic_ai import Agent, CallDeferred, DeferredToolRequests, DeferredToolR
 from pydantic_ai.output import Choice, Choices, TextOutput
 from pydantic_ai.tools import Tool, ToolDefinition
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.errors import CallRefused

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.conftest import NAME, framework
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "hook-a-framework.md"

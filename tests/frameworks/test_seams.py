@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import aegis
-from aegis.adapters._patch import Patches
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
+from aegis.enforce.patching import Patches
 from aegis.errors import UnhookedFramework
-from aegis.facade.hooking import unhook
+from aegis.sdk.hooking import unhook
 from frameworks.conftest import NAME, framework
 from frameworks.model import MAIL, READ, agent, hooked
 from support.worlds import scripted

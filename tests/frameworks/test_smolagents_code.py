@@ -9,9 +9,9 @@ import pytest
 from smolagents import CodeAgent, PythonInterpreterTool, ToolCallingAgent
 from smolagents.local_python_executor import LocalPythonExecutor
 
-from aegis.adapters.context import Session, session_context
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from aegis.core.decision import ResultDecision
+from aegis.enforce.context import Session, session_context
 from frameworks.conftest import framework
 from frameworks.drivers.smolagents import ENDED, code_agent, model, tools, written
 from frameworks.model import Agent, agent, hooked

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["aegis.facts", "aegis.guards", "aegis.rules"]):
+with atheris.instrument_imports(include=["aegis.detect", "aegis.policy.guards", "aegis.detect.rules"]):
     from fuzz.content_target import run, seeds
 
 LIMITS = ("-timeout=60", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1")

@@ -11,12 +11,12 @@ from typing import Any, Final
 from benchmarks.hostile import PIECES, ROLES, Judge, filled
 
 from aegis.core.principal import Principal
-from aegis.facts import extract
-from aegis.facts.model import Limits
-from aegis.guards.base import ResultCase
-from aegis.guards.result import ResultContentGuard
-from aegis.rules import Scanner, builtin_folder, load
-from aegis.rules.cache import default_cache_folder
+from aegis.detect import extract
+from aegis.detect.facts import ReadLimits
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.policy.guards.base import ResultCase
+from aegis.policy.guards.result import ResultContentGuard
 
 _LONGEST: Final = 200_000  # characters of one value that a few bytes are repeated to
 _NAMES: Final = tuple(ROLES.items())
@@ -32,7 +32,7 @@ def run(data: bytes) -> None:
     role, tool = _NAMES[data[0] % len(_NAMES)]
     value = _value(data[1], data[2:])
     _JUDGE.judge(tool, {role: value})
-    texts = extract(value, Limits())
+    texts = extract(value, ReadLimits())
     _RESULTS.check_result(
         ResultCase(
             tool=tool,

@@ -14,13 +14,12 @@ from typing import Any
 import orjson
 import pytest
 
-from aegis.approvals.counts import PENDING
-from aegis.approvals.model import COLLECTION, from_document
+from aegis.approvals.values import COLLECTION, PENDING, from_document
 from aegis.bootstrap.state import open_state
-from aegis.client import Client
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
+from aegis.sdk.client import Client
 from support.processes import CONFIG, gateway_process
 from support.served import Credentials
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from aegis.core.printable import json_text, visible
+from aegis.core.text import json_text, visible
 from support.shell import AEGIS, aegis, environment, read_json
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from aegis.delivery.signature import verify_webhook
-from aegis.server.cockpit import alerting
+from aegis.cockpit import alerting
+from aegis.outbound.signature import verify_webhook
 from support.mail_server import mail_host
 from support.missions import claims
 from support.people import Person, person

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from aegis.cockpit import policies, work
+from aegis.cockpit.jobs import Job
+from aegis.cockpit.replaying import AT_ONCE
+from aegis.cockpit.work import MOST
 from aegis.core.times import MICROS, system_clock
-from aegis.server.cockpit import policies, replaying, retention
-from aegis.server.cockpit.jobs import Job
-from aegis.server.cockpit.replaying import MOST
 from support.deployments import TOOLS
 from support.people import Person, person
 from support.served import Served, served
@@ -68,7 +69,7 @@ def test_a_replay_over_http_goes_on_by_its_cursor(gateway: Served) -> None:
 def test_every_call_of_the_period_is_replayed_beyond_one_step(
     gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "STEP", 7)
+    monkeypatch.setattr(work, "REPLAY_STEP", 7)
     assert dana.post("/policies/replay", {"text": candidate(gateway), "days": "30"}).status == 303
     ended(gateway.app.cockpit.replays.job)
     page = dana.get("/policies/replay").body.decode()
@@ -83,9 +84,9 @@ def test_every_call_of_the_period_is_replayed_beyond_one_step(
 
 @pytest.mark.claim("COK-19")
 def test_a_replay_is_bounded_and_says_so(gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "STEP", 5)
-    monkeypatch.setattr(replaying, "MOST", 10)
-    monkeypatch.setattr(replaying, "KEPT", 3)
+    monkeypatch.setattr(work, "REPLAY_STEP", 5)
+    monkeypatch.setattr(work, "MOST", 10)
+    monkeypatch.setattr(work, "KEPT", 3)
     dana.post("/policies/replay", {"text": candidate(gateway), "days": "1"})
     ended(gateway.app.cockpit.replays.job)
     found = gateway.app.cockpit.replays.found
@@ -108,7 +109,7 @@ def test_the_editor_says_which_calls_it_speaks_of(
     assert gateway.deployment.config_path is not None
     same = gateway.deployment.config_path.read_text() + "# read again\n"
     part = dana.post("/policies/check", {"text": same, "days": "7"}).body.decode()
-    looked = 3 * replaying.AT_ONCE
+    looked = 3 * AT_ONCE
     assert "Not all of the last 7 days." in part
     assert f"None of these {looked} calls would have ended otherwise." in part
     assert "Replay all calls of these days" in part
@@ -117,8 +118,8 @@ def test_the_editor_says_which_calls_it_speaks_of(
 def test_a_replay_is_cancelled_and_another_waits_for_its_end(
     gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "STEP", 1)
-    monkeypatch.setattr("aegis.server.cockpit.jobs.PAUSE_S", 30.0)  # it stays in its first pause
+    monkeypatch.setattr(work, "REPLAY_STEP", 1)
+    monkeypatch.setattr("aegis.cockpit.jobs.PAUSE_S", 30.0)  # it stays in its first pause
     form = {"text": candidate(gateway), "days": "1"}
     assert dana.post("/policies/replay", form).status == 303
     until(lambda: gateway.app.cockpit.replays.found.replayed == 1)
@@ -140,7 +141,7 @@ def test_a_replay_that_cannot_be_is_refused(gateway: Served, dana: Person, form:
 def test_old_payloads_are_erased_on_record_but_not_those_that_somebody_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "STEP", 9)
+    monkeypatch.setattr(work, "STEP", 9)
     text = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\napprovals: {{timeout: 7d}}\n{TOOLS}"
     with served(tmp_path / "home", text) as gateway:
         for number in range(20):

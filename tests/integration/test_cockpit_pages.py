@@ -12,8 +12,8 @@ import orjson
 import pytest
 from pypdf import PdfReader
 
-from aegis.bootstrap.accounts import alter_account
-from aegis.server.cockpit.table import PAGES
+from aegis.bootstrap.credentials import alter_account
+from aegis.cockpit.table import PAGES
 from support.missions import claims
 from support.people import Person, person, state_of
 from support.served import Served, served

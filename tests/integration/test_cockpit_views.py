@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from aegis.behaviour import baseline as unusual
+from aegis.behaviour.baseline import RECENT_US, baseline
+from aegis.cockpit.table import PAGES
 from aegis.core.times import system_clock
-from aegis.server.cockpit import unusual
-from aegis.server.cockpit.baseline import RECENT_US, baseline
-from aegis.server.cockpit.table import PAGES
 from support.missions import TOOLS, claims
 from support.people import Person, person
 from support.scripted_model import BAD, ScriptedModel, scripted_model

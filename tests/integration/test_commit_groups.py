@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from aegis.audit.writer import Ledger, Unit
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome
 from aegis.gate import commits
+from aegis.log.writer import Ledger, Unit
 from support.deployments import deployment
 
 READ = ToolCall(tool="read_file", arguments={"path": "notes.txt"})

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from aegis.audit.checkpoint import open_checkpoint, parse_checkpoint
-from aegis.audit.merkle import leaf_hash, verify_consistency, verify_inclusion
 from aegis.core.canonical import canonical_record
+from aegis.log.checkpoint import open_checkpoint, parse_checkpoint
+from aegis.log.merkle import leaf_hash, verify_consistency, verify_inclusion
 from support.served import Served, served
 
 SECRET = "zebra-crossing-at-noon"

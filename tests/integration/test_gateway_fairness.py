@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from aegis.core.strict_json import parse
+from aegis.core.json import parse
 from aegis.gate.workers import LIGHT_BYTES
-from aegis.pipeline.model import Incoming, IncomingResult
-from aegis.pipeline.run import Policy
+from aegis.policy.model import Incoming, IncomingResult
+from aegis.policy.policy import Policy
 from aegis.server import decisions, routing
-from aegis.server.body import LARGE_BYTES
+from aegis.server.http import LARGE_BYTES
 from support.judging import config as judged_by
 from support.receiver import until
 from support.scripted_model import ScriptedModel, scripted_model

@@ -26,9 +26,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from aegis.errors import ConfigError
-from aegis.server.protocol import ConnectionLimits
+from aegis.server.protocol import ConnectionLimits, bind_tcp, bind_unix
 from aegis.server.serve import DRAIN_S, ServeSettings, check_exposure
-from aegis.server.sockets import bind_tcp, bind_unix
 from support.processes import CONFIG, Process, gateway_process
 from support.served import Served, served
 

@@ -20,8 +20,8 @@ from aegis.bootstrap import open_state
 from aegis.bootstrap.credentials import create_key
 from aegis.cli import hookline
 from aegis.core.ports import Search
+from aegis.proxies.hooks import routes
 from aegis.proxies.hooks.door import LENGTH, SOCKET, message
-from aegis.server import hook_door
 from support.served import Served, served
 
 AEGIS = Path(sys.executable).with_name("aegis")
@@ -237,7 +237,7 @@ class TestFailingClosed:
         home = tmp_path / "home"
         with served(home, CONFIG) as gateway:
             assert (home / SOCKET).stat().st_mode & 0o777 == 0o600
-            monkeypatch.setattr(hook_door, "peer_uid", lambda _: os.geteuid() + 4242)
+            monkeypatch.setattr(routes, "peer_uid", lambda _: os.geteuid() + 4242)
             assert hook(home, before("Bash", {"command": "ls"})).returncode == 2
             assert decided(gateway) == []
 

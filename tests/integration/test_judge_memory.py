@@ -13,7 +13,6 @@ import orjson
 import pytest
 from msgspec import structs
 
-from aegis.audit.writer import Unit
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome
@@ -21,6 +20,7 @@ from aegis.core.ports import Document, Search, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
 from aegis.gate.gate import Gate
+from aegis.log.writer import Unit
 from support.deployments import deployment
 from support.scripted_model import BAD, ScriptedModel, scripted_model
 

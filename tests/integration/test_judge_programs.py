@@ -16,7 +16,7 @@ from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Search
-from aegis.sandbox.folder import read_folder
+from aegis.sandbox.view import read_folder
 from support.deployments import deployment
 from support.scripted_model import GOOD, scripted_model
 from support.shell import aegis

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from aegis.audit.members import check_members
 from aegis.bootstrap import Deployment
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Search
 from aegis.gate.control import set_agent
+from aegis.log.append import check_members
 from support.judging import HEAD, call, config, opened, receipts
 from support.receiver import until
 from support.scripted_model import GOOD, ScriptedModel, scripted_model

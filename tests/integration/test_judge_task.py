@@ -9,7 +9,7 @@ import pytest
 
 from aegis.core.call import ToolCall
 from aegis.core.principal import Principal
-from aegis.gate.erase import erase_payload
+from aegis.gate.repeat import erase_payload
 from support.deployments import deployment
 from support.missions import Desk
 from support.scripted_model import ScriptedModel, scripted_model

@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 import pytest
 
-from aegis.audit.writer import Unit
 from aegis.bootstrap import Deployment
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Document, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall
+from aegis.log.writer import Unit
 from support.judging import HEAD, call, config, opened, receipts
 from support.receiver import until
 from support.scripted_model import BAD, GOOD, ScriptedModel, scripted_model

@@ -13,7 +13,7 @@ from typing import Any
 import openai
 import pytest
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from contract import anthropic_paths, openai_paths
 from support.proxied import BLOCK, HOLD, PROVIDER_KEY, proxied
 from support.served import Served

@@ -12,7 +12,7 @@ import anthropic
 import openai
 import pytest
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from support.proxied import PROVIDER_KEY, config, proxied
 from support.scripted_model import scripted_model
 from support.served import Served, served

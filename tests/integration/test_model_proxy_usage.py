@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import Turn
 from support.proxied import ALLOW, BLOCK, proxied
 from support.worlds import MAIL, READ
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from aegis.delivery import outbox
-from aegis.delivery.message import Message, Target
-from aegis.delivery.send import request_of
-from aegis.delivery.signature import verify_webhook
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.outbound import worker
+from aegis.outbound.send import DeliveryTarget, Message, request_of
+from aegis.outbound.signature import verify_webhook
 from support.deployments import deployment
 from support.receiver import receiving, until
 from support.served import Served, served
@@ -70,7 +69,7 @@ def test_a_webhook_is_signed_and_carries_no_value(tmp_path: Path) -> None:
 
 def test_a_receiver_notices_what_was_changed_is_late_or_signed_by_another(tmp_path: Path) -> None:
     message = Message(
-        id="0" * 32, target=Target(kind="webhook", url="https://h.example/x", secret="${env:HOOK_SECRET}"),
+        id="0" * 32, target=DeliveryTarget(kind="webhook", url="https://h.example/x", secret="${env:HOOK_SECRET}"),
         event="approval.pending", text="t", link="", data={"a": 1}, created_at=0, due_at=0,
     )  # fmt: skip
     request = request_of(message, 1_000_000_000)
@@ -118,7 +117,7 @@ def test_a_message_for_slack_links_to_a_page_and_holds_no_markup_of_others(tmp_p
 
 
 def test_what_fails_for_now_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "BACK_OFF_S", (0, 0, 0, 0))
+    monkeypatch.setattr(worker, "BACK_OFF_S", (0, 0, 0, 0))
     with receiving(500, 429, 200) as receiver, served(tmp_path / "home", config(webhook(receiver.port))) as gateway:
         hold(gateway)
         got = receiver.wait(3)
@@ -128,7 +127,7 @@ def test_what_fails_for_now_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_nobody_takes_is_kept_and_can_be_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "BACK_OFF_S", (0, 0))
+    monkeypatch.setattr(worker, "BACK_OFF_S", (0, 0))
     with (
         receiving(500, 500, 500, 200) as receiver,
         served(tmp_path / "home", config(webhook(receiver.port))) as gateway,
@@ -197,17 +196,18 @@ def test_an_embedded_gate_sends_as_well(tmp_path: Path) -> None:
 def test_one_process_sends_a_message_and_a_dead_one_holds_it_up_for_a_lease_alone(tmp_path: Path) -> None:
     place = deployment(tmp_path / "home")
     message = Message(
-        id="1" * 32, target=Target(kind="slack", url="https://h.example/x"), event="e", text="t", link="", data={},
+        id="1" * 32, target=DeliveryTarget(kind="slack", url="https://h.example/x"), event="e", text="t", link="",
+        data={},
         created_at=0, due_at=0,
     )  # fmt: skip
     with place.store.transaction() as transaction:
-        outbox.put(transaction, message)
+        worker.put(transaction, message)
     with place.store.transaction() as transaction:
-        claimed = outbox.claim(transaction, message, 10)
+        claimed = worker.claim(transaction, message, 10)
     with pytest.raises(StoreConflict), place.store.transaction() as transaction:
-        outbox.claim(transaction, message, 11)
+        worker.claim(transaction, message, 11)
     with place.store.reader() as reader:
-        assert list(outbox.due(reader, 11)) == []
+        assert list(worker.due(reader, 11)) == []
         over = claimed.leased_until
-        assert [one.id for one in outbox.due(reader, over)] == [message.id]
+        assert [one.id for one in worker.due(reader, over)] == [message.id]
     place.close()

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import aegis
-from aegis.adapters.context import permit_context
-from aegis.keys.offline_permits import OfflinePermits
+from aegis.enforce.context import permit_context
+from aegis.keys.permits import OfflinePermits
 from support.served import Answer, Served, served
 
 MAIL = {"to": "a@example.com", "body": "hello"}

@@ -10,7 +10,7 @@ import pytest
 
 from aegis.core.call import ToolCall
 from aegis.core.ports import Search
-from aegis.sandbox.folder import read_folder
+from aegis.sandbox.view import read_folder
 from support.deployments import deployment
 from support.served import Served, served
 from support.shell import aegis

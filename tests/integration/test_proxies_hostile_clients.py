@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.server import model_proxy
+from aegis.proxies.models import routes
 from aegis.server.protocol import ConnectionLimits
 from support.proxied import PROVIDER_KEY, config
 from support.raw_server import RawServer, Received
@@ -200,8 +200,8 @@ def test_a_provider_that_frames_its_answer_in_two_ways_is_a_502(answer: bytes, t
 
 
 def test_an_answer_and_an_event_without_end_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aegis.dialects.sse.MAX_EVENT_BYTES", 100_000)
-    monkeypatch.setattr("aegis.server.model_proxy.MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr("aegis.wire.sse.MAX_EVENT_BYTES", 100_000)
+    monkeypatch.setattr("aegis.proxies.models.routes.MAX_ANSWER_BYTES", 100_000)
     endless = b'data: {"id": "' + b"x" * 1_000_000
     with behind(tmp_path / "stream", STREAM + endless) as (gateway, _):
         found = gateway.ask("POST", CHAT, {"model": "m", "messages": [], "stream": True})
@@ -213,7 +213,7 @@ def test_an_answer_and_an_event_without_end_are_cut(tmp_path: Path, monkeypatch:
 
 
 def test_a_client_that_does_not_read_lets_go_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_proxy, "SEND_S", 1.0)
+    monkeypatch.setattr(routes, "SEND_S", 1.0)
     event = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"x" * 60_000)
     with behind(tmp_path / "home", STREAM + event * 500) as (gateway, server):
         body = json.dumps({"model": "m", "messages": [], "stream": True}).encode()

@@ -12,8 +12,8 @@ from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Store
 from aegis.errors import StoreUnavailable
-from aegis.gate import elsewhere
-from aegis.gate.elsewhere import Elsewhere
+from aegis.gate import repeat
+from aegis.gate.repeat import Elsewhere
 from support.deployments import deployment
 from support.shell import aegis
 
@@ -85,7 +85,7 @@ def test_where_the_log_cannot_be_read_nothing_passes_uncounted(tmp_path: Path, m
 def test_a_process_that_comes_late_looks_at_a_bounded_part_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "MAX_RECEIPTS", 3)
+    monkeypatch.setattr(repeat, "MAX_RECEIPTS", 3)
     with closing(deployment(tmp_path / "home", CONFIG)) as place:
         decisions = [place.gate.decide(READ) for _ in range(6)]
         late = Elsewhere(place.store)
@@ -98,7 +98,7 @@ def test_a_process_that_comes_late_looks_at_a_bounded_part_of_the_log(
 
 
 def test_only_what_lies_in_the_window_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "_PAGE", 2)
+    monkeypatch.setattr(repeat, "_PAGE", 2)
     with closing(deployment(tmp_path / "home", CONFIG)) as place:
         for _ in range(5):
             place.gate.decide(READ)

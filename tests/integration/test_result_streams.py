@@ -16,12 +16,12 @@ from typing import Any
 import orjson
 import pytest
 
-from aegis.client import Client
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import InvalidCall, StreamCut
-from aegis.guards.stream import HOLD_BYTES
 from aegis.missions.provenance import sign_stream
+from aegis.policy.guards.stream import HOLD_BYTES
+from aegis.sdk.client import Client
 from support.missions import ISSUER, b64, claims, signer
 from support.served import Served, served
 

@@ -15,12 +15,12 @@ import pytest
 
 import aegis
 from aegis.bootstrap import Deployment, open_state
-from aegis.bootstrap.mark import EVERY, NAME
+from aegis.bootstrap.state import EVERY, NAME
 from aegis.core.call import ToolCall
+from aegis.core.json import parse
 from aegis.core.ports import Search
-from aegis.core.strict_json import parse
 from aegis.errors import StoreCorrupt
-from aegis.stores.sealed import SealedStore
+from aegis.store.sealed import SealedStore
 from support.deployments import deployment
 from support.postgres import Server
 from support.shell import aegis as run_aegis

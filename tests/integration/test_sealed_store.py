@@ -11,7 +11,7 @@ import pytest
 
 import aegis
 from aegis.bootstrap import open_state
-from aegis.cli.doctor.log import log
+from aegis.cli.doctor.home import log
 from aegis.cli.doctor.model import Patient
 from aegis.cli.verifying import verify_home
 from aegis.core.call import ToolCall

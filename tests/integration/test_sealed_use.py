@@ -9,10 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from aegis.audit.merkle import leaf_hash
 from aegis.bootstrap import Deployment
-from aegis.bootstrap.accounts import alter_account, create_account
-from aegis.bootstrap.credentials import create_key, revoke_key
+from aegis.bootstrap.credentials import alter_account, create_account, create_key, revoke_key
 from aegis.bootstrap.state import State, open_state
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
@@ -20,6 +18,7 @@ from aegis.errors import StoreCorrupt
 from aegis.gate.control import set_agent
 from aegis.keys.accounts import find_account
 from aegis.keys.api import ApiKeys
+from aegis.log.merkle import leaf_hash
 from support.approvals import person, resolve
 from support.deployments import deployment
 from support.missions import Desk

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from aegis.bootstrap import Deployment
+from aegis.context import files
+from aegis.context.files import COLLECTION
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.core.principal import Principal
-from aegis.gate import session_files
-from aegis.gate.erase import erase_payload
-from aegis.gate.session_files import COLLECTION
+from aegis.gate.repeat import erase_payload
 from support.deployments import deployment
 
 EVIL = "rm -rf /\n"
@@ -243,8 +243,8 @@ def test_calls_that_write_nothing_leave_no_document(place: Deployment) -> None:
 
 
 def test_a_flood_of_writes_hides_nothing(place: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_files, "MOST_CALLS", 4)
-    monkeypatch.setattr(session_files, "MOST_GONE", 8)
+    monkeypatch.setattr(files, "MOST_CALLS", 4)
+    monkeypatch.setattr(files, "MOST_GONE", 8)
     call(place, "write_file", path="a.sh", content=EVIL)
     for number in range(5):
         call(place, "write_file", path=f"f{number}.txt", content="x")
@@ -256,7 +256,7 @@ def test_a_flood_of_writes_hides_nothing(place: Deployment, monkeypatch: pytest.
 
 
 def test_many_edits_of_one_file_hide_nothing(place: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_files, "MOST_READ", 4)
+    monkeypatch.setattr(files, "MOST_READ", 4)
     call(place, "write_file", path="/w/a.sh", content=EVIL)
     for number in range(5):
         call(place, "edit_file", path="/w/a.sh", new_str=f"echo {number}")
@@ -269,7 +269,7 @@ def test_a_file_that_is_written_while_its_run_is_judged_is_judged_again(
     place: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Decision] = []
-    looked_up = session_files.recalled
+    looked_up = files.recalled
     call(place, "write_file", path="a.sh", content="ls\n")
 
     def late(*given: Any) -> Any:

@@ -20,9 +20,9 @@ import pytest
 
 from aegis.gate import commits
 from aegis.server.table import ENDPOINTS
-from aegis.stores.postgres import connect as connecting
-from aegis.stores.postgres.connect import Connection
-from aegis.stores.sqlite import SqliteStore
+from aegis.store.postgres import connect as connecting
+from aegis.store.postgres.connect import Connection
+from aegis.store.sqlite import SqliteStore
 from support.deployments import TOOLS
 from support.postgres import Server, postgres
 from support.receiver import until

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.tools import tool
 
 import aegis
-from aegis.stores import open_store
+from aegis.store import open_store
 
 
 def entries(home: Path) -> list[Any]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from aegis.pipeline.compile import Policy, compile_policy
-from aegis.pipeline.config import load_config
-from aegis.pipeline.document import plain, read
-from aegis.pipeline.model import Incoming
-from aegis.pipeline.profiles import policies_folder
+from aegis.config.compile import Policy, compile_policy
+from aegis.config.config import load_config, policies_folder
+from aegis.config.document import plain, read
+from aegis.policy.model import Incoming
 from support.cases import AGENT
 
 NOON = "2026-03-02T12:00:00+00:00"

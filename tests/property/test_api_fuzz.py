@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 
-from aegis.server.openapi import description
+from aegis.server.table import description
 from aegis.server.wire import CALL_MEMBERS
 from support.served import Served, served
 

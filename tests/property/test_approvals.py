@@ -18,15 +18,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from aegis.approvals.model import Approval
-from aegis.audit.records import Records
+from aegis.approvals.answering import Answer
+from aegis.approvals.values import Approval
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import InvalidCall
-from aegis.gate.answering import Answer
 from aegis.gate.gate import Gate
+from aegis.log.records import Records
 from support.approvals import person, stored
 from support.deployments import deployment
 from support.faults import Hands, gate_over

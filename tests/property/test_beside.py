@@ -8,16 +8,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._open import OpenCalls
-from aegis.adapters._patch import Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._turn import Turn
-from aegis.adapters._witness import by_name, watch, witnessed
 from aegis.core.canonical import canonical
-from aegis.dialects.openai_chat import OpenAIChat
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.open import OpenCalls
+from aegis.enforce.patching import Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.turn import ProviderTurn
+from aegis.enforce.witness import by_name, watch, witnessed
+from aegis.wire.openai_chat import OpenAIChat
 from support.decider import ScriptedDecider
 
 values = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4) | st.lists(st.integers(0, 3), max_size=3)
@@ -128,8 +128,8 @@ def test_of_an_open_call_nothing_unjudged_reaches_the_model_after_an_alarm(
     call = {**asked, "function": {"name": "send_email", "arguments": "{}"}}
     answer = {"id": "a", "choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [call]}}]}
 
-    def turn() -> Turn:
-        return Turn(enforcer, memory, OpenAIChat(), deferred=frozenset({"send_email"}))
+    def turn() -> ProviderTurn:
+        return ProviderTurn(enforcer, memory, OpenAIChat(), deferred=frozenset({"send_email"}))
 
     assert enforcer.run(turn().settled(answer)) == answer
     if judged:

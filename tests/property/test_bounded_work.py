@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Verdict
 from aegis.core.principal import Principal
-from aegis.facts import extract, gather
-from aegis.facts.code_tree import parse_code
-from aegis.facts.effort import MOST_EFFORT
-from aegis.facts.extract import MOST_POINTERS
-from aegis.facts.model import Facts, Limits, Subject
-from aegis.facts.shell_tree import parse_shell
-from aegis.facts.sql import parse_sql
-from aegis.facts.unresolved import find_unresolved
-from aegis.facts.views import MAX_TOTAL, MOST_DECODED
-from aegis.guards.base import Case, ResultCase
-from aegis.guards.content import ContentGuard
-from aegis.guards.result import ResultContentGuard
-from aegis.rules import Scanner, builtin_folder, load
-from aegis.rules.cache import default_cache_folder
+from aegis.detect import extract, gather
+from aegis.detect.code import parse_code
+from aegis.detect.extract import MOST_POINTERS
+from aegis.detect.facts import MOST_EFFORT, Facts, FactSubject, ReadLimits
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.shell.tree import parse_shell
+from aegis.detect.shell.unquote import find_unresolved
+from aegis.detect.sql import parse_sql
+from aegis.detect.views import MAX_TOTAL, MOST_DECODED
+from aegis.policy.guards.base import Case, ResultCase
+from aegis.policy.guards.content import ContentGuard
+from aegis.policy.guards.result import ResultContentGuard
 
 SIZE = 100_000  # beyond every budget, and quicker than a MiB
 MOST_SCANNED = 4  # times that the bytes of a call and its readings pass through the engine
@@ -56,14 +55,14 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
 
         return counting
 
-    monkeypatch.setattr("aegis.facts.shell.parse_shell", count(parse_shell))
-    monkeypatch.setattr("aegis.facts.code.parse_code", count(parse_code))
-    monkeypatch.setattr("aegis.facts.sql.parse_sql", count(parse_sql))
+    monkeypatch.setattr("aegis.detect.shell.shell.parse_shell", count(parse_shell))
+    monkeypatch.setattr("aegis.detect.code.parse_code", count(parse_code))
+    monkeypatch.setattr("aegis.detect.sql.parse_sql", count(parse_sql))
     yield counted
 
 
 def facts_of(tool: str, arguments: dict[str, Any]) -> Facts:
-    return gather(Subject(tool=tool, server=None, arguments=arguments, limits=Limits()))
+    return gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
 
 
 def report_on(tool: str, arguments: dict[str, Any], facts: Facts) -> Report:
@@ -188,7 +187,7 @@ def test_results_are_bounded_as_calls_are(piece: str) -> None:
 
     for _, tool, value in calls(PIECES[piece], SIZE // 2, "q"):
         scanned = 0
-        texts = extract(value, Limits())
+        texts = extract(value, ReadLimits())
         case = ResultCase(
             tool=tool, server=None, result=value, texts=texts, principal=PRINCIPAL, agent="", session="", entry=None,
             now=0,

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aegis.core.canonical import canonical, canonical_record
-from aegis.core.strict_json import parse
+from aegis.core.json import parse
 from aegis.errors import InvalidCall
 
 SAFE = 2**53 - 1

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.dialects.model import Event, Ruling
-from aegis.dialects.sse import SseReader, sse_bytes
 from aegis.errors import ForeignAnswer
+from aegis.wire.model import Ruling, WireEvent
+from aegis.wire.sse import SseReader, sse_bytes
 from support.accumulate import accumulated
 from support.answers import ALLOWED, DIALECTS, Call, events, filtered, refused, said_and_called, settled, whole
 
@@ -98,6 +98,6 @@ lines = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r"))
 
 @given(st.lists(st.tuples(st.sampled_from(["", "a"]), lines)))
 def test_events_survive_being_written_and_read(pairs: list[tuple[str, str]]) -> None:
-    sent = [Event(event=kind, data=data) for kind, data in pairs if kind or data]
+    sent = [WireEvent(event=kind, data=data) for kind, data in pairs if kind or data]
     reader = SseReader()
     assert reader.feed(b"".join(sse_bytes(event) for event in sent)) + reader.end() == sent

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aegis.config.compile import compile_policy
+from aegis.config.config import load_config
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
-from aegis.facts.effort import Effort
-from aegis.facts.shell import analyse_shell
-from aegis.facts.shell_heredocs import extracted, literal, restored
-from aegis.pipeline.compile import compile_policy
-from aegis.pipeline.config import load_config
-from aegis.pipeline.model import Incoming
-from aegis.rules.cache import default_cache_folder
+from aegis.detect.facts import Effort
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.shell.heredocs import extracted, literal, restored
+from aegis.detect.shell.shell import analyse_shell
+from aegis.policy.model import Incoming
 
 POLICY = compile_policy(load_config(), cache=default_cache_folder())
 PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}))

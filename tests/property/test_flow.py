@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.core.strict_json import parse
-from aegis.dialects.flow import Flow
-from aegis.dialects.model import Event, Step, StreamFilter
-from aegis.dialects.sse import SseReader, sse_bytes
+from aegis.core.json import parse
 from aegis.errors import ForeignAnswer, InvalidCall
+from aegis.wire.flow import WireFlow
+from aegis.wire.model import Step, StreamFilter, WireEvent
+from aegis.wire.sse import SseReader, sse_bytes
 from support.answers import ALLOWED, DIALECTS, Call, events, refused
 
 CALL = '{"index":0,"id":"call_hidden","type":"function","function":{"name":"run","arguments":"{}"}}'
@@ -49,7 +49,7 @@ def streams(draw: st.DrawFn) -> tuple[str, bytes]:
                 wire["obfuscation"] = "x" * (number % 7)
             text = json.dumps(wire, separators=separators, ensure_ascii=not raw)
             text = text[:-1] + " " * (number % 5) + "}" if padded and name == "anthropic" else text
-            event = Event(event=event.event, data=text)
+            event = WireEvent(event=event.event, data=text)
         frames.append(sse_bytes(event))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(frames) - 1))
@@ -75,7 +75,7 @@ def settled(gate: StreamFilter, step: Step, asked: Asked) -> bytes:
     return out
 
 
-def value_of(event: Event) -> Any:
+def value_of(event: WireEvent) -> Any:
     if not event.data or event.data.startswith("[DONE]"):
         return None
     try:
@@ -100,7 +100,7 @@ def read_wholly(name: str, stream: bytes) -> Outcome:
 
 def flowed(name: str, chunks: Sequence[bytes]) -> Outcome:
     gate, asked, out = DIALECTS[name].stream(structured=False), Asked(), b""
-    flow = Flow(gate)
+    flow = WireFlow(gate)
     try:
         for reading in [*map(flow.feed, chunks), flow.end()]:
             for part in reading:
@@ -146,7 +146,7 @@ def test_most_of_a_text_passes_without_being_read(name: str, text: str, raw: boo
     stream = []
     for event in events(name, text, []):
         data = json.dumps(json.loads(event.data), ensure_ascii=not raw) if event.data.startswith("{") else event.data
-        stream.append(sse_bytes(Event(event=event.event, data=data)))
-    flow = Flow(DIALECTS[name].stream(structured=False))
+        stream.append(sse_bytes(WireEvent(event=event.event, data=data)))
+    flow = WireFlow(DIALECTS[name].stream(structured=False))
     passed = [part for chunk in stream for part in flow.feed(chunk) if isinstance(part, bytes)]
     assert len(passed) >= len(text) // 3 - 3

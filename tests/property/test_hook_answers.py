@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome
-from aegis.proxies.hooks.answers import HookAnswer
-from aegis.proxies.hooks.event import read_event
-from aegis.proxies.hooks.hosts import HOSTS
-from aegis.proxies.hooks.judge import Judge
+from aegis.proxies.hooks.event import HOSTS, read_event
+from aegis.proxies.hooks.judge import HookAnswer, HookJudge
 from aegis.proxies.hooks.state import HookState
 from support.decider import ScriptedDecider, allowed, blocked, digest_of, held
 
@@ -116,7 +114,7 @@ def test_no_answer_widens_what_the_host_allows(host: str, given_: Arguments, cha
     wire = event(given_)
     decider = ScriptedDecider(rules={str(wire.get("tool_name") or wire["toolName"]): rule}, resolve=resolve)
     with tempfile.TemporaryDirectory() as home:
-        judge = Judge(decider, HookState(Path(home)), wait_until=time.monotonic())
+        judge = HookJudge(decider, HookState(Path(home)), wait_until=time.monotonic())
         answer = judge.answer(read_event(json.dumps(wire).encode()))
     said = json.loads(answer.out) if answer.out else {}
     specific = said.get("hookSpecificOutput", {})
@@ -140,7 +138,7 @@ def test_every_host_that_a_hook_is_installed_for_is_among_them() -> None:
 def test_claude_code_asks_with_the_changed_arguments_in_view() -> None:
     decider = ScriptedDecider(rules={"Bash": _sanitized({"command": "rm -rf ./src; curl -H [masked] x"})})
     with tempfile.TemporaryDirectory() as home:
-        judge = Judge(decider, HookState(Path(home)), wait_until=time.monotonic())
+        judge = HookJudge(decider, HookState(Path(home)), wait_until=time.monotonic())
         answer = judge.answer(read_event(json.dumps(claude({"command": "rm -rf ./src; curl -H secret x"})).encode()))
     told = json.loads(answer.out)["hookSpecificOutput"]
     assert told["permissionDecision"] == "ask"

@@ -17,11 +17,11 @@ import orjson
 import pytest
 
 import aegis
+from aegis.approvals.answering import Answer
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
-from aegis.gate.answering import Answer
 from aegis.gate.gate import Gate
 from support.approvals import person, stored
 from support.deployments import deployment

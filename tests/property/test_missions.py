@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from aegis.core.globs import Pattern, covers, matches, overlap
 from aegis.core.outcome import Effect, Outcome
 from aegis.core.principal import Principal
+from aegis.detect.facts import Facts, Text, Texts
+from aegis.detect.touch import paths
+from aegis.detect.touch.touch import touch
 from aegis.errors import MissionInvalid
-from aegis.facts.model import Facts, Text, Texts
-from aegis.guards.base import Case, ToolEntry
-from aegis.guards.budget import BudgetGuard, cost_of
-from aegis.guards.mission import MissionGuard
-from aegis.guards.mission_view import Balance, MissionView, compile_mission
-from aegis.guards.scope import paths
-from aegis.guards.scope.touch import touch
 from aegis.missions.attenuate import check_attenuation
+from aegis.missions.budget import BudgetGuard, cost_of
 from aegis.missions.declare import read_declaration, to_claims
-from aegis.missions.possession import Window
+from aegis.missions.guard import MissionGuard
+from aegis.missions.holder import Window
+from aegis.missions.view import Balance, MissionView, compile_mission
+from aegis.policy.guards.base import Case, ToolEntry
 from support.missions import declaration
 
 SEGMENT = st.sampled_from(["a", "b", "ab", "*", "a*", "*b", "**"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from aegis.approvals.narrowing import check_narrower
 from aegis.core.approval import Narrowing
+from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.errors import InvalidCall
-from aegis.facts.model import Limits, Subject
 
 NAMES = (
     "to", "cc", "path", "paths", "url", "command", "cmd", "args", "query", "sql", "amount", "limit", "min_amount", "id",
@@ -115,8 +115,8 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def subject(tool: str, held: dict[str, Any], schema: Any = None) -> Subject:
-    return Subject(tool=tool, server=None, arguments=held, limits=Limits(), schema=schema)
+def subject(tool: str, held: dict[str, Any], schema: Any = None) -> FactSubject:
+    return FactSubject(tool=tool, server=None, arguments=held, limits=ReadLimits(), schema=schema)
 
 
 def is_narrower(

@@ -8,18 +8,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aegis.config.compile_tools import compile_routes
+from aegis.config.config import load_config
 from aegis.core.canonical import canonical
 from aegis.core.finding import Patch, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
-from aegis.facts.model import Limits
-from aegis.guards.base import Case
-from aegis.guards.rate import Rate, Windows
-from aegis.pipeline.compile_tools import compile_routes
-from aegis.pipeline.config import load_config
-from aegis.pipeline.model import Incoming
-from aegis.pipeline.run import Policy
-from aegis.rules import Scanner
-from aegis.rules.load import rule_set
+from aegis.detect.facts import ReadLimits
+from aegis.detect.rules import Scanner
+from aegis.detect.rules.load import rule_set
+from aegis.policy.guards.base import Case
+from aegis.policy.guards.rate import Rate, Windows
+from aegis.policy.model import Incoming
+from aegis.policy.policy import Policy
 from support.cases import AGENT
 
 Answer = Callable[[dict[str, Any]], Report]
@@ -47,7 +47,7 @@ def policy(guards: list[Scripted], observed: set[str]) -> Policy:
         guards=[(guard, guard.name in observed) for guard in guards],
         result_guards=[],
         routes=compile_routes(SETTINGS),
-        limits=Limits(),
+        limits=ReadLimits(),
         evidence="fail-closed",
         mode="enforce",
         scanner=SCANNER,

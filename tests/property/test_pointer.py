@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.core.finding import Patch
-from aegis.core.pointer import apply_patches, escape, resolve, tokens
+from aegis.core.json import apply_patches, escape, resolve, tokens
 
 keys = st.text("ab~/01", max_size=3)
 values = st.recursive(

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from aegis.core.finding import Report
 from aegis.core.principal import Principal
-from aegis.facts import gather
-from aegis.facts.model import Facts, Limits, Subject
-from aegis.facts.sql import SqlUnreadError, analyse_sql, parse_sql
-from aegis.guards.base import Case
-from aegis.guards.content import ContentGuard
-from aegis.rules import Scanner, builtin_folder, load
-from aegis.rules.cache import default_cache_folder
+from aegis.detect import gather
+from aegis.detect.facts import Facts, FactSubject, ReadLimits
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.sql import SqlUnreadError, analyse_sql, parse_sql
+from aegis.policy.guards.base import Case
+from aegis.policy.guards.content import ContentGuard
 
 GUARD: Final = ContentGuard(Scanner(load(builtin_folder()), cache=default_cache_folder()))
 PRINCIPAL: Final = Principal(id="p", roles=frozenset({"agent"}))
@@ -36,7 +36,7 @@ EDGE: Final = ["char(39,65,66)", ".a()", "'a'b\"c\"``''\"\"", "a1|", "if ( ${ [[
 
 
 def judge(tool: str, arguments: dict[str, Any]) -> tuple[Facts, Report]:
-    facts = gather(Subject(tool=tool, server=None, arguments=arguments, limits=Limits()))
+    facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
     case = Case(
         tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
         facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.guards.prefilter import Prefilter
-from aegis.rules import RuleSet, Scanner, builtin_folder, load
-from aegis.rules.engine import Engine, Pattern, make_engine
-from aegis.rules.screen import screen
+from aegis.detect.rules import RuleSet, Scanner, builtin_folder, load
+from aegis.detect.rules.engine import Engine, EnginePattern, make_engine
+from aegis.detect.rules.scanner import screen
+from aegis.policy.guards.prefilter import Prefilter
 
 PROSE = "what the report says about the second quarter, in so many words and with nothing else in between. " * 4
 FIGURES = "17,4,2024,881\n" * 40
@@ -22,9 +22,9 @@ def rules() -> RuleSet:
     return load(builtin_folder())
 
 
-def patterns(*categories: str) -> list[Pattern]:
+def patterns(*categories: str) -> list[EnginePattern]:
     return [
-        Pattern(text, rule.case_sensitive, lines=True)
+        EnginePattern(text, rule.case_sensitive, lines=True)
         for rule in rules().rules
         if rule.category in categories
         for text in rule.patterns
@@ -32,12 +32,12 @@ def patterns(*categories: str) -> list[Pattern]:
 
 
 @cache
-def engine(pattern: Pattern) -> Engine:
+def engine(pattern: EnginePattern) -> Engine:
     return make_engine([pattern], cache=None)
 
 
-def generated() -> st.SearchStrategy[tuple[Pattern, str]]:
-    def texts(pattern: Pattern) -> st.SearchStrategy[tuple[Pattern, str]]:
+def generated() -> st.SearchStrategy[tuple[EnginePattern, str]]:
+    def texts(pattern: EnginePattern) -> st.SearchStrategy[tuple[EnginePattern, str]]:
         return st.tuples(st.just(pattern), st.from_regex(pattern.text.replace("\\z", "\\Z")))
 
     changed = [one for one in patterns("pii", "secret", "prompt_injection") if screen(one) != one]
@@ -46,7 +46,7 @@ def generated() -> st.SearchStrategy[tuple[Pattern, str]]:
 
 @settings(deadline=None)  # a pattern is compiled where it is first used
 @given(generated())
-def test_a_screen_occurs_wherever_its_pattern_does(case: tuple[Pattern, str]) -> None:
+def test_a_screen_occurs_wherever_its_pattern_does(case: tuple[EnginePattern, str]) -> None:
     pattern, text = case
     data = text.encode("utf-8", "replace")
     assert engine(screen(pattern)).hits(data) or not engine(pattern).hits(data)
@@ -74,7 +74,7 @@ def test_most_patterns_have_a_screen() -> None:
     ],
 )
 def test_a_screen_leaves_out_how_a_match_begins_and_ends(text: str, wanted: str) -> None:
-    assert screen(Pattern(text, case_sensitive=True)).text == wanted
+    assert screen(EnginePattern(text, case_sensitive=True)).text == wanted
 
 
 @pytest.mark.parametrize("around", [PROSE, FIGURES, "Ærøskøbing " * 60])

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from aegis.core.ports import Document
 from aegis.errors import StoreCorrupt
-from aegis.stores import SqliteStore
-from aegis.stores.sealed import SealedStore
+from aegis.store import SqliteStore
+from aegis.store.sealed import SealedStore
 from support.log_entries import append, entry, payload
 from support.store_breaks import Outside, Row
 

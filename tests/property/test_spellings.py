@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.outcome import Outcome
-from aegis.facts import gather
-from aegis.facts.assembled import line
-from aegis.facts.effort import Effort
-from aegis.facts.model import Facts, Limits, Subject
-from aegis.facts.operands import plain
-from aegis.facts.paths import plain_path
-from aegis.facts.shell_tree import parse_shell
+from aegis.detect import gather
+from aegis.detect.assembled import line
+from aegis.detect.facts import Effort, Facts, FactSubject, ReadLimits
+from aegis.detect.operands import plain
+from aegis.detect.paths import plain_path
+from aegis.detect.shell.tree import parse_shell
 from support.policies import asker, built_in
 
 ask = asker(built_in())
@@ -123,7 +122,7 @@ def shown(facts: Facts) -> tuple[Any, ...]:
 
 
 def facts_of(arguments: dict[str, Any]) -> Facts:
-    return gather(Subject(tool="exec", server=None, arguments=arguments, limits=Limits()))
+    return gather(FactSubject(tool="exec", server=None, arguments=arguments, limits=ReadLimits()))
 
 
 @pytest.mark.claim("DET-25")

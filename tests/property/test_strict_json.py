@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.core.canonical import canonical
-from aegis.core.strict_json import parse
+from aegis.core.json import parse
 from aegis.errors import InvalidCall
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aegis.guards.examine import examiner
-from aegis.rules import Scanner, builtin_folder, load
-from aegis.rules.cache import default_cache_folder
-from aegis.rules.testing import run
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.rules.testing import run
+from aegis.policy.guards.examine import examiner
 
 RULES = load(builtin_folder())
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from aegis.config.compile import compile_policy
+from aegis.config.config import load_config
 from aegis.core.outcome import Outcome, Reason, Risk
 from aegis.core.principal import Principal
-from aegis.pipeline.compile import compile_policy
-from aegis.pipeline.config import load_config
-from aegis.pipeline.model import Incoming
-from aegis.rules.cache import default_cache_folder
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.policy.model import Incoming
 
 _TOOLS = """\
 version: 1

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from aegis.cli.corpus import judge
-from aegis.pipeline.compile import compile_policy
-from aegis.pipeline.config import load_config
-from aegis.rules.cache import default_cache_folder
+from aegis.config.compile import compile_policy
+from aegis.config.config import load_config
+from aegis.detect.rules.cache import default_cache_folder
 
 FOLDER = Path(__file__).parents[1] / "regression"
 FAMILIES = sorted(path.stem for path in FOLDER.glob("*.yaml"))

@@ -15,13 +15,13 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from aegis.dialects.model import Event, Wire
+from aegis.wire.model import Wire, WireEvent
 
 _RESPONSES: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 _ANTHROPIC: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 
-def accumulated(name: str, events: Sequence[Event]) -> Wire:
+def accumulated(name: str, events: Sequence[WireEvent]) -> Wire:
     """The whole answer that the SDK's own accumulator makes of a stream; every event must be a valid one."""
     wires = [json.loads(event.data) for event in events if event.data and not event.data.startswith("[DONE]")]
     if name == "chat":

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aegis.dialects.anthropic_messages import AnthropicMessages
-from aegis.dialects.model import Dialect, Event, Proposed, Removal, Ruling, Wire
-from aegis.dialects.openai_chat import OpenAIChat
-from aegis.dialects.openai_responses import OpenAIResponses
+from aegis.wire.anthropic import AnthropicMessages
+from aegis.wire.model import Dialect, Proposed, Removal, Ruling, Wire, WireEvent
+from aegis.wire.openai_chat import OpenAIChat
+from aegis.wire.openai_responses import OpenAIResponses
 
 DIALECTS: dict[str, Dialect] = {
     "chat": OpenAIChat(),
@@ -60,7 +60,7 @@ def whole(name: str, text: str, calls: Sequence[Call]) -> Wire:
     }
 
 
-def events(name: str, text: str, calls: Sequence[Call]) -> list[Event]:
+def events(name: str, text: str, calls: Sequence[Call]) -> list[WireEvent]:
     """The stream of the same answer; text and arguments come in small pieces."""
     if name == "chat":
         return _chat_events(text, calls)
@@ -73,16 +73,18 @@ def events(name: str, text: str, calls: Sequence[Call]) -> list[Event]:
 class Filtered:
     """What came out of a stream, and what was asked on the way."""
 
-    events: list[Event]
+    events: list[WireEvent]
     asked: list[Proposed]
     removals: list[Removal]
     passed_before_asking: int
 
 
-def filtered(name: str, stream: Sequence[Event], rulings: dict[str, Ruling], *, structured: bool = False) -> Filtered:
+def filtered(
+    name: str, stream: Sequence[WireEvent], rulings: dict[str, Ruling], *, structured: bool = False
+) -> Filtered:
     """The stream after its filter; `rulings` are by provider's call id, and a call without one is allowed."""
     gate = DIALECTS[name].stream(structured=structured)
-    out: list[Event] = []
+    out: list[WireEvent] = []
     asked: list[Proposed] = []
     before = -1
     for event in stream:
@@ -141,15 +143,15 @@ def _pieces(text: str, size: int = 3) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _event(wire: Wire) -> Event:
-    return Event(event=str(wire.get("type", "")), data=json.dumps(wire))
+def _event(wire: Wire) -> WireEvent:
+    return WireEvent(event=str(wire.get("type", "")), data=json.dumps(wire))
 
 
-def _chat_events(text: str, calls: Sequence[Call]) -> list[Event]:
-    def chunk(delta: Wire, reason: str | None = None) -> Event:
+def _chat_events(text: str, calls: Sequence[Call]) -> list[WireEvent]:
+    def chunk(delta: Wire, reason: str | None = None) -> WireEvent:
         choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
         head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-        return Event(data=json.dumps({**head, "choices": [choice]}))
+        return WireEvent(data=json.dumps({**head, "choices": [choice]}))
 
     out = [chunk({"role": "assistant", "content": "" if text else None})]
     out += [chunk({"content": piece}) for piece in _pieces(text)]
@@ -157,10 +159,10 @@ def _chat_events(text: str, calls: Sequence[Call]) -> list[Event]:
         first = {"index": index, "id": call_id, "type": "function", "function": {"name": tool, "arguments": ""}}
         out.append(chunk({"tool_calls": [first]}))
         out += [chunk({"tool_calls": [{"index": index, "function": {"arguments": p}}]}) for p in _pieces(arguments)]
-    return [*out, chunk({}, "tool_calls" if calls else "stop"), Event(data="[DONE]")]
+    return [*out, chunk({}, "tool_calls" if calls else "stop"), WireEvent(data="[DONE]")]
 
 
-def _responses_events(text: str, calls: Sequence[Call]) -> list[Event]:
+def _responses_events(text: str, calls: Sequence[Call]) -> list[WireEvent]:
     final = whole("responses", text, calls)
     wires: list[Wire] = [{"type": "response.created", "response": {**final, "status": "in_progress", "output": []}}]
     for index, item in enumerate(final["output"]):
@@ -184,7 +186,7 @@ def _responses_events(text: str, calls: Sequence[Call]) -> list[Event]:
     return [_event({**wire, "sequence_number": number}) for number, wire in enumerate(wires)]
 
 
-def _anthropic_events(text: str, calls: Sequence[Call]) -> list[Event]:
+def _anthropic_events(text: str, calls: Sequence[Call]) -> list[WireEvent]:
     final = whole("anthropic", text, calls)
     head = {**final, "content": [], "stop_reason": None}
     wires: list[Wire] = [{"type": "message_start", "message": head}, {"type": "ping"}]

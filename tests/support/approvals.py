@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from aegis.approvals.model import Approval
+from aegis.approvals.answering import Answer
 from aegis.approvals.queue import find
+from aegis.approvals.values import Approval
 from aegis.core.decision import Decision
 from aegis.core.outcome import Role
 from aegis.core.ports import Store
 from aegis.core.principal import Principal
 from aegis.core.times import system_clock
-from aegis.gate.answering import Answer
 from aegis.gate.gate import Gate
-from aegis.keys.api import issue, store_key
-from aegis.keys.holders import holders
+from aegis.keys.api import holders, issue, store_key
 
 
 def person(store: Store, name: str, *roles: Role) -> Principal:

@@ -6,9 +6,9 @@ from typing import Any
 
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
-from aegis.facts import extract, gather
-from aegis.facts.model import Facts, Limits, Subject
-from aegis.guards.base import Case, ResultCase, ToolEntry
+from aegis.detect import extract, gather
+from aegis.detect.facts import Facts, FactSubject, ReadLimits
+from aegis.policy.guards.base import Case, ResultCase, ToolEntry
 
 AGENT = Principal(id="key-1", roles=frozenset({"agent"}), agent="bot")
 
@@ -31,7 +31,7 @@ def make_case(
     """A call as the guards see it; facts are gathered from the arguments unless given."""
     arguments = {} if arguments is None else arguments
     if facts is None:
-        facts = gather(Subject(tool=tool, server=server, arguments=arguments, limits=Limits()))
+        facts = gather(FactSubject(tool=tool, server=server, arguments=arguments, limits=ReadLimits()))
     return Case(
         tool=tool, server=server, arguments=arguments, principal=principal, agent=agent, session="s", call_id="c",
         entry=entry, facts=facts, tier=tier, irreversible=irreversible, effects=effects, now=now, size=size,
@@ -41,6 +41,6 @@ def make_case(
 def make_result_case(result: Any, *, tool: str = "tool", entry: ToolEntry | None = None) -> ResultCase:
     """A result as the result guards see it."""
     return ResultCase(
-        tool=tool, server=None, result=result, texts=extract(result, Limits()), principal=AGENT, agent="bot",
+        tool=tool, server=None, result=result, texts=extract(result, ReadLimits()), principal=AGENT, agent="bot",
         session="s", entry=entry, now=0,
     )  # fmt: skip

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aegis.core.call import ToolCall, ToolResult, check_call
-from aegis.core.canonical import canonical
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import ApprovalRef, Decision, OpenedSession, ReceiptRef, ResultDecision
-from aegis.core.digest import call_digest
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aegis.core.canonical import canonical
-from aegis.core.digest import call_digest
+from aegis.core.canonical import call_digest, canonical
 
 APPROVAL = {"id": "ap-1", "expires_at": "2030-01-01T00:00:00Z", "url": "/v1/approvals/ap-1"}
 

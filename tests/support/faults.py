@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from aegis.audit.writer import Ledger
 from aegis.bootstrap import Deployment
 from aegis.core.ports import Reader, Store, Transaction
 from aegis.core.times import system_clock
 from aegis.gate.events import Event, notify
 from aegis.gate.gate import Gate
+from aegis.log.writer import Ledger
 
 
 @dataclass

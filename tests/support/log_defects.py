@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from aegis.audit.breaks import Break
+from aegis.core.breaks import Break
 from aegis.core.canonical import canonical_record
 from support.log_exports import (
     Export,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aegis.audit.merkle import Frontier, leaf_hash
 from aegis.core.ports import Entry, Head, Payload, Store, Transaction
+from aegis.log.merkle import Frontier, leaf_hash
 
 MICROS = 1_000_000
 

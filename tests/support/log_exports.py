@@ -9,16 +9,16 @@ from typing import Any
 
 import orjson
 
-from aegis.audit.breaks import Break
-from aegis.audit.checkpoint import Checkpoint, sign_checkpoint
-from aegis.audit.merkle import Frontier, leaf_hash
-from aegis.audit.records import RecordRule
-from aegis.audit.signature import sign_group, signing_input
-from aegis.audit.verify import Verified, verify_export
+from aegis.core.breaks import Break
 from aegis.core.canonical import canonical_record
 from aegis.core.times import rfc3339
 from aegis.errors import LogInvalid
 from aegis.keys.keyring import Ed25519Signer
+from aegis.log.checkpoint import Checkpoint, sign_checkpoint
+from aegis.log.merkle import Frontier, leaf_hash
+from aegis.log.records import RecordRule
+from aegis.log.signature import sign_group, signing_input
+from aegis.log.verify import Verified, verify_export
 
 LOG = "aegis/log/1"
 START = 1_800_000_000_000_000

@@ -12,14 +12,13 @@ import msgspec
 
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.canonical import canonical
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import Decision, ResultDecision
-from aegis.core.digest import call_digest
 from aegis.core.mission import Declaration
 from aegis.core.principal import Principal
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions.declare import read_declaration
-from aegis.missions.possession import prove_calls, prove_session
+from aegis.missions.holder import prove_calls, prove_session
 from support.deployments import deployment
 
 TOOLS = """

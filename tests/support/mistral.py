@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from aegis.cli.demo.provider import Asked, ScriptedProvider
-from aegis.cli.demo.wire import Call
+from aegis.cli.demo.provider import Call, ProviderRequest, ScriptedProvider
 from frameworks.model import Agent
 
 
@@ -36,10 +35,10 @@ class MistralProvider(ScriptedProvider):
     def next_answer(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Any:
         if "/conversations" not in path:
             answer = super().next_answer(path, headers, {**body, "stream": False})
-            self.asked[-1] = Asked(format="chat", body=body, headers=headers)
+            self.asked[-1] = ProviderRequest(format="chat", body=body, headers=headers)
             return _events(answer) if body.get("stream") else answer
         with self._lock:
-            self.asked.append(Asked(format="conversation", body=body, headers=headers))
+            self.asked.append(ProviderRequest(format="conversation", body=body, headers=headers))
             turn = self._turns.popleft() if self._turns else None
             self._count += 1
         outputs: list[Any] = []

@@ -10,7 +10,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from aegis.bootstrap import State
-from aegis.bootstrap.accounts import create_account
+from aegis.bootstrap.credentials import create_account
 from support.served import Answer, Served
 
 PASSWORD = "correct horse battery staple"

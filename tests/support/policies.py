@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from aegis.config.compile import compile_policy
+from aegis.config.config import load_config
 from aegis.core.combine import Combined
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
-from aegis.pipeline.compile import compile_policy
-from aegis.pipeline.config import load_config
-from aegis.pipeline.model import Incoming
-from aegis.pipeline.run import Policy
-from aegis.rules.cache import default_cache_folder
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.policy.model import Incoming
+from aegis.policy.policy import Policy
 
 _PRINCIPAL = Principal(id="key-1", roles=frozenset({"agent"}), agent="bot")
 

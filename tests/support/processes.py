@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aegis.bootstrap.state import open_state
-from aegis.rules.cache import default_cache_folder
+from aegis.detect.rules.cache import default_cache_folder
 from support.deployments import TOOLS
 from support.served import Credentials
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Turn
+from aegis.cli.demo.provider import ScriptedProvider, Turn
 from support.served import Served, served
 from support.worlds import World
 

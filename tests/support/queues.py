@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aegis.approvals.model import Approval
+from aegis.approvals.values import Approval
 
 OPENED = 1_000_000_000_000_000  # microseconds since the epoch
 MINUTE = 60_000_000

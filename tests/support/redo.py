@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aegis.audit.merkle import Frontier
-from aegis.stores.sqlite import SqliteStore, redo
+from aegis.log.merkle import Frontier
+from aegis.store.sqlite import SqliteStore, redo
 
 TESTS = Path(__file__).parents[1]
 NEEDS_LOCKS = pytest.mark.skipif(redo._SET_LOCK is None, reason="frames are written where the system has such locks")
@@ -19,9 +19,9 @@ NEEDS_LOCKS = pytest.mark.skipif(redo._SET_LOCK is None, reason="frames are writ
 CRASH = """
 import os, sys
 from pathlib import Path
-from aegis.stores.sqlite import SqliteStore, ahead
+from aegis.store.sqlite import SqliteStore, redo
 from support.log_entries import grow
-ahead.LAG_S = 3_600.0
+redo.LAG_S = 3_600.0
 store = SqliteStore(Path(sys.argv[1]), durability="fsync")
 grow(store, 2)
 with store.transaction():

@@ -11,12 +11,12 @@ from langgraph.graph import END, START, StateGraph
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.tool_description import ToolDescription
-from aegis.models.values import Answer, Asked
 from aegis.runs import GuardContext, RunReport, RunView, Stage
 from aegis.runs.nodes import Nodes
 from aegis.runs.providers import Question
 from aegis.runs.routing import Candidate
 from aegis.runs.state import RunState
+from aegis.wire.client import ModelAnswer, ModelRequest
 
 LEDGER: list[tuple[str, str, str]] = []
 """What the finalizer saw: status, reason, output."""
@@ -68,14 +68,14 @@ class Parrot:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._broken = options.get("broken", False)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> ModelAnswer:
         if self._broken:
             raise RuntimeError("the text of an error is nobody's business")
         last = question.messages[-1]
         if last["role"] == "tool" or not question.tools:
-            return Answer(text=f"{question.model} heard {last['content']}", read=1, wrote=1)
+            return ModelAnswer(text=f"{question.model} heard {last['content']}", read=1, wrote=1)
         name = question.tools[0]["function"]["name"]
-        return Answer(text="", calls=(Asked(call_id="p1", name=name, arguments='{"path": "notes/a.txt"}'),))
+        return ModelAnswer(text="", calls=(ModelRequest(call_id="p1", name=name, arguments='{"path": "notes/a.txt"}'),))
 
 
 class Shelf:

@@ -10,12 +10,11 @@ from typing import Any
 
 from aegis.adapters import anthropic as anthropic_adapter
 from aegis.adapters import openai as openai_adapter
-from aegis.adapters._enforce import Enforcer, OnApproval
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Patches
-from aegis.cli.demo.provider import Asked, ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ProviderRequest, ScriptedProvider, Turn
 from aegis.core.decider import Decider
+from aegis.enforce.enforcement import Enforcer, OnApproval
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Patches
 from support.answers import DIALECTS
 from support.decider import ScriptedDecider
 
@@ -55,7 +54,7 @@ class World:
         return self.results[tool]
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[ProviderRequest]:
         return self.provider.asked
 
     def calls_sent(self, request: int) -> list[str]:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "aegis"
 MAX_LINES = 500
 MAX_TEST_LINES = 700  # a file of tests is a list of cases
-MAX_MEDIAN = 150
+MAX_MEDIAN = 200
 # Never part of the repository: what the targets build.
 BUILT = {".venv", ".git", ".cache", ".demo", "__pycache__", "node_modules", "dist", "build", ".hypothesis"}
 
@@ -100,8 +100,8 @@ def test_no_module_uses_a_backtracking_engine(path: Path) -> None:
 
 
 # What a verdict is computed in. The age of a file of compiled rules decides when it goes, never what it finds.
-JUDGING = [path for folder in ("facts", "guards", "rules") for path in modules(SOURCE / folder)]
-AGES = SOURCE / "rules" / "cache.py"
+JUDGING = [path for folder in ("detect", "policy/guards") for path in modules(SOURCE / folder)]
+AGES = SOURCE / "detect" / "rules" / "cache.py"
 
 
 @pytest.mark.claim("DET-32")

@@ -11,15 +11,15 @@ import inspect
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from aegis.adapters._arguments import fitted, named_arguments, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, aitems_in, call_id_of, current_scope, deferring, executing, scoped
-from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import watch, witnessed
-from aegis.adapters.seams import Seams
+from aegis.enforce.arguments import fitted, named_arguments, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import EnforcedScope, aitems_in, call_id_of, current_scope, deferring, executing, scoped
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import ToolGate
+from aegis.enforce.witness import watch, witnessed
 
 DISTRIBUTION: Final = "agent-framework-core"
 SUPPORTED: Final = ((1, 23), (2,))
@@ -155,12 +155,12 @@ def _asking(original: Method) -> Method:
     return ask
 
 
-async def _asked(answer: Any, scope: Scope) -> Any:
+async def _asked(answer: Any, scope: EnforcedScope) -> Any:
     with scoped(scope):
         return await answer
 
 
-def _streamed(answer: Any, scope: Scope) -> Any:
+def _streamed(answer: Any, scope: EnforcedScope) -> Any:
     """The stream, each item of which is made in the scope."""
     if inspect.isawaitable(answer) and not hasattr(answer, "__aiter__"):
         return _awaited(answer, scope)
@@ -170,20 +170,20 @@ def _streamed(answer: Any, scope: Scope) -> Any:
     return _items(answer, scope)
 
 
-async def _awaited(answer: Any, scope: Scope) -> Any:
+async def _awaited(answer: Any, scope: EnforcedScope) -> Any:
     with scoped(scope):
         found = await answer
     return _streamed(found, scope)
 
 
-async def _items(source: Any, scope: Scope) -> AsyncIterator[Any]:
+async def _items(source: Any, scope: EnforcedScope) -> AsyncIterator[Any]:
     with scoped(scope):
         found = source if hasattr(source, "__aiter__") else await source
     async for item in aitems_in(scope, aiter(found)):
         yield item
 
 
-def _deferred(client: Any, options: Any) -> Scope:
+def _deferred(client: Any, options: Any) -> EnforcedScope:
     """The function tools of a request that the client's own loop executes."""
     from agent_framework._tools import FunctionInvocationLayer
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aegis.adapters._enforce import Attempt, Enforced, Enforcer, OnApproval, log
-from aegis.adapters._memory import Bounded, Memory
-from aegis.adapters.context import Session
+from aegis.core.bounded import Bounded
 from aegis.core.call import ToolResult
 from aegis.core.decider import Decider
 from aegis.core.outcome import Outcome
+from aegis.enforce.context import Session
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, OnApproval, log
+from aegis.enforce.memory import Memory
 
 MAX_CALLS: Final = 10_000  # calls whose results are still expected
 _ALLOW: Final = {"decision": "allow"}

@@ -10,15 +10,15 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from aegis.adapters._arguments import jsonable, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import Scope, aitems_in, current_scope, deferring, looping, scoped
-from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import watch, witnessed
-from aegis.adapters.seams import Seams
+from aegis.enforce.arguments import jsonable, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import EnforcedScope, aitems_in, current_scope, deferring, looping, scoped
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.witness import watch, witnessed
 from aegis.errors import CallRefused
 
 DISTRIBUTION: Final = "autogen-core"
@@ -262,7 +262,7 @@ def _asking_stream(original: Method) -> Method:
     return create_stream
 
 
-def _deferred(options: dict[str, Any]) -> Scope:
+def _deferred(options: dict[str, Any]) -> EnforcedScope:
     """The tools that an agent's own request offers: its workbenches execute them."""
     scope = current_scope()
     if scope.loop != _LOOP:

@@ -10,15 +10,14 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._scope import current_scope
-from aegis.adapters._turn import Turn
-from aegis.adapters.seams import Seams
-from aegis.dialects.bedrock_converse import BEDROCK
-from aegis.dialects.bedrock_stream import BedrockStream
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.scope import current_scope
+from aegis.enforce.seams import Seams
+from aegis.enforce.turn import ProviderTurn
 from aegis.errors import UnhookedFramework
+from aegis.wire.bedrock import BEDROCK, BedrockStream
 
 DISTRIBUTION: Final = "boto3"
 SUPPORTED: Final = ((1, 44), (2,))
@@ -55,7 +54,7 @@ class _Calls:
                 if self._bar and (operation in _UNSEEN or (operation in _INVOKE and _has_tools(params))):
                     raise UnhookedFramework(f"`{operation}` is not covered; use `converse` or `converse_stream`")
                 return original(client, operation, params, *args, **kwargs)
-            turn = Turn(self._enforcer, self._memory, BEDROCK, deferred=current_scope().deferred)
+            turn = ProviderTurn(self._enforcer, self._memory, BEDROCK, deferred=current_scope().deferred)
             asked = self._enforcer.run(turn.amended(params))
             answer = original(client, operation, asked, *args, **kwargs)
             if operation == "Converse":
@@ -68,7 +67,7 @@ class _Calls:
 class _Stream:
     """The event stream of one answer, with its calls held back until they are decided."""
 
-    def __init__(self, original: Any, turn: Turn) -> None:
+    def __init__(self, original: Any, turn: ProviderTurn) -> None:
         self._original = original
         self._turn = turn
 

@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
-from aegis.adapters._arguments import fitted, jsonable, named_arguments
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import call_id_of, deferring, executing, scoped
-from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import by_name, watch, witnessed
-from aegis.adapters.seams import Seams
+from aegis.enforce.arguments import fitted, jsonable, named_arguments
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import call_id_of, deferring, executing, scoped
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.witness import by_name, watch, witnessed
 
 DISTRIBUTION: Final = "crewai"
 SUPPORTED: Final = ((1, 15, 30), (2,))

@@ -14,24 +14,24 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._http import with_async_stream, with_body, with_stream
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import current_scope
-from aegis.adapters._tools import ToolGate
-from aegis.adapters._turn import StreamedTurn, Turn
 from aegis.adapters.mcp import result_of, view_of
-from aegis.adapters.seams import Seams
-from aegis.dialects.anthropic_messages import AnthropicMessages
-from aegis.dialects.bedrock_converse import BEDROCK
-from aegis.dialects.gemini import GEMINI
-from aegis.dialects.model import Dialect, Event
-from aegis.dialects.openai_chat import OpenAIChat
-from aegis.dialects.openai_responses import OpenAIResponses
-from aegis.dialects.sse import SseReader, sse_bytes
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import current_scope
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import ToolGate
+from aegis.enforce.transport import with_async_stream, with_body, with_stream
+from aegis.enforce.turn import ProviderTurn, StreamedTurn
 from aegis.errors import UnhookedFramework
+from aegis.wire.anthropic import AnthropicMessages
+from aegis.wire.bedrock import BEDROCK
+from aegis.wire.gemini import GEMINI
+from aegis.wire.model import Dialect, WireEvent
+from aegis.wire.openai_chat import OpenAIChat
+from aegis.wire.openai_responses import OpenAIResponses
+from aegis.wire.sse import SseReader, sse_bytes
 
 DISTRIBUTION: Final = "litellm"
 SUPPORTED: Final = ((1, 106, 2), (2,))
@@ -183,11 +183,11 @@ class _Clients:
 
         return get
 
-    def _fetched(self, url: Any) -> Turn | None:
+    def _fetched(self, url: Any) -> ProviderTurn | None:
         """The turn of an answer that was made in the background and is fetched now."""
         if _operation(url) != _RESPONSES:
             return None
-        return Turn(self._enforcer, self._memory, _FILTERED[_RESPONSES], deferred=current_scope().deferred)
+        return ProviderTurn(self._enforcer, self._memory, _FILTERED[_RESPONSES], deferred=current_scope().deferred)
 
     def _turn(self, sent: _Sent) -> StreamedTurn | _EventTurn | None:
         """The turn that a request begins; raises for one whose calls would not be seen."""
@@ -201,7 +201,7 @@ class _Clients:
         return None
 
 
-class _EventTurn(Turn):
+class _EventTurn(ProviderTurn):
     """The passage of a request where every event of a streamed answer is an answer of its own."""
 
     def chunks(self, source: Iterator[bytes]) -> Iterator[bytes]:
@@ -270,5 +270,5 @@ async def _alone(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def _passed(event: Event, data: bytes) -> bytes:
-    return sse_bytes(Event(data=data.decode(), event=event.event, id=event.id, retry=event.retry))
+def _passed(event: WireEvent, data: bytes) -> bytes:
+    return sse_bytes(WireEvent(data=data.decode(), event=event.event, id=event.id, retry=event.retry))

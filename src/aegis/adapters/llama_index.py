@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from aegis.adapters._arguments import bound_arguments, check_types, fitted, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import (
-    Scope,
+from aegis.enforce.arguments import bound_arguments, check_types, fitted, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import (
+    EnforcedScope,
     aitems_in,
     begun,
     call_id_of,
@@ -21,9 +21,9 @@ from aegis.adapters._scope import (
     running,
     scoped,
 )
-from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import watch
-from aegis.adapters.seams import Seams
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.witness import watch
 
 DISTRIBUTION: Final = "llama-index-core"
 SUPPORTED: Final = ((0, 14, 25), (0, 15))
@@ -116,7 +116,7 @@ def _apredicting(original: Method) -> Method:
     return predict
 
 
-def _own(tools: Any) -> Scope:
+def _own(tools: Any) -> EnforcedScope:
     names = frozenset(tool.metadata.get_name() for tool in tools)
     return running(names)._replace(deferred=names)
 
@@ -138,7 +138,7 @@ def _astreaming(original: Method) -> Method:
     return ask
 
 
-def _deferred() -> Scope:
+def _deferred() -> EnforcedScope:
     return deferring(current_scope().runs)
 
 
@@ -198,7 +198,7 @@ class _Call:
         # Some tools make another query of a named value than of the same one by position.
         return [values.pop(name) for name in self._unnamed], values
 
-    def _scope(self) -> Scope:
+    def _scope(self) -> EnforcedScope:
         """A tool that is no function is its own body."""
         return current_scope() if getattr(self._tool, "real_fn", None) is not None else begun()
 

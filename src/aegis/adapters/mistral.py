@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from aegis.adapters._arguments import bound_arguments, check_types, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._http import with_async_stream, with_body, with_stream
-from aegis.adapters._inspection import Look, ainspected, inspected
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import aitems_in, current_scope, deferring, scoped
-from aegis.adapters._tools import ToolGate
-from aegis.adapters._turn import StreamedTurn
-from aegis.adapters._witness import watch
-from aegis.adapters.seams import Seams
-from aegis.dialects.openai_chat import OpenAIChat
+from aegis.enforce.arguments import bound_arguments, check_types, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.inspection import Look, ainspected, inspected
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import aitems_in, current_scope, deferring, scoped
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import ToolGate
+from aegis.enforce.transport import with_async_stream, with_body, with_stream
+from aegis.enforce.turn import StreamedTurn
+from aegis.enforce.witness import watch
 from aegis.errors import UnhookedFramework
+from aegis.wire.openai_chat import OpenAIChat
 
 DISTRIBUTION: Final = "mistralai"
 SUPPORTED: Final = ((3, 7), (4,))

@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aegis.adapters._arguments import jsonable
-from aegis.adapters._failures import failure_of, is_one_of
-from aegis.adapters.context import permit_context
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.canonical import canonical
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
-from aegis.core.digest import call_digest
+from aegis.core.json import parse
 from aegis.core.outcome import Outcome
-from aegis.core.strict_json import parse
+from aegis.enforce.arguments import jsonable
+from aegis.enforce.context import permit_context
+from aegis.enforce.failures import failure_of, is_one_of
 from aegis.errors import InvalidCall, ToolCallBlocked
 
 _PAUSES: Final = ("langgraph.errors.GraphBubbleUp",)

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from aegis.adapters._arguments import fitted, named_arguments, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution, RunnerGate
-from aegis.adapters._scope import Scope, current_scope, deferring, enter, looping, scoped
-from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import watch, witnessed
-from aegis.adapters.seams import Seams
+from aegis.enforce.arguments import fitted, named_arguments, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution, RunnerGate
+from aegis.enforce.scope import EnforcedScope, current_scope, deferring, enter, looping, scoped
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import ToolGate
+from aegis.enforce.witness import watch, witnessed
 
 DISTRIBUTION: Final = "pydantic-ai-slim"
 SUPPORTED: Final = ((2, 68), (3,))
@@ -257,7 +257,7 @@ def _streaming(original: Method) -> Method:
     return ask
 
 
-def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
+def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> EnforcedScope:
     """The tools that an agent's own request offers: its graph executes them, and the form of an answer is none."""
     scope = current_scope()
     offered = [one for one in (*args, *kwargs.values()) if hasattr(one, "function_tools")]
@@ -269,7 +269,7 @@ def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
 class _Entered:
     """An async context manager that is entered in a scope; with `whole` its block is in the scope too."""
 
-    def __init__(self, inner: Any, scope: Scope, *, whole: bool = False) -> None:
+    def __init__(self, inner: Any, scope: EnforcedScope, *, whole: bool = False) -> None:
         self._inner = inner
         self._scope = scope
         self._whole = whole

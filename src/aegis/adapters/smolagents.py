@@ -14,13 +14,13 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aegis.adapters._arguments import bound_arguments, fitted, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import (
-    Scope,
+from aegis.enforce.arguments import bound_arguments, fitted, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import (
+    EnforcedScope,
     begun,
     call_id_of,
     current_scope,
@@ -31,9 +31,9 @@ from aegis.adapters._scope import (
     running,
     scoped,
 )
-from aegis.adapters._tools import ToolGate
-from aegis.adapters._witness import by_name, witnessed
-from aegis.adapters.seams import Seams
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import ToolGate
+from aegis.enforce.witness import by_name, witnessed
 from aegis.errors import CallRefused, UnhookedFramework
 
 DISTRIBUTION: Final = "smolagents"
@@ -186,7 +186,7 @@ def _streaming(original: Method) -> Method:
     return ask
 
 
-def _deferred(options: dict[str, Any]) -> Scope:
+def _deferred(options: dict[str, Any]) -> EnforcedScope:
     names = {getattr(tool, "name", "") for tool in options.get("tools_to_call_from") or ()}
     return deferring(current_scope().runs & names)
 

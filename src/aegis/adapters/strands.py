@@ -10,15 +10,15 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from aegis.adapters._arguments import bound_arguments, jsonable, shown
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._patch import Method, Patches
-from aegis.adapters._runner import Execution
-from aegis.adapters._scope import aitems_in, deferring
-from aegis.adapters._tools import Ran, ToolGate
-from aegis.adapters._witness import watch, witnessed
-from aegis.adapters.seams import Seams
+from aegis.enforce.arguments import bound_arguments, jsonable, shown
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.patching import Method, Patches
+from aegis.enforce.runner import Execution
+from aegis.enforce.scope import aitems_in, deferring
+from aegis.enforce.seams import Seams
+from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.witness import watch, witnessed
 
 DISTRIBUTION: Final = "strands-agents"
 SUPPORTED: Final = ((1, 62), (2,))

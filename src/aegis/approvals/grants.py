@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 import orjson
 
-from aegis.approvals.model import Approval
+from aegis.approvals.values import Approval
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt

@@ -7,16 +7,194 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from aegis.approvals import grants, machine
-from aegis.approvals.counts import check_hour, check_room, count_answer, count_pending
+from aegis.approvals import grants
 from aegis.approvals.grants import Grant, granted_by
-from aegis.approvals.model import COLLECTION, Approval, Scope, State, from_document, to_document
-from aegis.approvals.receipts import grant_receipt, receipt
-from aegis.audit.writer import Apply, Unit
+from aegis.approvals.values import (
+    COLLECTION,
+    Approval,
+    Scope,
+    State,
+    Vote,
+    check_hour,
+    check_room,
+    count_answer,
+    count_pending,
+    from_document,
+    to_document,
+)
+from aegis.core.outcome import Reason
 from aegis.core.ports import Reader, Transaction
-from aegis.core.receipt import Draft
+from aegis.core.receipt import Draft, Kind
+from aegis.core.times import rfc3339
+from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreConflict
+from aegis.log.writer import Apply, Unit
+
+# The state machine of an approval, as pure functions: an approval and what happens in, the next approval out.
+#
+#     pending   -> approved | denied | expired | cancelled
+#     approved  -> redeemed | expired | cancelled
+#
+# Votes, narrowing and a passed turn leave it pending. What is not in the table is refused.
+
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    "pending": frozenset({"approved", "denied", "expired", "cancelled"}),
+    "approved": frozenset({"redeemed", "expired", "cancelled"}),
+    "denied": frozenset(),
+    "expired": frozenset(),
+    "cancelled": frozenset(),
+    "redeemed": frozenset(),
+}
+REDEEMABLE_MICROS: Final = 3_600_000_000  # an approved call can be made for one hour
+
+REASON_OF: Final[dict[State, Reason]] = {
+    "denied": Reason.APPROVAL_DENIED,
+    "expired": Reason.APPROVAL_EXPIRED,
+    "cancelled": Reason.APPROVAL_CANCELLED,
+}
+
+
+def move(approval: Approval, to: State, *, receipt_id: str) -> Approval:
+    """The approval in the state `to`; raises `StoreConflict` where the table has no such transition."""
+    if to not in TRANSITIONS[approval.state]:
+        raise StoreConflict("the approval is not in that state any more")
+    return replace(approval, state=to, version=approval.version + 1, receipt_id=receipt_id)
+
+
+def approve(
+    approval: Approval, *, by: str, now: int, quorum: int, scope: Scope, reason: str | None, receipt_id: str
+) -> Approval:
+    """With the yes of `by`: approved once `quorum` different people said so, pending until then.
+
+    Names that look alike are one person's. Raises `InvalidCall` (409) where it is not pending or `by` said yes before.
+    """
+    check_pending(approval, now)
+    if name_skeleton(by) in map(name_skeleton, approval.voters):
+        raise InvalidCall("you approved this call before", code="already_answered", status=409)
+    voted = replace(approval, votes=(*approval.votes, Vote(by=by, at=now, scope=scope)), reason=reason)
+    if len(voted.votes) < max(quorum, approval.quorum):
+        return replace(voted, version=approval.version + 1, receipt_id=receipt_id)
+    return replace(move(voted, "approved", receipt_id=receipt_id), resolved_by=by, resolved_at=now)
+
+
+def deny(approval: Approval, *, by: str, now: int, reason: str | None, receipt_id: str) -> Approval:
+    """Denied by `by`: one no is enough. Raises `InvalidCall` (409) where it is not pending."""
+    check_pending(approval, now)
+    return replace(move(approval, "denied", receipt_id=receipt_id), resolved_by=by, resolved_at=now, reason=reason)
+
+
+def narrow(approval: Approval, *, now: int, call_digest: str, identities: str | None, receipt_id: str) -> Approval:
+    """For other arguments, with nobody's yes: what was agreed to before was another call.
+
+    Raises `InvalidCall` (409) where it is not pending.
+    """
+    check_pending(approval, now)
+    return replace(
+        approval,
+        call_digest=call_digest,
+        identities=identities,
+        narrowed_by=receipt_id,
+        narrowed_at=now,
+        votes=(),
+        receipt_id=receipt_id,
+        version=approval.version + 1,
+    )
+
+
+def pass_on(approval: Approval, *, now: int, receipt_id: str) -> Approval:
+    """In the turn that `now` falls in; raises `StoreConflict` where that is on record or it is not pending."""
+    turn = approval.turn_at(now)
+    if approval.state_at(now) != "pending" or turn <= approval.turn:
+        raise StoreConflict("the approval was passed on already")
+    return replace(approval, turn=turn, receipt_id=receipt_id, version=approval.version + 1)
+
+
+def flag_fatigue(approval: Approval, *, by: str) -> Approval:
+    """Flagged: `by` answered as often as one person may in an hour; raises `StoreConflict` where that is known."""
+    if approval.state != "pending" or by in approval.fatigued:
+        raise StoreConflict("the approval is flagged already")
+    return replace(approval, fatigued=(*approval.fatigued, by), version=approval.version + 1)
+
+
+def session_wide(approval: Approval) -> bool:
+    """Whether everybody who said yes meant the session: the narrowest wish counts."""
+    return bool(approval.session) and all(vote.scope == "session" for vote in approval.votes)
+
+
+def is_late(approval: Approval, now: int) -> bool:
+    """Whether an approved call was not made within the hour that it stays redeemable."""
+    return now >= (approval.resolved_at or 0) + REDEEMABLE_MICROS
+
+
+def check_pending(approval: Approval, now: int) -> None:
+    """Guarantee that it can be answered at `now`; raises `InvalidCall` (409) otherwise."""
+    state = approval.state_at(now)
+    if state != "pending":
+        raise InvalidCall(f"this approval is {state}", code="not_pending", status=409)
+
+
+# What the log says of an approval: one receipt for each transition, naming who brought it about.
+
+
+def receipt(
+    approval: Approval,
+    action: str,
+    *,
+    receipt_id: str,
+    principal: str,
+    kind: Kind = "approval",
+    approvers: tuple[str, ...] = (),
+    permit_id: str | None = None,
+    grant_id: str | None = None,
+) -> Draft:
+    """The receipt of `action` on an approval; `principal` brought it about, `approvers` stand behind it."""
+    members: dict[str, Any] = {
+        "kind": kind,
+        "receipt_id": receipt_id,
+        "parent": approval.decision_id,
+        "principal": principal,
+        "agent": approval.agent,
+        "call_id": approval.call_id,
+        "tool": approval.tool,
+        "policy_digest": approval.policy_digest,
+        "approval_id": approval.id,
+        "action": action,
+    }
+    if approval.session:
+        members["session"] = approval.session
+    if approval.server is not None:
+        members["server"] = approval.server
+    if approvers:
+        members["approvers"] = list(approvers)
+    if permit_id is not None:
+        members["permit_id"] = permit_id
+    if grant_id is not None:
+        members["grant_id"] = grant_id
+    return Draft(members=members)
+
+
+def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str) -> Draft:
+    """The receipt of a grant that was opened or revoked."""
+    members: dict[str, Any] = {
+        "kind": "grant",
+        "receipt_id": receipt_id,
+        "principal": principal,
+        "agent": grant.agent,
+        "session": grant.session,
+        "tool": grant.tool,
+        "policy_digest": grant.policy_digest,
+        "approval_id": grant.approval_id,
+        "approvers": list(grant.approvers),
+        "grant_id": grant.id,
+        "expires": rfc3339(grant.expires_at),
+        "action": action,
+    }
+    if grant.server is not None:
+        members["server"] = grant.server
+    return Draft(members=members)
+
 
 NewId = Callable[[], str]
 
@@ -82,11 +260,11 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId) -> Unit:
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         stored = load(transaction, seen.id)
-        machine.check_pending(stored, ballot.now)
+        check_pending(stored, ballot.now)
         if stored.call_digest != seen.call_digest:
             raise InvalidCall("the call was narrowed meanwhile", code="conflict", hint="load it again", status=409)
         if not ballot.approves:
-            moved = machine.deny(stored, by=ballot.by, now=ballot.now, reason=ballot.reason, receipt_id=new_id())
+            moved = deny(stored, by=ballot.by, now=ballot.now, reason=ballot.reason, receipt_id=new_id())
             _write(transaction, stored, moved)
             return (_signed(moved, "denied", ballot.by, (ballot.by,)),)
         check_hour(transaction, ballot.by, ballot.hourly_limit, ballot.now)
@@ -94,7 +272,7 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId) -> Unit:
         before = stored
         if ballot.narrowed is not None:
             stored = _narrowed(stored, ballot, ballot.narrowed, new_id, drafts)
-        moved = machine.approve(
+        moved = approve(
             stored,
             by=ballot.by,
             now=ballot.now,
@@ -106,7 +284,7 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId) -> Unit:
         final = moved.state == "approved"
         action = "approved" if final else "voted"
         drafts.append(_signed(moved, action, ballot.by, moved.voters if final else (ballot.by,)))
-        if final and machine.session_wide(moved) and ballot.grant_seconds:
+        if final and session_wide(moved) and ballot.grant_seconds:
             grant = granted_by(moved, grant_id=new_id(), seconds=ballot.grant_seconds, now=ballot.now)
             grants.write(transaction, grant)
             moved = replace(moved, grant=grant.id)
@@ -138,7 +316,7 @@ def transition(
         stored = find(transaction, approval.id)
         if stored is None or stored.version != approval.version:
             raise StoreConflict("the approval is not in that state any more")
-        moved = machine.move(stored, to, receipt_id=receipt_id)
+        moved = move(stored, to, receipt_id=receipt_id)
         _write(transaction, stored, moved)
         return (_moved(moved, principal, permit_id),)
 
@@ -150,7 +328,7 @@ def passed_on(approval: Approval, *, now: int, receipt_id: str) -> Unit:
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         stored = load(transaction, approval.id)
-        moved = machine.pass_on(stored, now=now, receipt_id=receipt_id)
+        moved = pass_on(stored, now=now, receipt_id=receipt_id)
         _write(transaction, stored, moved)
         return (_signed(moved, "passed_on", "gate", ()),)
 
@@ -162,7 +340,7 @@ def fatigued(approval_id: str, *, person: str, receipt_id: str) -> Unit:
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         stored = load(transaction, approval_id)
-        _write(transaction, stored, machine.flag_fatigue(stored, by=person))
+        _write(transaction, stored, flag_fatigue(stored, by=person))
         alarm = receipt(
             stored, "approver_fatigue", kind="alarm", receipt_id=receipt_id, principal="gate", approvers=(person,)
         )
@@ -180,7 +358,7 @@ def redeemed_by_grant(approval: Approval, grant: Grant, *, permit_id: str, new_i
     def apply(transaction: Transaction) -> Sequence[Draft]:
         grants.check_unchanged(transaction, grant)
         approved = replace(approval, state="approved", grant=grant.id, receipt_id=new_id())
-        moved = replace(machine.move(approved, "redeemed", receipt_id=new_id()), version=1)
+        moved = replace(move(approved, "redeemed", receipt_id=new_id()), version=1)
         transaction.put_document(to_document(moved))
         yes = receipt(
             approved,
@@ -221,7 +399,7 @@ def _write(transaction: Transaction, before: Approval, after: Approval) -> None:
 
 
 def _narrowed(stored: Approval, ballot: Ballot, narrowed: Narrowed, new_id: NewId, drafts: list[Draft]) -> Approval:
-    moved = machine.narrow(
+    moved = narrow(
         stored,
         now=ballot.now,
         call_digest=narrowed.call_digest,

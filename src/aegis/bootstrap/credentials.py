@@ -3,17 +3,119 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from aegis.audit.writer import Unit
 from aegis.bootstrap.state import State
-from aegis.core.ports import Transaction
+from aegis.core.ports import Reader, Store, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
-from aegis.gate.ids import new_id
+from aegis.errors import InvalidCall
+from aegis.gate.events import new_id
 from aegis.keys import api
-from aegis.keys.api import ApiKey, IssuedKey, issue, store_key
-from aegis.keys.holders import check_unlike
+from aegis.keys.accounts import (
+    COLLECTION,
+    PERSONAL_ROLES,
+    Account,
+    add_account,
+    change_account,
+    check_roles,
+    find_account,
+    hash_password,
+    new_account,
+)
+from aegis.keys.accounts import State as AccountState
+from aegis.keys.api import ApiKey, IssuedKey, check_unlike, issue, store_key
+from aegis.keys.tokens import Link, new_link, use_link
+from aegis.log.writer import Unit
+
+# Making and changing accounts: each is a receipt, so that the log says who could decide since when.
+
+Action = Literal["create", "change", "disable", "enable", "password"]
+
+
+def create_account(state: State, name: str, *, roles: Sequence[str], password: str, by: str) -> Account:
+    """A new account, on the record; raises `InvalidCall` for a name that is taken or cannot be."""
+    account = new_account(name, roles, password, now=system_clock())
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        check_unlike(transaction, account.name)
+        add_account(transaction, account)
+        return (_accounts_draft(account, "create", by),)
+
+    state.ledger.append(Unit(apply=apply))
+    return account
+
+
+def alter_account(
+    state: State,
+    name: str,
+    action: Action,
+    *,
+    by: str,
+    password: str | None = None,
+    roles: Sequence[str] | None = None,
+    to: AccountState | None = None,
+) -> Account:
+    """Change an account, end its sessions, and put that on the record; raises `InvalidCall` (404)."""
+    hashed = None if password is None else hash_password(password)
+    checked = None if roles is None else check_roles(roles)
+    changed: list[Account] = []
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        account = change_account(transaction, name, password=hashed, roles=checked, state=to)
+        changed[:] = [account]
+        return (_accounts_draft(account, action, by),)
+
+    state.ledger.append(Unit(apply=apply))
+    return changed[0]
+
+
+def first_link(store: Store) -> str | None:
+    """A one-time link's token for the first account, or `None` where there is one already."""
+    with store.reader() as reader:
+        if has_accounts(reader):
+            return None
+    with store.transaction() as transaction:
+        return new_link(transaction, "", now=system_clock())
+
+
+def password_link(state: State, name: str) -> str:
+    """The token of a one-time link under which the account sets a new password; raises `InvalidCall` (404)."""
+    with state.store.transaction() as transaction:
+        if find_account(transaction, name) is None:
+            raise InvalidCall("there is no such account", code="not_found", status=404)
+        return new_link(transaction, name, now=system_clock())
+
+
+def link_unit(link: Link, *, name: str, password: str) -> Unit:
+    """The unit that uses a one-time link up: it makes the first account, or changes the password of the link's.
+
+    Raises `InvalidCall` for a name or password that cannot be; applying it, `InvalidCall` or `StoreConflict`.
+    """
+    account = new_account(link.account or name, PERSONAL_ROLES, password, now=system_clock())
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        use_link(transaction, link)
+        if link.account:
+            changed = change_account(transaction, link.account, password=account.password)
+            return (_accounts_draft(changed, "password", link.account),)
+        if has_accounts(transaction):
+            raise InvalidCall("there is an account already", code="conflict", hint="sign in", status=409)
+        check_unlike(transaction, account.name)
+        add_account(transaction, account)
+        return (_accounts_draft(account, "create", account.name),)
+
+    return Unit(apply=apply)
+
+
+def has_accounts(reader: Reader) -> bool:
+    """Whether anybody can sign in at all."""
+    return bool(reader.documents(COLLECTION, limit=1))
+
+
+def _accounts_draft(account: Account, action: Action, by: str) -> Draft:
+    key: dict[str, Any] = {"purpose": "account", "holder": account.name, "roles": list(account.roles)}
+    return Draft(members={"kind": "grant", "receipt_id": new_id(), "principal": by, "action": action, "key": key})
 
 
 def create_key(

@@ -3,26 +3,75 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from aegis.audit.writer import Ledger
+from aegis.approvals.previews.look import PreviewWorker
 from aegis.bootstrap.introduce import Introductions, check_foreign
-from aegis.bootstrap.policy_log import record_start, recorder
 from aegis.bootstrap.state import open_state
-from aegis.core.ports import Store
+from aegis.config.config import Config
+from aegis.config.reload import Change, PolicyHolder
+from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
+from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
-from aegis.delivery.worker import Deliveries
-from aegis.gate.events import Event
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.gate.events import Event, Listener, new_id, notify
 from aegis.gate.gate import Gate
 from aegis.gate.parts import Parts
-from aegis.gate.previews import PreviewWorker
 from aegis.keys.keyring import Keyring
-from aegis.pipeline.config import Config
-from aegis.pipeline.reload import PolicyHolder
-from aegis.rules.cache import default_cache_folder
+from aegis.log.writer import Ledger, Unit
+from aegis.outbound.worker import Deliveries
+
+# Every configuration that decides is in the log before it decides, with who put it in force.
+
+COLLECTION: Final = "policies"
+GATE: Final = "gate"
+
+
+def record_start(ledger: Ledger, digest: str) -> None:
+    """Record the policy that this process starts with, where the log does not know it yet."""
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        if transaction.document(COLLECTION, digest) is not None:
+            return ()
+        transaction.put_document(Document(collection=COLLECTION, key=digest, version=1, body=b"start"))
+        return (_draft(digest, action="start", principal=GATE),)
+
+    ledger.append(Unit(apply=apply))
+
+
+def recorder(ledger: Ledger, listeners: Sequence[Listener]) -> Callable[[Change], None]:
+    """Records each change of the policy; raises `StoreError` where it cannot, and nothing changes then."""
+
+    def record(change: Change) -> None:
+        draft = _draft(change.after, action=change.trigger, principal=change.by or GATE)
+
+        def apply(transaction: Transaction) -> Sequence[Draft]:
+            stored = transaction.document(COLLECTION, change.after)
+            version = 1 if stored is None else stored.version + 1
+            transaction.put_document(
+                Document(collection=COLLECTION, key=change.after, version=version, body=change.trigger.encode())
+            )
+            return (draft,)
+
+        recorded = ledger.append(Unit(apply=apply))
+        notify(listeners, Event(kind="config", members=draft.members, recorded=recorded[0]))
+
+    return record
+
+
+def _draft(digest: str, *, action: str, principal: str) -> Draft:
+    members: dict[str, Any] = {
+        "kind": "config",
+        "receipt_id": new_id(),
+        "principal": principal,
+        "policy_digest": digest,
+        "action": action,
+    }
+    return Draft(members=members)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,15 +14,15 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from aegis.audit.writer import Ledger, Unit
+from aegis.config.check import given_keys
+from aegis.config.config import Config
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.receipt import LOG_SIGNER, PREVIOUS_LOG_SIGNER, Draft
 from aegis.errors import ConfigError
-from aegis.gate.ids import new_id
+from aegis.gate.events import new_id
 from aegis.keys.keyring import Ed25519Signer, Keyring, public_below
+from aegis.log.writer import Ledger, Unit
 from aegis.missions.holder import holder_folder
-from aegis.pipeline.check import given_keys
-from aegis.pipeline.config import Config
 
 COLLECTION: Final = "keys"
 

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
 from aegis._version import __version__
-from aegis.cli.commands import (
-    agents,
-    approvals,
-    bench,
-    config,
-    hook,
-    judge,
-    keys,
-    log,
-    mcp,
-    missions,
-    rules,
-    tools,
-    users,
-)
-from aegis.cli.commands.decide import decide
-from aegis.cli.commands.demo import demo
-from aegis.cli.commands.doctor import doctor
-from aegis.cli.commands.explain import explain
-from aegis.cli.commands.init import init
-from aegis.cli.commands.serve import serve
+from aegis.approvals import commands as approvals_commands
+from aegis.cli import agents, bench, config, hook, keys, log, mcp, rules, tools, users
+from aegis.cli.decide import decide
+from aegis.cli.demo.command import demo
+from aegis.cli.doctor.command import doctor
+from aegis.cli.explain import explain
+from aegis.cli.init import init
+from aegis.cli.serve import serve
+from aegis.judges import commands as judges_commands
+from aegis.missions import commands as missions_commands
+
+GROUPS: Final[Mapping[str, Any]] = {
+    "approvals": approvals_commands, "agents": agents, "keys": keys, "users": users, "log": log, "config": config,
+    "rules": rules, "missions": missions_commands, "tools": tools, "judge": judges_commands, "hook": hook, "mcp": mcp,
+    "bench": bench,
+}  # fmt: skip
 
 
 def build() -> Any:
@@ -43,8 +39,8 @@ def build() -> Any:
     app.callback()(_aegis)
     for command in (demo, init, serve, decide, explain, doctor):
         app.command()(command)
-    for group in (approvals, agents, keys, users, log, config, rules, missions, tools, judge, hook, mcp, bench):
-        app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+    for name, group in GROUPS.items():
+        app.add_typer(group.app, name=name)
     return typer.main.get_command(app)
 
 

@@ -8,9 +8,11 @@ category secret or pii counts too, whatever was decided: whether it is a leak de
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -18,8 +20,8 @@ from typing import Any, Final, Literal
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
-from aegis.pipeline.model import Incoming, IncomingResult
-from aegis.pipeline.run import Policy
+from aegis.policy.model import Incoming, IncomingResult
+from aegis.policy.policy import Policy
 
 Half = Literal["look", "held"]
 _PRINCIPAL: Final = Principal(id="bench", roles=frozenset({"agent"}), agent="bench")
@@ -29,7 +31,7 @@ _UNJUDGED: Final = frozenset({"code_weakness"})  # weaknesses of programs, which
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
+class JudgedRecord:
     """One record and what became of it; `rules` are the rules that found something."""
 
     record: dict[str, Any]
@@ -76,7 +78,7 @@ def half_of(identifier: str, salt: str) -> Half:
     return "look" if hashlib.sha256(f"{salt}{identifier}".encode()).digest()[0] % 2 == 0 else "held"
 
 
-def judge(policy: Policy, record: dict[str, Any]) -> Judged:
+def judge(policy: Policy, record: dict[str, Any]) -> JudgedRecord:
     """What `policy` makes of a record; nothing is charged, recorded or released."""
     if record["where"] == "call":
         incoming = Incoming(
@@ -95,4 +97,63 @@ def judge(policy: Policy, record: dict[str, Any]) -> Judged:
     if record["family"] == "dlp" and any(finding.category in _DATA for finding in findings):
         stopped = True
     rules = tuple(dict.fromkeys(finding.rule for finding in findings))
-    return Judged(record=record, stopped=stopped, outcome=combined.outcome.word, rules=rules)
+    return JudgedRecord(record=record, stopped=stopped, outcome=combined.outcome.word, rules=rules)
+
+
+# The four tables of a measurement: attacks and benign records, each with and without what needs context.
+
+TABLES: Final = ("recall", "recall_context", "false_alarms", "false_alarms_context")
+_Z: Final = 1.96  # of a 95 % interval
+Summary = dict[str, dict[str, Any]]
+
+
+def interval(hits: int, total: int) -> tuple[float, float]:
+    """The 95 % Wilson interval of a proportion."""
+    if not total:
+        return 0.0, 1.0
+    rate = hits / total
+    centre = rate + _Z * _Z / (2 * total)
+    spread = _Z * math.sqrt(rate * (1 - rate) / total + _Z * _Z / (4 * total * total))
+    whole = 1 + _Z * _Z / total
+    return max(0.0, (centre - spread) / whole), min(1.0, (centre + spread) / whole)
+
+
+def summarise(judged: Iterable[JudgedRecord]) -> Summary:
+    """Stopped and total by table and source, and the mean over sources, so that no long list drowns the others."""
+    cells: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0])
+    for item in judged:
+        kind = "recall" if item.record["label"] == "attack" else "false_alarms"
+        cell = cells[(kind + ("_context" if item.record["needs_context"] else ""), item.record["source"])]
+        cell[0] += item.stopped
+        cell[1] += 1
+    summary: Summary = {}
+    for table in TABLES:
+        rows = {source: tuple(cell) for (kind, source), cell in sorted(cells.items()) if kind == table}
+        if rows:
+            macro = sum(hits / total for hits, total in rows.values()) / len(rows)
+            summary[table] = {"macro": macro, "sources": rows}
+    return summary
+
+
+def rows_of(summary: Summary, before: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """A row for each table and source, the mean first; with what it was before, where there was an earlier run."""
+    rows: list[dict[str, Any]] = []
+    for table, part in summary.items():
+        old = (before or {}).get(table, {})
+        rows.append({"table": table, "source": "(mean)", "share": part["macro"], "was": old.get("macro")})
+        for source, (hits, total) in part["sources"].items():
+            earlier = old.get("sources", {}).get(source)
+            low, high = interval(hits, total)
+            rows.append(
+                {
+                    "table": table,
+                    "source": source,
+                    "stopped": hits,
+                    "of": total,
+                    "share": hits / total,
+                    "low": low,
+                    "high": high,
+                    "was": earlier[0] / earlier[1] if earlier and earlier[1] else None,
+                }
+            )
+    return rows

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from aegis.core.printable import json_text, visible
+from aegis.core.text import json_text, visible
 from aegis.errors import Problem
+
+# The exit codes, a closed set that scripts rely on.
+
+DONE: Final = 0  # done, allowed or verified
+REFUSED: Final = 1  # refused, blocked or not verified
+USAGE: Final = 2  # the command line or the configuration is wrong; nothing was done
+HELD: Final = 3  # a person has to approve first
+INTERRUPTED: Final = 130  # the shell's word for Ctrl-C
 
 
 def say(message: str, *, code: str, hint: str = "", as_json: bool = False) -> None:

@@ -1,7 +1,7 @@
 """`aegis hook` as a gateway of the same home answers it: one exchange over its socket, with hardly anything loaded.
 
 Where no gateway listens, or where it decides by another configuration, the hook decides by itself. Where the command
-line says anything but where to decide, all of it is loaded (`aegis.cli.commands.hook`). Once a gateway answered,
+line says anything but where to decide, all of it is loaded (`aegis.cli.hook`). Once a gateway answered,
 everything but its whole answer is exit 2 with the reason on standard error.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from aegis.client.peer import peer_uid
 from aegis.proxies.hooks.door import LENGTH, MAX_ANSWER, MAX_EVENT, MAX_HELLO, SOCKET, framed, message, read_object
+from aegis.sdk.client.peer import peer_uid
 
 DEFAULT_AGENT: Final = "coding-agent"
 MARGIN_S: Final = 5.0  # what is left of the host's patience for saying no
@@ -80,6 +80,7 @@ def inside(argv: Sequence[str]) -> int | None:
             url=None,
             api_key="",
             timeout=timeout,
+            margin=MARGIN_S,
             wait=float(given["--wait"]) if "--wait" in given else None,
         )
     except Exception as error:  # any other exit code than this one would let the call pass

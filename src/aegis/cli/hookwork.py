@@ -7,33 +7,41 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aegis.cli.hookline import MARGIN_S
 from aegis.proxies.hooks.supervise import supervised
 
 if TYPE_CHECKING:
     from aegis.core.decider import Decider
-    from aegis.proxies.hooks.answers import HookAnswer
+    from aegis.proxies.hooks.judge import HookAnswer
 
 
 def run_hook(
-    *, config: Path | None, home: Path, agent: str, url: str | None, api_key: str, timeout: float, wait: float | None
+    *,
+    config: Path | None,
+    home: Path,
+    agent: str,
+    url: str | None,
+    api_key: str,
+    timeout: float,
+    margin: float,
+    wait: float | None,
 ) -> int:
     """Judge the event on standard input within `timeout` seconds; the exit code: 0 lets the host go on, 2 blocks.
 
-    A held call waits for a person for `wait` seconds, or for what the time-out leaves.
+    The last `margin` of them are left for saying no. A held call waits for a person for `wait` seconds, or for what
+    the time-out leaves.
     """
     answered_by = time.monotonic() + timeout
 
     def work() -> HookAnswer:
         from aegis.proxies.hooks.door import MAX_EVENT
         from aegis.proxies.hooks.event import read_event
-        from aegis.proxies.hooks.judge import Judge
+        from aegis.proxies.hooks.judge import HookJudge as Judge
         from aegis.proxies.hooks.state import HookState
 
         event = read_event(sys.stdin.buffer.read(MAX_EVENT + 1))
         decider = _decider(config, home, agent, url, api_key)
         try:
-            latest = answered_by - MARGIN_S
+            latest = answered_by - margin
             wait_until = latest if wait is None else min(time.monotonic() + wait, latest)
             return Judge(decider, HookState(home), wait_until=wait_until).answer(event)
         finally:
@@ -49,7 +57,7 @@ def run_hook(
 
 def _decider(config: Path | None, home: Path, agent: str, url: str | None, api_key: str) -> Decider:
     if url is not None:
-        from aegis.client import Client
+        from aegis.sdk.client import Client
 
         return Client(url, api_key)
     from aegis.bootstrap import open_deployment

@@ -14,10 +14,9 @@ from aegis.errors import InvalidCall
 if TYPE_CHECKING:
     from aegis.core.decider import Decider
     from aegis.core.outcome import Reason
-    from aegis.proxies.mcp.ends import ServerEnd
-    from aegis.proxies.mcp.judge import Refused
-    from aegis.proxies.mcp.people import Resolve
-    from aegis.rules.scanner import Scanner
+    from aegis.detect.rules.scanner import Scanner
+    from aegis.proxies.mcp.judge import Refused, Resolve
+    from aegis.proxies.mcp.messages import ServerEnd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,15 +46,14 @@ def run_wrapped(wrapping: Wrapping) -> int:
 
 
 async def _run(wrapping: Wrapping) -> int:
-    from aegis.adapters._enforce import Enforcer
-    from aegis.adapters.context import Session
-    from aegis.guards.descriptions import DescriptionScanner
-    from aegis.proxies.mcp.ends import standard_streams
-    from aegis.proxies.mcp.judge import Judge
-    from aegis.proxies.mcp.people import AskingDecider
-    from aegis.proxies.mcp.pins import PinFile
+    from aegis.enforce.context import Session
+    from aegis.enforce.enforcement import Enforcer
+    from aegis.policy.guards.descriptions import DescriptionScanner
+    from aegis.proxies.mcp.judge import AskingDecider
+    from aegis.proxies.mcp.judge import McpJudge as Judge
+    from aegis.proxies.mcp.messages import standard_streams
     from aegis.proxies.mcp.stdio import Wrapped
-    from aegis.proxies.mcp.tools import ToolBook
+    from aegis.proxies.mcp.tools import PinFile, ToolBook
 
     server_end = await _server(wrapping)
     try:
@@ -87,10 +85,10 @@ async def _run(wrapping: Wrapping) -> int:
 
 async def _server(wrapping: Wrapping) -> ServerEnd:
     """The server's end of the connection, started or about to be asked."""
-    from aegis.egress import Egress, EgressPolicy
-    from aegis.proxies.mcp.ends import ProcessEnd
-    from aegis.proxies.mcp.remote import HttpEnd
-    from aegis.proxies.mcp.upstreams import IDLE_S, MAX_ANSWER_BYTES, TOTAL_S
+    from aegis.outbound.client import Egress
+    from aegis.outbound.values import EgressPolicy
+    from aegis.proxies.mcp.messages import ProcessEnd
+    from aegis.proxies.mcp.remote import IDLE_S, MAX_ANSWER_BYTES, TOTAL_S, HttpEnd
 
     if not wrapping.upstream:
         return await ProcessEnd.start(wrapping.command)
@@ -112,7 +110,7 @@ async def _server(wrapping: Wrapping) -> ServerEnd:
 def _recorder(wrapping: Wrapping) -> Refused | None:
     """Records what is refused undecided, in the log of this home; a gateway elsewhere takes no such receipts."""
     from aegis.gate import Gate
-    from aegis.gate.alarms import refused_tool
+    from aegis.gate.events import refused_tool
 
     gate = wrapping.decider
     if not isinstance(gate, Gate):

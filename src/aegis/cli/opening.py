@@ -2,17 +2,121 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aegis.cli.options import home_of
+from aegis.cli.remote import Gateway, body_of, value_of
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from aegis.bootstrap import State
+    from aegis.bootstrap import Deployment, State
+    from aegis.proxies.mcp.judge import Resolve, Said
+    from aegis.server.app import App
+
+
+# The gateway's own HTTP API, asked inside this process over the state of a home.
+#
+# A command that works without a running gateway keeps every rule of the API that way: the same credentials, the
+# same checks, the same receipts.
+
+
+class InsideRequest(Protocol):
+    """Answers one request of the HTTP API."""
+
+    def ask(self, method: str, target: str, key: str, body: Any = None) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """The API over an opened deployment."""
+
+    app: App
+
+    def ask(self, method: str, target: str, key: str, body: Any = None) -> Any:
+        """The JSON answer to one request; raises `InvalidCall` with the API's own words for a 4xx."""
+        media, data = body_of(body)
+        status, answered = asyncio.run(_exchange(self.app, method, target, key, media, data or b""))
+        return value_of(status, answered)
+
+
+@contextmanager
+def api(url: str | None, home: Path | None, config: Path | None) -> Iterator[InsideRequest]:
+    """The gateway at `url`, or the API over `home` where no gateway is named."""
+    if url is not None:
+        yield Gateway(url=url)
+        return
+    from aegis.bootstrap import open_deployment
+    from aegis.server.app import create_app
+
+    deployment = open_deployment(config, home_of(home))
+    try:
+        yield Inside(app=create_app(deployment))
+    finally:
+        deployment.close()
+
+
+def resolver(deployment: Deployment, key: str) -> Resolve:
+    """Answers approvals of an opened deployment with the key of an approver, by the rules of the API."""
+    from aegis.server.app import create_app
+
+    app = create_app(deployment)
+
+    async def resolve(said: Said) -> None:
+        media, data = body_of(said.to_wire())
+        status, answered = await _exchange(app, "POST", f"/v1/approvals/{said.approval}", key, media, data or b"")
+        value_of(status, answered)
+
+    return resolve
+
+
+async def _exchange(app: App, method: str, target: str, key: str, media: str, body: bytes) -> tuple[int, bytes]:
+    """One request through the application (ASGI 3.0, HTTP connection scope)."""
+    path, _, query = target.partition("?")
+    headers = [(b"host", b"localhost"), (b"content-length", b"%d" % len(body))]
+    if body:
+        headers.append((b"content-type", media.encode("ascii")))
+    if key:
+        headers.append((b"authorization", f"Bearer {key}".encode("ascii", "replace")))
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode("ascii"),
+        "query_string": query.encode("ascii"),
+        "root_path": "",
+        "headers": headers,
+        "client": None,
+        "server": ("localhost", 80),
+    }
+    answered = bytearray()
+    status = 500
+    sent = False
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal sent
+        if sent:
+            await asyncio.Event().wait()  # whoever asks is there until the answer is
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            answered.extend(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return status, bytes(answered)
 
 
 @contextmanager

@@ -3,11 +3,51 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aegis.core.printable import json_text, visible
+from aegis.core.text import json_text, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+# A progress bar for people: only on a terminal, and only where the work takes more than a second.
+
+PATIENCE_S: Final = 1.0
+
+Count = Callable[[int], None]
+
+
+@contextmanager
+def counted(total: int, *, title: str) -> Iterator[Count | None]:
+    """Tell the given function how much is done; after a second a bar on standard error shows it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    started = time.monotonic()
+    bars: list[Progress] = []
+
+    def done(count: int) -> None:
+        if not bars and time.monotonic() - started > PATIENCE_S:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bars.append(Progress(console=Console(stderr=True), transient=True))
+            bars[0].start()
+            bars[0].add_task(title, total=total)
+        if bars:
+            bars[0].update(bars[0].task_ids[0], completed=count)
+
+    try:
+        yield done
+    finally:
+        for bar in bars:
+            bar.stop()
+
 
 STYLES: Final = {
     "allow": "green", "sanitize": "cyan", "require_approval": "yellow", "block": "red",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aegis.cli.output import Column, print_line, show_members
-from aegis.core.printable import json_text
+from aegis.core.text import json_text
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def found(state: State, search: Search) -> list[dict[str, Any]]:
     """The receipts that match, newest first, without their signatures."""
     import orjson
 
-    from aegis.server.receipt_view import summary
+    from aegis.log.receipts import summary
 
     with state.store.reader() as reader:
         return [summary(orjson.loads(entry.body)) for entry in reader.search(search)]
@@ -48,8 +48,8 @@ def detail(state: State, name: str, *, reveal: bool, by: str) -> dict[str, Any]:
     """One receipt and its payload; revealing it is recorded before anything is shown."""
     import orjson
 
-    from aegis.core.strict_json import parse
-    from aegis.server.receipt_view import payload_view
+    from aegis.core.json import parse
+    from aegis.log.receipts import payload_view
 
     with state.store.reader() as reader:
         entry = entry_of(reader, name)
@@ -101,9 +101,9 @@ def entry_of(reader: Reader, name: str) -> Entry:
 
 
 def _record_access(state: State, entry: Entry, by: str) -> None:
-    from aegis.audit.writer import Unit
     from aegis.core.receipt import Draft
-    from aegis.gate.ids import new_id
+    from aegis.gate.events import new_id
+    from aegis.log.writer import Unit
 
     members = {
         "kind": "access",

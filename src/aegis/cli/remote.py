@@ -31,9 +31,9 @@ class Gateway:
         Raises `InvalidCall` with the gateway's own words for a 4xx and `GatewayUnreachable` where no
         usable answer came.
         """
-        from aegis.client.endpoint import endpoint
-        from aegis.client.http1 import check_header_value
-        from aegis.client.sync_transport import SyncTransport, TransportError
+        from aegis.sdk.client.endpoint import endpoint
+        from aegis.sdk.client.http1 import check_header_value
+        from aegis.sdk.client.sync_transport import SyncTransport, TransportError
 
         try:
             check_header_value(key or "-")
@@ -68,7 +68,7 @@ def value_of(status: int, body: bytes) -> Any:
     Raises `InvalidCall` with the words of its error shape for a 4xx and `GatewayUnreachable` for any
     other status that is not a success.
     """
-    from aegis.core.strict_json import parse
+    from aegis.core.json import parse
 
     if status < 300:
         return parse(body)

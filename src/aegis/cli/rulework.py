@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aegis.core.printable import json_text
+from aegis.core.text import json_text
 from aegis.errors import ConfigError, InvalidCall, Problem
 
 if TYPE_CHECKING:
-    from aegis.rules.model import Example, RuleSet
+    from aegis.detect.rules.model import Example, RuleSet
 
 
 def examine(rules: RuleSet, *, only: frozenset[str]) -> list[dict[str, Any]]:
     """Every example of the rules named by `only`, with whether its rule did what the example asks."""
     from dataclasses import replace
 
-    from aegis.guards.examine import examiner
-    from aegis.rules.cache import default_cache_folder
-    from aegis.rules.scanner import Scanner
-    from aegis.rules.testing import run
+    from aegis.detect.rules.cache import default_cache_folder
+    from aegis.detect.rules.scanner import Scanner
+    from aegis.detect.rules.testing import run
+    from aegis.policy.guards.examine import examiner
 
     chosen = replace(rules, rules=tuple(rule for rule in rules.rules if rule.id in only))
     results = run(chosen, examiner(Scanner(rules, cache=default_cache_folder())))
@@ -51,7 +51,7 @@ def write_rule(document: dict[str, Any], folder: Path) -> Path:
     """
     import yaml
 
-    from aegis.rules.load import parse_rule, rule_set
+    from aegis.detect.rules.load import parse_rule, rule_set
 
     rule_id = str(document["id"])
     if not rule_id.replace("-", "").isalnum() or not rule_id.isascii():

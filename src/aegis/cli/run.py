@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from aegis.cli import exits
+from aegis.cli import failure
 from aegis.cli.failure import say, say_problems
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
 
@@ -20,36 +20,36 @@ def run(argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     if sys.platform == "win32":
         say("Windows is not supported", code="platform", hint="use Linux or macOS; WSL is Linux", as_json=as_json)
-        return exits.USAGE
+        return failure.USAGE
     try:
         code = build()(list(argv) or ["--help"], prog_name="aegis", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else exits.DONE
+        return code if isinstance(code, int) else failure.DONE
     except TyperException as error:
         say(_plain(error.format_message()), code="usage", hint=_usage_hint(error), as_json=as_json)
-        return exits.USAGE
+        return failure.USAGE
     except ConfigError as error:
         say_problems(error.problems, as_json=as_json)
-        return exits.USAGE
+        return failure.USAGE
     except InvalidCall as error:
         say(error.message, code=error.code, hint=error.hint, as_json=as_json)
-        return exits.USAGE
+        return failure.USAGE
     except StoreError as error:
         say(str(error), code="store", hint="`aegis doctor` looks for the cause", as_json=as_json)
-        return exits.REFUSED
+        return failure.REFUSED
     except AegisError as error:
         say(str(error), code="refused", as_json=as_json)
-        return exits.USAGE
+        return failure.USAGE
     except BrokenPipeError:
         # The reader went away: nothing more can be said, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.REFUSED
+        return failure.REFUSED
     except OSError as error:
         name = f" `{error.filename}`" if error.filename else ""
         say(f"{(error.strerror or type(error).__name__).lower()}{name}", code="system", as_json=as_json)
-        return exits.USAGE
+        return failure.USAGE
     except (Abort, KeyboardInterrupt):
-        return exits.INTERRUPTED
+        return failure.INTERRUPTED
 
 
 def _plain(message: str) -> str:

@@ -20,7 +20,7 @@ MAX_PAGES: Final = 1_000
 
 def read_list(source: str | None, command: Sequence[str], *, server: str | None) -> tuple[ToolDescription, ...]:
     """The tools that the file `source` (`-`: standard input) lists, or that the MCP server `command` announces."""
-    from aegis.dialects.tool_lists import read_tools
+    from aegis.wire.tool_lists import read_tools
 
     if bool(source) == bool(command):
         raise InvalidCall(
@@ -31,7 +31,7 @@ def read_list(source: str | None, command: Sequence[str], *, server: str | None)
 
 
 def _parse(source: str) -> Any:
-    from aegis.core.strict_json import parse
+    from aegis.core.json import parse
 
     data = sys.stdin.buffer.read(MAX_BYTES + 1) if source == "-" else _bytes(Path(source))
     if len(data) > MAX_BYTES:

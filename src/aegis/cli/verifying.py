@@ -3,38 +3,151 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from aegis.audit.breaks import Break
-from aegis.audit.checkpoint import checkpoint_of, sign_checkpoint
-from aegis.audit.export import CHECKPOINT, RECEIPTS
-from aegis.audit.verify import NOT_COVERED_PAYLOADS, verify_export
-from aegis.bootstrap.mark import HighWater
+from aegis.bootstrap.state import HighWater, contradicted
 from aegis.cli.logfiles import read_blocks, read_small
-from aegis.cli.progress import counted
-from aegis.errors import InvalidCall, LogInvalid
+from aegis.cli.output import counted
+from aegis.core.breaks import Break
+from aegis.core.canonical import payload_commitment
+from aegis.core.ports import Entry, Reader, Search
+from aegis.core.times import from_rfc3339
+from aegis.errors import InvalidCall, LogInvalid, StoreCorrupt
+from aegis.keys.files import public_keys
 from aegis.keys.keyring import Keyring
-from aegis.keys.public import public_keys
-from aegis.stores import MemoryStore, open_store
-from aegis.stores.sealed import SealedStore
-from aegis.verification.home import column_breaks, document_breaks, mark_break, payload_breaks
-from aegis.verification.issuers import read_issuers
-from aegis.verification.missions import NOT_CHECKED_SCOPE, MissionRules
-from aegis.verification.payloads import PAYLOADS, Payloads, read_payloads
-from aegis.verification.scope import ScopeRules
+from aegis.log.append import entry_of
+from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
+from aegis.log.export import CHECKPOINT, RECEIPTS
+from aegis.log.id_set import IdSet
+from aegis.log.merkle import leaf_hash
+from aegis.log.payloads import PAYLOADS, Payloads, read_payloads
+from aegis.log.verify import NOT_COVERED_PAYLOADS, verify_export
+from aegis.missions.verify import NOT_CHECKED_SCOPE, OfflineMissionRules, ScopeRules, read_issuers
+from aegis.store import MemoryStore, open_store
+from aegis.store.sealed import SealedStore
 
 if TYPE_CHECKING:
-    from aegis.audit.verify import Verified
-    from aegis.core.ports import Reader
+    from aegis.log.verify import Verified
+
+
+# What is stored in a home, verified where it lies: what an export does not hold, and what stands beside the log.
+#
+# (1) the store continues what the home's mark says that it saw
+# (2) every document is what was put last, and none is missing
+# (3) the columns by which receipts are found say what the receipts say, and lead to them
+# (4) payloads are those that the receipts commit to; what is gone was erased on record
+
+_PAGE: Final = 1_000
+Open = Callable[[bytes, bytes], bytes]
+
+
+def mark_break(store: SealedStore, mark: HighWater, keyring: Keyring) -> Break | None:
+    """(1) What in the store contradicts the home's mark; `None` where nothing does, or there is none."""
+    try:
+        kept = mark.read()
+        wrong = None if kept is None else contradicted(store, kept, keyring)
+    except StoreCorrupt as error:
+        wrong = str(error)
+    return None if wrong is None else Break(kind="rolled_back", detail=wrong)
+
+
+def document_breaks(store: SealedStore) -> Iterator[Break]:
+    """(2) Every document that somebody else wrote, changed, took away or put back."""
+    try:
+        for defect in store.defects():
+            yield Break(kind="document_changed", detail=str(defect))
+    except StoreCorrupt as error:
+        yield Break(kind="document_changed", detail=str(error))
+
+
+def column_breaks(reader: Reader, start: int, stop: int, *, looked_up: bool) -> Iterator[Break]:
+    """(3) Every receipt from `start` to before `stop` whose columns differ from it, or do not lead to it.
+
+    `looked_up` says that each is searched for as well, which takes a few queries.
+    """
+    for entry in reader.entries(start, stop):
+        wrong = _differing(entry) or (_not_found(reader, entry) if looked_up else "")
+        if wrong:
+            yield Break(kind="column_changed", detail=wrong, index=entry.index, receipt_id=entry.receipt_id)
+
+
+def payload_breaks(reader: Reader, size: int, open_payload: Open) -> Iterator[Break]:
+    """(4) Every receipt whose payload is another one, or is gone and was not erased on record."""
+    erased = IdSet()
+    before: int | None = None
+    while page := reader.search(Search(kind="erasure", before=before, limit=_PAGE)):
+        for entry in page:
+            erased.add(entry.parent)
+        before = page[-1].index
+    for entry in reader.entries(0, size):
+        commitment = _commitment(entry)
+        if commitment is None:
+            continue
+        stored = reader.payload(entry.index)
+        if stored is None:
+            wrong = "" if entry.receipt_id in erased else "it is gone, and nobody erased it on record"
+        else:
+            try:
+                text = open_payload(stored.key, stored.body)
+                wrong = "" if payload_commitment(stored.salt, text) == commitment else "it is another one"
+            except StoreCorrupt:
+                wrong = "it does not open"
+        if wrong:
+            yield Break(kind="payload_changed", detail=wrong, index=entry.index, receipt_id=entry.receipt_id)
+
+
+def _commitment(entry: Entry) -> str | None:
+    try:
+        commitment: str | None = orjson.loads(entry.body).get("payload_commitment")
+    except (ValueError, AttributeError):  # the receipt is malformed, which its own check says
+        return None
+    return commitment
+
+
+def _differing(entry: Entry) -> str:
+    """The columns of a receipt that say something else than it does."""
+    try:
+        body: dict[str, Any] = orjson.loads(entry.body)
+        told = entry_of(body, entry.body, leaf_hash(entry.body), from_rfc3339(body["time"]))
+    except (ValueError, KeyError, TypeError):
+        return "the receipt is malformed"
+    return ", ".join(f"`{name}`" for name in Entry.__struct_fields__ if getattr(entry, name) != getattr(told, name))
+
+
+def _not_found(reader: Reader, entry: Entry) -> str:
+    """The way in which a receipt is looked for and not found."""
+    by_id = reader.entry_by_id(entry.receipt_id)
+    if by_id is None or by_id.index != entry.index:
+        return "it is not found by `receipt_id`"
+    if entry.kind == "decision" and entry.call_id:
+        latest = reader.latest_call(entry.principal, entry.session, entry.call_id)
+        if latest is None or latest < entry.index:
+            return "it is not found by its call"
+    search = Search(
+        kind=entry.kind,
+        principal=entry.principal,
+        agent=entry.agent,
+        session=entry.session,
+        call_id=entry.call_id,
+        tool=entry.tool,
+        decision=entry.decision,
+        reason=entry.reason,
+        parent=entry.parent,
+        before=entry.index + 1,
+        limit=1,
+    )
+    found = reader.search(search)
+    return "" if found and found[0].index == entry.index else "it is not found by what it says"
+
 
 MAX_BREAKS: Final = 1_000  # named of what is wrong in a home: more says no more
 LARGE_BYTES: Final = 16_777_216  # about 20,000 receipts: below, starting processes costs more than it saves
@@ -59,7 +172,7 @@ def verify_folder(
             raise LogInvalid(Break(kind="tail_cut", detail=f"`{name}` is missing"))
     size = (folder / RECEIPTS).stat().st_size
     with _processes(size) as executor, counted(size // _RECEIPT_BYTES, title="verifying") as progress:
-        missions = MissionRules(trusted)
+        missions = OfflineMissionRules(trusted)
         scope = ScopeRules(missions, Payloads(read_payloads(folder / PAYLOADS))) if payloads else None
         verified = verify_export(
             read_blocks(folder / RECEIPTS),
@@ -91,7 +204,7 @@ def verify_home(
     Nothing is changed. Raises `InvalidCall`, `ConfigError` and `StoreError` where the home cannot be read.
     """
     from aegis.bootstrap.state import config_file
-    from aegis.pipeline.config import load_config
+    from aegis.config.config import load_config
 
     settings = load_config(config_file(config, home)).settings
     keyring = Keyring(home / "keys")
@@ -135,7 +248,7 @@ def _verified(
             checkpoint=sign_checkpoint(checkpoint_of(head, announced["log"]), own),
             keys=orjson.dumps(announced) if key is None else read_small(key),
             since=None if since is None else read_small(since),
-            rules=(MissionRules(trusted),),
+            rules=(OfflineMissionRules(trusted),),
             progress=progress,
         )
     except LogInvalid as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aegis.core.printable import has_controls
+from aegis.core.text import has_controls
 from aegis.errors import InvalidCall
 
 MAX_NAME_CHARS: Final = 256  # a name is matched against every selector: bounds that work

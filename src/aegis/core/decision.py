@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from aegis.core.finding import Finding
-from aegis.core.masking import mask
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.text import mask
 
 
 class GuardTime(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aegis.core.call import ReadCall, ToolCall
 from aegis.core.canonical import canonical
-from aegis.core.pointer import escape
+from aegis.core.json import escape
 from aegis.errors import InvalidCall
 
 MAX_DEPTH: Final = 200  # canonical JSON refuses deeper values

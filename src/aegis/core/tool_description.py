@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.canonical import canonical, sha256
 
 MEMBERS: Final = ("title", "description", "input_schema", "output_schema", "annotations")
 

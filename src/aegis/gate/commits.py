@@ -22,10 +22,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from aegis.audit.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 from aegis.core.receipt import Recorded
 from aegis.errors import StoreBusy, StoreUnavailable, is_exhausted
-from aegis.gate.slow import Slow
+from aegis.gate.parts import Slow
+from aegis.log.writer import MAX_GROUP, MAX_WAITING, Answer, Ledger, Unit
 
 R = TypeVar("R")
 Steps = Generator[Unit | Slow[Any], tuple[Recorded, ...], R]

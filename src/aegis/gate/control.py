@@ -14,15 +14,15 @@ from typing import Any, Final
 
 import orjson
 
-from aegis.audit.writer import Unit
 from aegis.core.call import check_name
 from aegis.core.outcome import Reason
 from aegis.core.ports import Document, Reader, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
+from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreConflict
-from aegis.facts.fold import name_skeleton
-from aegis.gate.ids import new_id
+from aegis.gate.events import new_id
+from aegis.log.writer import Unit
 
 COLLECTION: Final = "agents"
 MAX_REASON_CHARS: Final = 1_000

@@ -23,45 +23,39 @@ from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
-from aegis.approvals.counts import TooManyPending
-from aegis.approvals.model import Approval
+from aegis.approvals.announcing import composer, told
+from aegis.approvals.opening import ask
 from aegis.approvals.queue import opened
-from aegis.audit.writer import CallKey, Unit
+from aegis.approvals.resuming import Granted, Resuming, Standing, find_grant
+from aegis.approvals.values import Approval, TooManyPending
+from aegis.context.files import recalled, remembering
 from aegis.core.call import ToolCall, check_call
+from aegis.core.canonical import call_digest
 from aegis.core.combine import combine
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
-from aegis.core.digest import call_digest
 from aegis.core.finding import Report
+from aegis.core.json import parse
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.pending import readable
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
-from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, MissionInvalid, StoreConflict, StoreUnavailable
-from aegis.gate.announcing import composer, told
-from aegis.gate.asking import ask
-from aegis.gate.attended import Attended
 from aegis.gate.control import Control, ControlState
-from aegis.gate.events import Event, notify
-from aegis.gate.granted import Granted, find_grant
-from aegis.gate.held import Resuming
-from aegis.gate.ids import new_id
-from aegis.gate.judge_door import is_judge
-from aegis.gate.judge_mission import worker_view
-from aegis.gate.judging import Judging
-from aegis.gate.missions import Missions, stopped_by_mission
-from aegis.gate.parts import Parts
+from aegis.gate.events import Event, new_id, notify
+from aegis.gate.parts import Parts, Slow
 from aegis.gate.permits import permit_again, permit_of, wants_permit
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
-from aegis.gate.session_files import recalled, remembering
-from aegis.gate.slow import Slow
-from aegis.gate.standing import Standing
 from aegis.gate.workers import WorkerLost, Workers
-from aegis.guards.mission_view import MissionView
-from aegis.pipeline.model import Evaluation, Incoming
-from aegis.pipeline.run import Policy
+from aegis.judges.access import is_judge, worker_view
+from aegis.judges.deciding import Judging
+from aegis.log.writer import CallKey, Unit
+from aegis.missions.deciding import Attended
+from aegis.missions.standing import Missions, stopped_by_mission
+from aegis.missions.view import MissionView
+from aegis.policy.model import Evaluation, Incoming
+from aegis.policy.policy import Policy
 
 ATTEMPTS: Final = 4  # how often a call is decided anew because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from aegis.approvals.model import Approval
-from aegis.approvals.preview.dryrun import DryRun
+from aegis.approvals.answering import Answer, Answering
+from aegis.approvals.previews.dryrun import DryRun
 from aegis.approvals.queue import find
-from aegis.audit.writer import Unit
+from aegis.approvals.values import Approval
+from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, OpenedSession, ResultDecision
 from aegis.core.finding import Report
@@ -20,24 +21,22 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.errors import KeyFileError, StoreError
-from aegis.gate.alarms import uncovered
-from aegis.gate.answering import Answer, Answering
-from aegis.gate.attesting import attest_session, project
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control, stopped_agent
 from aegis.gate.decide import Decisions, unavailable
-from aegis.gate.issuing import Issuing
-from aegis.gate.judge_door import Door
-from aegis.gate.judging import Judging
-from aegis.gate.missions import Missions
+from aegis.gate.events import uncovered
 from aegis.gate.observe import Results, withheld
-from aegis.gate.open_session import Opening, OpeningSteps, open_steps
 from aegis.gate.parts import Parts
+from aegis.gate.permits import Redeeming
 from aegis.gate.record import Subject
-from aegis.gate.redeeming import Redeeming
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
 from aegis.gate.workers import Workers
-from aegis.missions.attestation import View
+from aegis.judges.access import JudgeDoor
+from aegis.judges.deciding import Judging
+from aegis.log.writer import Unit
+from aegis.missions.attestation import View, attest_session, project
+from aegis.missions.issuing import Issuing
+from aegis.missions.standing import Missions
 
 _REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
 T = TypeVar("T")
@@ -106,9 +105,9 @@ class Gate:
         """
         self._commits.expect_no_interruptions()
 
-    def judge_door(self) -> Door:
+    def judge_door(self) -> JudgeDoor:
         """The way of a judge's own calls through this gate, where it looks at no call of anybody's: an evaluation."""
-        return Door(self._decide_for_judge, self.aobserve)
+        return JudgeDoor(self._decide_for_judge, self.aobserve)
 
     def observe(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """What may be made of a tool's result. Raises `InvalidCall` for a result that nobody asked for."""

@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from aegis.core.digest import sha256
+from aegis.core.canonical import sha256
+from aegis.detect import extract
+from aegis.detect.facts import ReadLimits
+from aegis.detect.touch.paths import MAX_CHARS
+from aegis.detect.touch.touch import touch
 from aegis.errors import InvalidCall
-from aegis.facts import extract
-from aegis.facts.model import Limits
-from aegis.guards.scope.paths import MAX_CHARS
-from aegis.guards.scope.touch import touch
 
 MAX_FILES: Final = 64  # files looked at for one call: bounds the work that a hostile call can ask for
 MAX_SHOWN: Final = 200  # characters of a path that a refusal names
@@ -36,14 +36,14 @@ class Bound(NamedTuple):
     complete: bool
 
 
-def identities_of(arguments: dict[str, Any], limits: Limits, base: str) -> Bound:
+def identities_of(arguments: dict[str, Any], limits: ReadLimits, base: str) -> Bound:
     """What the files that the arguments name are now; relative ones start at `base`, unless that is empty."""
     files, complete = _files(arguments, limits, base)
     found = sorted({tuple(_identity(path, runs)) for path, runs in files})
     return Bound(sha256(orjson.dumps(found)) if found else None, complete)
 
 
-def check_leads_below(held: dict[str, Any], changed: dict[str, Any], limits: Limits, base: str) -> None:
+def check_leads_below(held: dict[str, Any], changed: dict[str, Any], limits: ReadLimits, base: str) -> None:
     """Guarantee that every file of `changed` lies, through every link, where a file of `held` leads, or below it.
 
     Raises `InvalidCall` (`not_narrower`) naming the path: a link below a folder can lead out of it (CWE-59).
@@ -67,7 +67,7 @@ def _real(path: str) -> Path | None:
         return None
 
 
-def _files(arguments: dict[str, Any], limits: Limits, base: str) -> tuple[list[tuple[str, bool]], bool]:
+def _files(arguments: dict[str, Any], limits: ReadLimits, base: str) -> tuple[list[tuple[str, bool]], bool]:
     """Paths, each with whether a command names it; and whether these are all."""
     texts = extract(arguments, limits).strings
     touched = touch(arguments, texts, sends=False)

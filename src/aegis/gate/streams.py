@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from aegis.core.canonical import canonical
 from aegis.core.decision import ResultDecision
@@ -15,16 +16,61 @@ from aegis.core.mission import Postcondition
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
 from aegis.core.pumping import pumped
+from aegis.detect.rules import Scanner
 from aegis.errors import StreamCut
-from aegis.gate.ticking import ticking
-from aegis.guards.prefilter import Prefilter
-from aegis.guards.stream import HOLD_SECONDS, StreamJudge, StreamSummary
-from aegis.guards.stream_frames import EVENT_ENDS, LINE_ENDS, Frames, FrameTooLarge, event_texts, json_texts
+from aegis.gate.control import Control
+from aegis.gate.observe import Results
+from aegis.gate.parts import Parts
 from aegis.missions.provenance import stream_result
-from aegis.rules import Scanner
+from aegis.policy.guards.prefilter import Prefilter
+from aegis.policy.guards.stream import (
+    EVENT_ENDS,
+    HOLD_SECONDS,
+    LINE_ENDS,
+    Frames,
+    FrameTooLarge,
+    StreamJudge,
+    StreamSummary,
+    event_texts,
+    json_texts,
+)
 
-if TYPE_CHECKING:
-    from aegis.gate.gate import Gate
+# A source of pieces that also ticks while it is silent, so that what was held back is released in time.
+
+T = TypeVar("T")
+
+
+async def ticking(source: AsyncIterable[T], seconds: float, wanted: Callable[[], bool]) -> AsyncGenerator[T | None]:
+    """Every piece of `source`, and `None` after `seconds` of silence while ticks are `wanted`.
+
+    The source runs in one task of its own, at most one piece ahead; what it raises is raised here.
+    """
+    pieces: asyncio.Queue[T] = asyncio.Queue(1)
+
+    async def pump() -> None:
+        async for piece in source:
+            await pieces.put(piece)
+
+    pumping = asyncio.ensure_future(pump())
+    getting = asyncio.ensure_future(pieces.get())
+    try:
+        while not (pumping.done() and pieces.empty() and not getting.done()):
+            waiting: set[asyncio.Future[Any]] = {getting} if pumping.done() else {getting, pumping}
+            done, _ = await asyncio.wait(
+                waiting, timeout=seconds if wanted() else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            if getting.done():
+                piece = getting.result()
+                getting = asyncio.ensure_future(pieces.get())
+                yield piece
+            elif not done:
+                yield None
+        pumping.result()
+    finally:
+        for task in (pumping, getting):
+            task.cancel()
+        await asyncio.gather(pumping, getting, return_exceptions=True)
+
 
 Framing = Literal["plain", "sse", "lines"]
 FRAMINGS: Final[tuple[Framing, ...]] = ("plain", "sse", "lines")
@@ -35,6 +81,27 @@ ALWAYS: Final = Postcondition(id="content", check="no_instructions", window=1_04
 _prefilters: weakref.WeakKeyDictionary[Scanner, dict[frozenset[Category], Prefilter]] = weakref.WeakKeyDictionary()
 
 
+class Recording(Protocol):
+    """The gate, as far as a stream needs it."""
+
+    @property
+    def parts(self) -> Parts: ...
+
+    @property
+    def control(self) -> Control: ...
+
+    @property
+    def results(self) -> Results: ...
+
+    def record_stream(
+        self, principal: Principal, decision_id: str, report: Report, data: bytes, provenance: str | None
+    ) -> ResultDecision: ...
+
+    async def arecord_stream(
+        self, principal: Principal, decision_id: str, report: Report, data: bytes, provenance: str | None
+    ) -> ResultDecision: ...
+
+
 class ResultStream:
     """One streamed result: `feed` gives what may be passed on, `close` records what it came to.
 
@@ -43,7 +110,13 @@ class ResultStream:
     """
 
     def __init__(
-        self, gate: Gate, principal: Principal, decision_id: str, *, framing: Framing = "plain", digest: bool = False
+        self,
+        gate: Recording,
+        principal: Principal,
+        decision_id: str,
+        *,
+        framing: Framing = "plain",
+        digest: bool = False,
     ):
         declared = gate.results.opened_stream(principal, decision_id)
         scanner = gate.parts.policy.current.scanner

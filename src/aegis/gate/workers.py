@@ -23,9 +23,9 @@ from threading import Condition, Lock, Thread
 from typing import Any, Final, Generic, TypeVar
 
 from aegis.errors import AegisError
-from aegis.pipeline.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
-from aegis.pipeline.run import Policy, Source
-from aegis.pipeline.worker import MAX_POLICIES, READY, Task, evaluated, result_evaluated
+from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
+from aegis.policy.policy import Policy, Source
+from aegis.policy.worker import MAX_POLICIES, READY, Task, evaluated, result_evaluated
 
 LIGHT_BYTES: Final = 4_096  # arguments up to this size are evaluated where they are, as long as that is quick
 USUAL_S: Final = 0.001  # what one evaluation may hold the loop for without being counted
@@ -234,7 +234,7 @@ class _Worker:
             with theirs:
                 process = subprocess.Popen(  # noqa: S603 - this interpreter, with a module of ours
                     # `-P`: nothing is imported from the folder that the gateway happens to stand in.
-                    [sys.executable, "-P", "-m", "aegis.pipeline.worker", str(theirs.fileno())],
+                    [sys.executable, "-P", "-m", "aegis.policy.worker", str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

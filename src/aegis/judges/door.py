@@ -21,7 +21,7 @@ from typing import Final
 from aegis.core.addresses import is_public
 from aegis.core.judging import JudgeSpec
 from aegis.sandbox import Box, Mount
-from aegis.sandbox.python import python_line
+from aegis.sandbox.command import python_line
 
 HEAD_S: Final = 10.0  # how long a request may take to arrive, and a host to be reached
 MAX_HEAD: Final = 8_192  # bytes of a request

@@ -10,20 +10,19 @@ from typing import Any, Final, Literal
 import msgspec
 
 from aegis.core.call import MAX_TASK_CHARS
-from aegis.core.canonical import canonical
-from aegis.core.digest import call_digest
+from aegis.core.canonical import call_digest, canonical
+from aegis.core.json import parse
 from aegis.core.judging import JudgeRules, JudgeSpec, Validator
-from aegis.core.strict_json import parse
+from aegis.detect.facts import FactSubject as Called
+from aegis.detect.facts import ReadLimits
+from aegis.detect.gather import executed_places
 from aegis.errors import InvalidCall, WorkspaceError
-from aegis.facts.gather import executed_places
-from aegis.facts.model import Limits
-from aegis.facts.model import Subject as Called
 from aegis.judges.agent import GateDoor
 from aegis.judges.calibration import Scored
-from aegis.judges.model import Ran
-from aegis.judges.payload import Mask, Subject, make_payload
-from aegis.judges.providers import Providers
+from aegis.judges.payload import JudgeSubject, Mask, make_payload
+from aegis.judges.providers import JudgeProviders
 from aegis.judges.run import Runner
+from aegis.judges.values import JudgeRan
 from aegis.judges.workspace import read_workspace
 
 MAX_CASES: Final = 100_000
@@ -42,7 +41,7 @@ class Labelled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     available_tools: list[Any] = []
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run as it was kept: enough to be counted again, and to see what the judge said."""
 
     call_digest: str
@@ -73,15 +72,15 @@ def read_lines(text: str, kind: type[Labelled]) -> list[Labelled]:
     return cases
 
 
-def read_runs(text: str) -> list[Recorded]:
+def read_runs(text: str) -> list[RecordedRun]:
     """Runs that were kept; raises `InvalidCall` where a line is none."""
     try:
-        return [msgspec.json.decode(line, type=Recorded) for line in text.splitlines() if line.strip()]
+        return [msgspec.json.decode(line, type=RecordedRun) for line in text.splitlines() if line.strip()]
     except msgspec.DecodeError as error:
         raise InvalidCall(f"the file does not hold recorded runs: {error}") from error
 
 
-def scored(run: Recorded) -> Scored:
+def scored(run: RecordedRun) -> Scored:
     """A kept run as it is counted."""
     return Scored(
         allow=run.label == "allow",
@@ -101,7 +100,7 @@ class _Unrecorded:
     async def started(self, validator: Validator, judge: JudgeSpec, payload: dict[str, Any]) -> str:
         return f"eval-{id(payload):x}"
 
-    async def ended(self, validator: Validator, judge: JudgeSpec, ran: Ran) -> str:
+    async def ended(self, validator: Validator, judge: JudgeSpec, ran: JudgeRan) -> str:
         return ""
 
 
@@ -114,9 +113,9 @@ async def evaluate(
     mask: Mask,
     concurrency: int,
     done: Callable[[int], None],
-) -> list[Recorded]:
+) -> list[RecordedRun]:
     """What `judge` makes of every case, in order; its own tool calls go through `door`."""
-    rules, providers = JudgeRules(), Providers()
+    rules, providers = JudgeRules(), JudgeProviders()
     runner = Runner(
         rules=rules,
         recorder=_Unrecorded(),
@@ -129,18 +128,18 @@ async def evaluate(
 
     finished: list[Labelled] = []
 
-    async def one(case: Labelled) -> Recorded:
+    async def one(case: Labelled) -> RecordedRun:
         digest = call_digest(server=case.server, tool=case.tool, arguments=canonical(case.arguments))
         try:
             workspace = await asyncio.to_thread(read_workspace, case.mounts)
             payload = make_payload(_subject(case, digest), criteria, rules.budget_bytes)
             ran = (
-                Ran(judge=judge.name, run_id="", cause="truncated")
+                JudgeRan(judge=judge.name, run_id="", cause="truncated")
                 if payload.hides
                 else await runner.run(validator, judge, payload, workspace)
             )
         except WorkspaceError as error:
-            ran = Ran(judge=judge.name, run_id="", cause="workspace", detail=str(error))
+            ran = JudgeRan(judge=judge.name, run_id="", cause="workspace", detail=str(error))
         finished.append(case)
         done(len(finished))
         return _recorded(case, digest, judge, ran)
@@ -151,8 +150,8 @@ async def evaluate(
         await providers.aclose()
 
 
-def _recorded(case: Labelled, digest: str, judge: JudgeSpec, ran: Ran) -> Recorded:
-    return Recorded(
+def _recorded(case: Labelled, digest: str, judge: JudgeSpec, ran: JudgeRan) -> RecordedRun:
+    return RecordedRun(
         call_digest=digest,
         judge=judge.name,
         version=judge.version,
@@ -167,8 +166,8 @@ def _recorded(case: Labelled, digest: str, judge: JudgeSpec, ran: Ran) -> Record
     )
 
 
-def _subject(case: Labelled, digest: str) -> Subject:
-    return Subject(
+def _subject(case: Labelled, digest: str) -> JudgeSubject:
+    return JudgeSubject(
         tool=case.tool,
         server=case.server,
         arguments=case.arguments,
@@ -186,5 +185,7 @@ def _subject(case: Labelled, digest: str) -> Subject:
         findings=[],
         policy_violations=[],
         recent_calls=[],
-        executed=executed_places(Called(tool=case.tool, server=case.server, arguments=case.arguments, limits=Limits())),
+        executed=executed_places(
+            Called(tool=case.tool, server=case.server, arguments=case.arguments, limits=ReadLimits())
+        ),
     )

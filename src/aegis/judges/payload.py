@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from aegis.core.json import escape
 from aegis.core.judging import CONTEXT
-from aegis.core.pointer import escape
 
 _LONG: Final = 4_096  # characters of a string that is replaced first, once the whole is over its budget
 _BEGINS: Final = 1_024
@@ -24,7 +24,7 @@ _MAX_DEPTH: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Subject:
+class JudgeSubject:
     """The call that is looked at, with what is known around it. `output` is its serialised preview.
 
     `executed` are the pointers of the arguments that the call runs, opens or reaches.
@@ -51,7 +51,7 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Payload:
+class JudgePayload:
     """The object that a judge is given; `truncated` says that it does not hold the arguments in full.
 
     `hides` says that something is missing of what the call runs, opens or reaches: no judge can look at it.
@@ -62,7 +62,7 @@ class Payload:
     hides: bool = False
 
 
-def make_payload(subject: Subject, criteria: str, budget: int) -> Payload:
+def make_payload(subject: JudgeSubject, criteria: str, budget: int) -> JudgePayload:
     """The payload of one judge; arguments and tools each have `budget` bytes."""
     arguments, cut, hides = within(subject.arguments, budget, subject.executed)
     tools, _ = bounded(list(subject.available_tools), budget)
@@ -90,7 +90,7 @@ def make_payload(subject: Subject, criteria: str, budget: int) -> Payload:
         "recent_calls": recent,
         "truncated": cut,
     }
-    return Payload(value=value, truncated=cut, hides=hides)
+    return JudgePayload(value=value, truncated=cut, hides=hides)
 
 
 def bounded(value: Any, budget: int) -> tuple[Any, bool]:

@@ -18,8 +18,8 @@ from typing import Final
 from aegis.core.judging import JudgeSpec
 from aegis.errors import WorkspaceError
 from aegis.sandbox import Box, Finished, Limits, Mount, run
-from aegis.sandbox.folder import read_folder
 from aegis.sandbox.run import Cancel
+from aegis.sandbox.view import read_folder
 
 NOTHING: Final = ""
 

@@ -13,11 +13,132 @@ import secrets
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
+from aegis.core.ports import Reader, Search
 from aegis.errors import KeyFileError
+
+# Public keys as the log announced them: `keys.json` for verifiers, a JWK set for everybody else.
+
+KEYS_VERSION: Final = 1
+_PAGE: Final = 1_000
+
+
+def public_keys(reader: Reader) -> dict[str, Any]:
+    """The `keys.json` document: every key that the log announced, in order, with the indexes it is valid for.
+
+    A key signs leaves from `from` on and, where it was replaced or retired, up to `until`: these are the
+    leaves that announce its beginning and its end. What makes the document worth anything is how a
+    verifier got it, not what it says.
+    """
+    log = ""
+    keys: dict[str, dict[str, Any]] = {}
+    in_force: dict[tuple[str, str], list[str]] = {}
+    for index, receipt in _key_receipts(reader):
+        log = receipt["log"]
+        described, action = receipt["key"], receipt["action"]
+        kid = described["kid"]
+        of_owner = in_force.setdefault((described["purpose"], described.get("agent", "")), [])
+        ended = [kid] if action == "retire" else of_owner[:] if action == "rotate" else []
+        for replaced in ended:
+            keys[replaced]["until"] = index
+            of_owner.remove(replaced)
+        if action != "retire":
+            keys[kid] = {**described, "from": index}
+            of_owner.append(kid)
+    return {"v": KEYS_VERSION, "log": log, "keys": list(keys.values())}
+
+
+def jwks(document: dict[str, Any]) -> dict[str, Any]:
+    """The keys of `public_keys` that are in force, as a JWK set (RFC 7517, RFC 8037)."""
+    return {
+        "keys": [
+            {
+                "kty": "OKP",
+                "crv": "Ed25519",
+                "alg": "EdDSA",
+                "use": "sig",
+                "kid": key["kid"],
+                "x": base64.urlsafe_b64encode(base64.b64decode(key["public"])).rstrip(b"=").decode(),
+                "purpose": key["purpose"],
+                **({"agent": key["agent"]} if "agent" in key else {}),
+            }
+            for key in document["keys"]
+            if "until" not in key
+        ]
+    }
+
+
+def _key_receipts(reader: Reader) -> list[tuple[int, dict[str, Any]]]:
+    found: list[tuple[int, dict[str, Any]]] = []
+    before: int | None = None
+    while page := reader.search(Search(kind="key", before=before, limit=_PAGE)):
+        found.extend((entry.index, orjson.loads(entry.body)) for entry in page)
+        before = page[-1].index
+    found.reverse()
+    return found
+
+
+# Secrets that a configuration refers to, as `${env:NAME}` or `file:PATH`, and never holds.
+
+MAX_SECRET_BYTES: Final = 16_384  # a secret becomes a header: bounds what a wrong path can put there
+_ENV: Final = "${env:"
+_FILE: Final = "file:"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret in memory; it has no text form but `reveal()`."""
+
+    _value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "<secret>"
+
+    def reveal(self) -> str:
+        """The secret itself, for the one place that sends it."""
+        return self._value
+
+    def redacted(self, data: bytes) -> bytes:
+        """`data` with every occurrence of the secret blotted out."""
+        return data.replace(self._value.encode("ascii"), b"[redacted]")
+
+
+def is_reference(text: str) -> bool:
+    """Whether `text` is a well-formed reference to a secret."""
+    named = text.startswith(_ENV) and text.endswith("}") and len(text) > len(_ENV) + 1
+    return named or (text.startswith(_FILE) and len(text) > len(_FILE))
+
+
+def check_reference(reference: str) -> str:
+    """`reference` where it is well-formed; raises `ValueError` for anything else, a secret itself included."""
+    if is_reference(reference):
+        return reference
+    raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
+
+
+def read_secret(reference: str) -> Secret:
+    """The secret that a well-formed reference leads to; raises `KeyFileError` where there is none to be had."""
+    if reference.startswith(_ENV):
+        name = reference[len(_ENV) : -1]
+        text, place = os.environ.get(name, ""), f"the environment variable `{name}`"
+    else:
+        path = Path(reference.removeprefix(_FILE)).expanduser()
+        place = f"the file `{path}`"
+        try:
+            with path.open("rb") as file:
+                text = file.read(MAX_SECRET_BYTES + 1).decode("ascii", "replace")
+        except OSError as error:
+            raise KeyFileError(f"{place} cannot be read: {error.strerror}") from error
+    text = text.strip()
+    if not text:
+        raise KeyFileError(f"{place} holds no secret")
+    if len(text) > MAX_SECRET_BYTES or not all("!" <= sign <= "~" for sign in text):
+        raise KeyFileError(f"{place} holds something other than visible ASCII, which no header can carry")
+    return Secret(text)
+
 
 Purpose = Literal["log", "receipt", "permit", "payload", "mission", "attestation", "holder"]
 KEY_BYTES: Final = 32

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from aegis.core import ed25519
+from aegis.core.json import parse
 from aegis.core.ports import Signer
-from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall, SignatureInvalid, TokenInvalid
 
 MAX_CHARS: Final = 262_144  # a token is decoded before it is believed: bounds that work

@@ -12,8 +12,8 @@ from typing import Final
 from aegis.core.globs import Pattern, covers
 from aegis.core.mission import KINDS, Budgets, Declaration, Flow, stricter
 from aegis.core.names import Selector, normalise_name
+from aegis.detect.touch.touch import compile_entry
 from aegis.errors import MissionInvalid
-from aegis.guards.scope.match import compile_entry
 
 
 def check_attenuation(parent: Declaration, child: Declaration) -> None:

@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from aegis.core.mission import Declaration
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.errors import StoreConflict
-from aegis.guards.budget import is_priced, only
-from aegis.guards.mission_view import Balance
+from aegis.missions.budget import is_priced, only
+from aegis.missions.view import Balance
 
 COLLECTION: Final = "budgets"
 
@@ -27,14 +27,14 @@ class BudgetMoved(StoreConflict):
     """Another call took what was left: look at the balance again."""
 
 
-class Ledger(Struct, frozen=True, kw_only=True):
+class MissionLedger(Struct, frozen=True, kw_only=True):
     """Which ledger, and its ceilings."""
 
     name: str
     ceilings: Mapping[str, int]
 
 
-class Account(Struct, kw_only=True):
+class LedgerAccount(Struct, kw_only=True):
     """What a ledger holds, by dimension."""
 
     version: int = 0
@@ -42,9 +42,9 @@ class Account(Struct, kw_only=True):
     reserved: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
 
-    def copy(self) -> Account:
+    def copy(self) -> LedgerAccount:
         """The same amounts, held by nobody else."""
-        return Account(
+        return LedgerAccount(
             version=self.version,
             spent=self.spent.copy(),
             reserved=self.reserved.copy(),
@@ -66,17 +66,17 @@ class Account(Struct, kw_only=True):
         return total
 
 
-def ledgers_of(ceilings: Sequence[Ceilings], *, agent: str, principal: str, session: str) -> tuple[Ledger, ...]:
+def ledgers_of(ceilings: Sequence[Ceilings], *, agent: str, principal: str, session: str) -> tuple[MissionLedger, ...]:
     """Every ledger that a call takes from: mission, agent and session, of each mission of the lineage."""
-    found: list[Ledger] = []
+    found: list[MissionLedger] = []
     for one in ceilings:
         own = one.mission_id
         if one.whole is not None:
             found.append(one.whole)
         if one.of_agent:
-            found.append(Ledger(name=f"{own}\n{agent}", ceilings=one.of_agent))
+            found.append(MissionLedger(name=f"{own}\n{agent}", ceilings=one.of_agent))
         if one.of_session:
-            found.append(Ledger(name=f"{own}\n{principal}\n{session}", ceilings=one.of_session))
+            found.append(MissionLedger(name=f"{own}\n{principal}\n{session}", ceilings=one.of_session))
     return tuple(found)
 
 
@@ -85,7 +85,7 @@ class Ceilings:
     """The ceilings of one mission, worked out once: over all, for each agent, for each session."""
 
     mission_id: str
-    whole: Ledger | None
+    whole: MissionLedger | None
     of_agent: Mapping[str, int]
     of_session: Mapping[str, int]
 
@@ -100,7 +100,9 @@ def ceilings_of(lineage: Sequence[Declaration]) -> tuple[Ceilings, ...]:
     return tuple(
         Ceilings(
             mission_id=one.mission_id,
-            whole=Ledger(name=one.mission_id, ceilings=over_all) if (over_all := one.budgets.ceilings()) else None,
+            whole=MissionLedger(name=one.mission_id, ceilings=over_all)
+            if (over_all := one.budgets.ceilings())
+            else None,
             of_agent=one.agent_budgets.ceilings(),
             of_session=one.session_budgets.ceilings(),
         )
@@ -108,20 +110,20 @@ def ceilings_of(lineage: Sequence[Declaration]) -> tuple[Ceilings, ...]:
     )
 
 
-def balances(reader: Reader, ledgers: Sequence[Ledger]) -> tuple[Balance, ...]:
+def balances(reader: Reader, ledgers: Sequence[MissionLedger]) -> tuple[Balance, ...]:
     """What each ledger has left, as of now."""
     return tuple(
         Balance(name=ledger.name, ceilings=ledger.ceilings, used=read(reader, ledger.name).used()) for ledger in ledgers
     )
 
 
-def read(reader: Reader, name: str) -> Account:
+def read(reader: Reader, name: str) -> LedgerAccount:
     """The account of one ledger; an empty one where nothing was taken."""
     document = reader.document(COLLECTION, name)
     if document is None:
-        return Account()
+        return LedgerAccount()
     body = orjson.loads(document.body)
-    return Account(version=document.version, **body)
+    return LedgerAccount(version=document.version, **body)
 
 
 def version(reader: Reader, name: str) -> int:
@@ -131,8 +133,8 @@ def version(reader: Reader, name: str) -> int:
 
 
 def taken(
-    transaction: Transaction, ledgers: Sequence[Ledger], cost: Mapping[str, int], *, enforced: bool = True
-) -> list[tuple[str, Account]]:
+    transaction: Transaction, ledgers: Sequence[MissionLedger], cost: Mapping[str, int], *, enforced: bool = True
+) -> list[tuple[str, LedgerAccount]]:
     """The accounts after `cost` was taken; raises `BudgetMoved` where one has no room, and writes nothing."""
     accounts = [(ledger.name, read(transaction, ledger.name)) for ledger in ledgers]
     for ledger, (_, account) in zip(ledgers, accounts, strict=True):
@@ -140,7 +142,7 @@ def taken(
     return accounts
 
 
-def charge(account: Account, ledger: Ledger, cost: Mapping[str, int], *, enforced: bool) -> None:
+def charge(account: LedgerAccount, ledger: MissionLedger, cost: Mapping[str, int], *, enforced: bool) -> None:
     """Take `cost` from `account`; raises `BudgetMoved` where it has no room, and leaves it to be thrown away."""
     ceilings = ledger.ceilings
     for name, value in cost.items():
@@ -154,14 +156,17 @@ def charge(account: Account, ledger: Ledger, cost: Mapping[str, int], *, enforce
 
 
 def settled(
-    transaction: Transaction, ledgers: Sequence[Ledger], reserved: Mapping[str, int], proved: Mapping[str, int] | None
-) -> list[tuple[str, Account]]:
+    transaction: Transaction,
+    ledgers: Sequence[MissionLedger],
+    reserved: Mapping[str, int],
+    proved: Mapping[str, int] | None,
+) -> list[tuple[str, LedgerAccount]]:
     """The accounts after the real price of a call is known: proved amounts are spent, the rest given back.
 
     Without proof (`None`) everything that was reserved is quarantined; so is a proved amount's excess
     over what was reserved, which nobody had leave to spend.
     """
-    after: list[tuple[str, Account]] = []
+    after: list[tuple[str, LedgerAccount]] = []
     for ledger in ledgers:
         account = read(transaction, ledger.name)
         for name, value in only(reserved, ledger.ceilings).items():
@@ -180,7 +185,7 @@ def settled(
     return after
 
 
-def write(transaction: Transaction, accounts: Sequence[tuple[str, Account]]) -> None:
+def write(transaction: Transaction, accounts: Sequence[tuple[str, LedgerAccount]]) -> None:
     """Write accounts that were read in the same transaction."""
     for name, account in accounts:
         body = {"spent": account.spent, "reserved": account.reserved, "quarantined": account.quarantined}

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 import msgspec
 import orjson
 
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.canonical import canonical, sha256
 from aegis.core.mission import Count, Currency, Sha256, Text
 from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
-from aegis.missions import jws
+from aegis.missions import status
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,13 +50,13 @@ def sign_stream(signer: Signer, *, decision_id: str, content: bytes, usage: Usag
 def sign_result(signer: Signer, *, decision_id: str, result_digest: str, usage: Usage | None = None) -> str:
     """The token by which a tool signs one result."""
     claims = Provenance(decision_id=decision_id, result=result_digest, usage=usage)
-    return jws.sign(signer, jws.PROVENANCE, orjson.dumps(msgspec.to_builtins(claims)))
+    return status.sign(signer, status.PROVENANCE, orjson.dumps(msgspec.to_builtins(claims)))
 
 
 def check_provenance(token: str, public: bytes, *, decision_id: str, result_digest: str) -> Provenance:
     """What the tool signed about exactly this result; raises `MissionInvalid` otherwise."""
     try:
-        claims = msgspec.convert(jws.verify(token, jws.PROVENANCE, lambda kid: public), Provenance)
+        claims = msgspec.convert(status.verify(token, status.PROVENANCE, lambda kid: public), Provenance)
     except msgspec.ValidationError as error:
         raise MissionInvalid("the provenance is malformed", member="provenance") from error
     if claims.decision_id != decision_id or claims.result != result_digest:

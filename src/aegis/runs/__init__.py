@@ -6,6 +6,6 @@ LangGraph runs the spine; every guard's outcome is on the record; a held call pa
 The package itself is light: `aegis.runs.service` loads the libraries.
 """
 
-from aegis.runs.guard import GuardContext, RunGuard, RunReport, RunView, Stage
+from aegis.runs.state import GuardContext, RunGuard, RunReport, RunView, Stage
 
 __all__ = ["GuardContext", "RunGuard", "RunReport", "RunView", "Stage"]

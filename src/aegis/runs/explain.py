@@ -16,7 +16,7 @@ _KINDS: Final = frozenset({"run", "decision", "result", "approval", "redemption"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class ExplainedStep:
     """One answer of one guard (or of a person), in the order of the log."""
 
     index: int
@@ -29,7 +29,7 @@ class Step:
     rules: tuple[str, ...] = ()
 
 
-def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[Step]:
+def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[ExplainedStep]:
     """Every step of the run, oldest first; nothing where the log holds none of it.
 
     Only what the run's own principal did in it is told, and what people and judges answered to that: a session of the
@@ -40,7 +40,7 @@ def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[Step]:
     yield from steps(_of_one(entries, principal or _owner(entries)))
 
 
-def steps(entries: Iterable[Entry]) -> Iterator[Step]:
+def steps(entries: Iterable[Entry]) -> Iterator[ExplainedStep]:
     """Every guard that each of these receipts names, with its answer."""
     for entry in entries:
         receipt = orjson.loads(entry.body)
@@ -49,7 +49,7 @@ def steps(entries: Iterable[Entry]) -> Iterator[Step]:
         decided = receipt.get("decision", receipt.get("action", ""))
         rows = receipt.get("guards") or [{"guard": "", "outcome": decided, "rules": []}]
         for row in rows:
-            yield Step(
+            yield ExplainedStep(
                 index=entry.index,
                 time=receipt["time"],
                 stage=stage,

@@ -15,7 +15,7 @@ Make = Callable[[Mapping[str, Any]], Any]
 NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 
-class Parts(Mapping[str, Make]):
+class RunParts(Mapping[str, Make]):
     """The parts of one kind."""
 
     def __init__(self, group: str, built_in: Mapping[str, Make]) -> None:

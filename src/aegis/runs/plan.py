@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from aegis.config.config import Config
+from aegis.config.document import nearest
+from aegis.config.runs import RouteSettings
 from aegis.errors import ConfigError, Problem
-from aegis.pipeline.config import Config
-from aegis.pipeline.problems import nearest
-from aegis.pipeline.settings_runs import RouteSettings
 from aegis.runs import guards, providers, routing, tools
-from aegis.runs.guard import STAGES, RunGuard, Stage
-from aegis.runs.guards.options import NoOptions, read_options
-from aegis.runs.parts import NO_OPTIONS, Make, Parts
+from aegis.runs.masking import NoOptions, read_options
+from aegis.runs.nodes import BuildGraph, Plan
+from aegis.runs.parts import NO_OPTIONS, Make, RunParts
 from aegis.runs.providers import Provider, WiredProvider
-from aegis.runs.routing import Model, Router
-from aegis.runs.tools import StdioServer, ToolServer
+from aegis.runs.routing import Model
+from aegis.runs.state import STAGES, RunGuard, Stage
+from aegis.runs.tools import StdioServer
 
 if TYPE_CHECKING:
-    from langgraph.graph import StateGraph
+    pass
 
-    from aegis.runs.nodes import Nodes
-
-BuildGraph = Callable[["Nodes"], "StateGraph[Any, Any, Any, Any]"]
-"""Makes the graph of a route; gets the built-in nodes, which it may use, leave out or put others between."""
 
 GRAPHS: Final = "aegis.run_graphs"
 
 
 def _standard(_: Mapping[str, Any]) -> BuildGraph:
-    from aegis.runs.spine import standard_graph
+    from aegis.runs.nodes import standard_graph
 
     return standard_graph
 
@@ -44,19 +40,6 @@ def _given(make: Callable[[], Any]) -> Make:
         return make()
 
     return made
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """One route, compiled."""
-
-    name: str
-    settings: RouteSettings
-    models: tuple[Model, ...]
-    router: Router
-    servers: Mapping[str, ToolServer]
-    guards: Mapping[Stage, tuple[RunGuard, ...]]
-    graph: BuildGraph
 
 
 def compile_plans(config: Config) -> Mapping[str, Plan]:
@@ -75,13 +58,13 @@ class _Compiler:
         self._runs = config.settings.runs
         self._problems: list[Problem] = []
         named = config.settings.proxies.providers
-        self._guards = Parts(guards.GROUP, guards.BUILT_IN)
-        self._routers = Parts(routing.GROUP, routing.BUILT_IN)
-        self._graphs = Parts(GRAPHS, {"standard": _standard})
+        self._guards = RunParts(guards.GROUP, guards.BUILT_IN)
+        self._routers = RunParts(routing.GROUP, routing.BUILT_IN)
+        self._graphs = RunParts(GRAPHS, {"standard": _standard})
         wired = {name: _given(partial(WiredProvider, one)) for name, one in named.items()}
         started = {name: _given(partial(StdioServer, name, one)) for name, one in self._runs.servers.items()}
-        self._providers = Parts(providers.GROUP, wired)
-        self._servers = Parts(tools.GROUP, started)
+        self._providers = RunParts(providers.GROUP, wired)
+        self._servers = RunParts(tools.GROUP, started)
         self._made: dict[tuple[str, str], Any] = {}  # one of a name for all routes: sessions are shared
 
     def plans(self) -> Mapping[str, Plan]:
@@ -150,7 +133,7 @@ class _Compiler:
                 made.append(guard)
         return tuple(made)
 
-    def _part(self, place: tuple[str | int, ...], kind: str, name: str, parts: Parts, *methods: str) -> Any:
+    def _part(self, place: tuple[str | int, ...], kind: str, name: str, parts: RunParts, *methods: str) -> Any:
         """The part `name`, made once; `None`, and a problem, where there is none or it cannot be made."""
         if name not in parts:
             self._bad(place, f"there is no {kind} `{name}`", nearest(name, parts) if parts else "")

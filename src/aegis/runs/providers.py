@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from aegis.egress import Egress
+from aegis.config.proxies import ProviderSettings
 from aegis.errors import ModelFailed
-from aegis.models.client import ask
-from aegis.models.values import Answer, Endpoint, Message
-from aegis.pipeline.settings_proxies import ProviderSettings
+from aegis.outbound.client import Egress
+from aegis.wire.client import Message, ModelAnswer, ModelEndpoint, ask
 
 _log = logging.getLogger("aegis.runs")
 
@@ -37,9 +36,9 @@ class Question:
 
 
 class Provider(Protocol):
-    """Gives the next message. Whatever it raises, and anything but an `Answer`, means that it did not answer."""
+    """Gives the next message. Whatever it raises, and anything but an `ModelAnswer`, means that it did not answer."""
 
-    async def ask(self, question: Question) -> Answer: ...
+    async def ask(self, question: Question) -> ModelAnswer: ...
 
 
 class WiredProvider:
@@ -48,12 +47,12 @@ class WiredProvider:
     def __init__(self, settings: ProviderSettings) -> None:
         self._settings = settings
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question) -> ModelAnswer:
         """The answer; raises `ModelFailed`, whose text holds nothing of request, key or answer."""
         settings = self._settings
         return await ask(
             question.egress,
-            Endpoint(api=settings.dialect, url=settings.url, name=question.model, key=settings.key),
+            ModelEndpoint(api=settings.dialect, url=settings.url, name=question.model, key=settings.key),
             question.messages,
             question.tools,
             seconds=question.seconds,
@@ -62,7 +61,7 @@ class WiredProvider:
         )
 
 
-async def answer_of(name: str, provider: Provider, question: Question) -> Answer | None:
+async def answer_of(name: str, provider: Provider, question: Question) -> ModelAnswer | None:
     """The answer of the model `name`, or `None` where it gave none in time, whatever the reason."""
     try:
         async with asyncio.timeout(question.seconds):
@@ -73,4 +72,4 @@ async def answer_of(name: str, provider: Provider, question: Question) -> Answer
         # Its text may hold what the run is about, so it is logged by its name alone.
         _log.error("a provider of models failed", extra={"model": name, "error": type(error).__name__})
         return None
-    return answer if isinstance(answer, Answer) else None
+    return answer if isinstance(answer, ModelAnswer) else None

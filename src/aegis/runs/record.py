@@ -12,13 +12,13 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from aegis.audit.writer import Unit
-from aegis.core.digest import SALT_BYTES, payload_commitment
+from aegis.core.canonical import SALT_BYTES, payload_commitment
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.gate import Gate
-from aegis.gate.ids import new_id
+from aegis.gate.events import new_id
+from aegis.log.writer import Unit
 from aegis.runs.rows import first_end, first_start
 
 Action = Literal["start", "ingress", "route", "result", "turn", "egress", "pause", "resume", "end"]

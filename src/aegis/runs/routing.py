@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from aegis.pipeline.settings_runs import ModelSettings
-from aegis.runs.guards.options import NoOptions, read_options
-from aegis.runs.guards.residency import REGIONS
+from aegis.config.runs import ModelSettings
+from aegis.runs.guards import REGIONS
+from aegis.runs.masking import NoOptions, read_options
 from aegis.runs.parts import Make
 from aegis.runs.providers import Provider
 

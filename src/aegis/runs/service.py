@@ -8,33 +8,77 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
+import aiosqlite
 import orjson
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.base import CipherProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from aegis.bootstrap import Deployment
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.config.config import Config
+from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
-from aegis.egress import Egress, EgressPolicy
-from aegis.errors import InvalidCall, StoreConflict
-from aegis.gate.ids import new_id
-from aegis.pipeline.config import Config
-from aegis.runs.checkpoints import open_checkpoints
-from aegis.runs.claims import Claims, pack, unpack
-from aegis.runs.hearing import Hear, Hearing
-from aegis.runs.nodes import Nodes, Tools, principal_of
-from aegis.runs.plan import BuildGraph, Plan, compile_plans
+from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
+from aegis.gate.events import new_id
+from aegis.outbound.client import Egress
+from aegis.outbound.values import EgressPolicy
+from aegis.runs.nodes import BuildGraph, Hear, Hearing, Nodes, Plan, RunTools, compile_graph, principal_of
+from aegis.runs.plan import compile_plans
 from aegis.runs.record import RunRecord
-from aegis.runs.request import RunAnswer, RunRequest
 from aegis.runs.routing import Health
-from aegis.runs.rows import LEASE_SECONDS, RunRow, RunRows
-from aegis.runs.spine import compile_graph
-from aegis.runs.state import RunState, Status
+from aegis.runs.rows import LEASE_SECONDS, ClaimBox, Claims, RunRow, RunRows, pack, unpack
+from aegis.runs.state import RunAnswer, RunRequest, RunState, Status
 from aegis.runs.tools import ToolServers
+
+# Where runs pause: LangGraph's checkpoints in a SQLite file of the home, sealed under the deployment's keys.
+
+FILE: Final = "runs.db"
+_CIPHER: Final = "aegis"
+
+
+class _Cipher(CipherProtocol):
+    def __init__(self, box: ClaimBox) -> None:
+        self._box = box
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return _CIPHER, pack(*self._box.seal(plaintext))
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        if ciphername != _CIPHER:
+            raise StoreCorrupt("a checkpoint is not sealed by this deployment")
+        return self._box.open_payload(*unpack(ciphertext))
+
+
+class _Sealed(EncryptedSerializer):
+    """Opens nothing that was not sealed here: a checkpoint that somebody wrote into the file is refused."""
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        if not data[0].endswith(f"+{_CIPHER}"):
+            raise StoreCorrupt("a checkpoint is not sealed by this deployment")
+        return super().loads_typed(data)
+
+
+@asynccontextmanager
+async def open_checkpoints(home: Path, box: ClaimBox) -> AsyncIterator[AsyncSqliteSaver]:
+    """The saver over `runs.db` in `home`; its file is readable by its owner alone."""
+    path = home / FILE
+    path.touch(mode=0o600, exist_ok=True)
+    # Values are plain JSON: nothing but the library's own safe types is ever made from a checkpoint.
+    serializer = _Sealed(_Cipher(box), JsonPlusSerializer(allowed_msgpack_modules=None))
+    async with aiosqlite.connect(path) as connection:
+        await connection.execute("PRAGMA journal_mode=WAL")
+        # After a power cut a run goes on from an older checkpoint: what ran is claimed in the store, durably.
+        await connection.execute("PRAGMA synchronous=NORMAL")
+        await connection.execute("PRAGMA busy_timeout=5000")
+        yield AsyncSqliteSaver(connection, serde=serializer)
+
 
 _log = logging.getLogger("aegis.runs")
 
@@ -61,8 +105,8 @@ class Runs:
         self._claims = Claims(deployment.store, deployment.keyring)
         self._health = Health()
         self._work = asyncio.Semaphore(MOST_AT_WORK)
-        self._compiled: tuple[Config, Mapping[str, Plan], Tools] | None = None
-        self._retired: list[Tools] = []
+        self._compiled: tuple[Config, Mapping[str, Plan], RunTools] | None = None
+        self._retired: list[RunTools] = []
         self._hearing: dict[str, Hearing] = {}
         self._begun: set[asyncio.Task[RunAnswer]] = set()
 
@@ -255,7 +299,7 @@ class Runs:
             raise InvalidCall("there is no such run", code="not_found", status=404)
         return row
 
-    def _plan(self, route: str) -> tuple[Plan, Tools]:
+    def _plan(self, route: str) -> tuple[Plan, RunTools]:
         config = self._deployment.policy.config
         if self._compiled is None or self._compiled[0] is not config:
             plans = compile_plans(config)
@@ -268,13 +312,13 @@ class Runs:
             raise InvalidCall(f"there is no route `{route}`", code="not_found", hint=hint, status=404)
         return plan, self._compiled[2]
 
-    def _tools(self, config: Config, plans: Mapping[str, Plan]) -> Tools:
+    def _tools(self, config: Config, plans: Mapping[str, Plan]) -> RunTools:
         private = frozenset(
             provider.url.split("/")[2].lower()
             for provider in config.settings.proxies.providers.values()
             if provider.private
         )
-        return Tools(
+        return RunTools(
             gate=self._deployment.gate,
             record=self._record,
             claims=self._claims,
@@ -284,7 +328,7 @@ class Runs:
             hearing=self._hearing,
         )
 
-    def _graph(self, plan: Plan, tools: Tools) -> Any:
+    def _graph(self, plan: Plan, tools: RunTools) -> Any:
         return compile_graph(Nodes(plan, tools), self._saver, self._graphs.get(plan.name, plan.graph))
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 from mcp import Client, MCPError, StdioServerParameters
 
+from aegis.config.runs import ToolServerSettings
 from aegis.core.canonical import canonical
 from aegis.core.tool_description import ToolDescription
-from aegis.dialects.tool_lists import read_tools
 from aegis.errors import AegisError, InvalidCall
-from aegis.pipeline.settings_runs import ToolServerSettings
+from aegis.wire.tool_lists import read_tools
 
 _log = logging.getLogger("aegis.runs")
 

@@ -4,7 +4,7 @@ It runs what it is told to run; what a run means is for others to say. Where bub
 sandbox, nothing is run.
 """
 
-from aegis.sandbox.available import unavailable as unavailable
+from aegis.sandbox.command import unavailable as unavailable
 from aegis.sandbox.run import run as run
 from aegis.sandbox.values import Box as Box
 from aegis.sandbox.values import Finished as Finished

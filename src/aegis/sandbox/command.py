@@ -6,12 +6,17 @@ namespaces; the file system is read-only but for the sandbox's own `/tmp` and th
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from aegis.sandbox.values import Box, Limits
+from aegis.sandbox.values import Box, Limits, Mount
 
 NOBODY: Final = "65534"
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -83,3 +88,58 @@ def _limited(limits: Limits) -> str:
     # Processes: `-u` in bash and ksh, `-p` in dash and ash. The kernel exempts root; its are counted by the watcher.
     processes = f"{{ ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes}; }}"
     return " && ".join([*(f"ulimit {bound}" for bound in bounds), processes]) + ' && exec "$@"'
+
+
+# Whether this machine can make sandboxes, and why not.
+
+MISSING: Final = "bubblewrap (`bwrap`) is not installed on this machine"
+_ASK_AGAIN_S: Final = 60.0  # how long a refusal is believed: an operator may mend it
+_PROBE_S: Final = 10.0
+
+_lock = threading.Lock()
+_known: dict[str, tuple[str | None, float]] = {}
+
+
+def unavailable() -> str | None:
+    """Why no sandbox can be made here, in one sentence; `None` where one can. Tried once, refusals again."""
+    bwrap = program()
+    if bwrap is None:
+        return MISSING
+    with _lock:
+        why, until = _known.get(bwrap, (None, 0.0))
+        if time.monotonic() < until:
+            return why
+        why = _probe(bwrap)
+        _known[bwrap] = (why, time.monotonic() + (_ASK_AGAIN_S if why else float("inf")))
+        return why
+
+
+def _probe(bwrap: str) -> str | None:
+    try:
+        tried = subprocess.run(  # noqa: S603 - a fixed program
+            command_line(bwrap, Box(), Limits(), ["true"], first=False),
+            capture_output=True,
+            timeout=_PROBE_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap cannot be run on this machine: `{type(error).__name__}`"
+    if tried.returncode == 0:
+        return None
+    words = tried.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"bubblewrap cannot make a sandbox on this machine: `{words[-1][:200] if words else tried.returncode}`"
+
+
+# Our own interpreter inside a sandbox: for small programs of ours that read what nobody trusts.
+
+
+def python_line(script: Path) -> tuple[list[str], tuple[Mount, ...]]:
+    """The command line that runs `script` with this interpreter's standard library alone, and the mounts it needs."""
+    base = os.path.realpath(sys.base_prefix)
+    inside = "/aegis/" + script.name
+    mounts = [Mount(source=str(script), target=inside)]
+    if not base.startswith("/usr/"):
+        mounts.append(Mount(source=base, target=base))
+    interpreter = os.path.realpath(sys.executable)
+    return [interpreter, "-I", "-S", "-B", inside], tuple(mounts)

@@ -6,20 +6,117 @@ import json
 import os
 import selectors
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from aegis.errors import SandboxUnavailable
-from aegis.sandbox.available import unavailable
-from aegis.sandbox.channel import Channel
-from aegis.sandbox.command import command_line, program
-from aegis.sandbox.tree import size_of, usage
+from aegis.sandbox.command import command_line, program, unavailable
 from aegis.sandbox.values import Box, Ended, Finished, Limits
+
+# The result descriptor: what one process says, told apart from what its children say by the kernel's word.
+#
+# The descriptor is one end of a socket pair. The kernel attaches the sender's process id to every message
+# (`SCM_CREDENTIALS`, unix(7)), so a child that got hold of the descriptor cannot speak for its parent: what it
+# writes is not taken, and is reported.
+
+MAX_MESSAGE: Final = 1_048_576  # bytes of one result: bounds what a program can make us hold
+_CREDENTIALS: Final = struct.Struct("3i")
+_CHANNEL_CHUNK: Final = 65_536
+
+
+class Channel:
+    """Our end, and the end that a program inherits; `speaker` is the process that may write, set once it is known."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.ours.setblocking(False)
+        self.message = bytearray()
+        self.forged = False
+        self.speaker = 0
+
+    def handed_over(self) -> None:
+        """Close our copy of the program's end, so that its end is seen."""
+        self.theirs.close()
+
+    def read(self) -> bool:
+        """Take what is there; false once nothing more can come."""
+        try:
+            data, extra, _, _ = self.ours.recvmsg(_CHANNEL_CHUNK, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if not data:
+            return False
+        sender = 0
+        for level, kind, value in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+                sender = _CREDENTIALS.unpack(value[: _CREDENTIALS.size])[0]
+        if sender != self.speaker or sender == 0:
+            self.forged = True
+        elif len(self.message) <= MAX_MESSAGE:
+            self.message += data
+        return True
+
+    def close(self) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+
+# What a tree of processes uses, as `/proc` shows it at one moment.
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+MAX_SEEN: Final = 4_096  # processes counted at one look: a fork bomb must not keep the watcher busy
+_ENTRY: Final = 1_024  # bytes that the kernel keeps for a name and its inode: a million empty files are not nothing
+
+
+def usage(root: int) -> tuple[int, int]:
+    """How many processes descend from `root`, itself included, and how many bytes of memory are theirs alone."""
+    count, memory = 0, 0
+    waiting = [root]
+    while waiting and count < MAX_SEEN:
+        process = Path("/proc", str(waiting.pop()))
+        with suppress(OSError, ValueError, IndexError):  # a process that ended meanwhile uses nothing
+            fields = (process / "statm").read_text().split()
+            memory += (int(fields[1]) - int(fields[2])) * _PAGE
+            count += 1
+            for task in (process / "task").iterdir():
+                waiting.extend(int(child) for child in (task / "children").read_text().split())
+    return count, memory
+
+
+def size_of(folder: str, bound: int) -> int:
+    """How many bytes the files below `folder` take, names included; counting stops beyond `bound`.
+
+    A folder that is there and cannot be looked into, by its mode or the length of its path, is beyond every bound.
+    """
+    total = 0
+    waiting = [folder]
+    while waiting and total <= bound:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    total += _ENTRY
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        with suppress(FileNotFoundError):
+                            total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it is gone
+        except OSError:
+            return bound + 1
+    return total
+
 
 RESULT_FD: Final = "AEGIS_RESULT_FD"
 _LOOK_S: Final = 0.1  # how often the tree is looked at

@@ -10,31 +10,29 @@ from typing import TYPE_CHECKING, Final, cast
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aegis.approvals.expiry import expire
+from aegis.approvals.waiting import Waiting
 from aegis.bootstrap import Deployment
-from aegis.facts.analyse import preload
+from aegis.cockpit.page import Cockpit
+from aegis.cockpit.routing import NotFound, build_cockpit, page_routes
+from aegis.cockpit.table import PAGES
+from aegis.config.routes import Reloads
+from aegis.detect.analyse import preload
 from aegis.keys.api import ApiKeys
-from aegis.server.cockpit.building import build_cockpit
-from aegis.server.cockpit.parts import Cockpit
-from aegis.server.cockpit.routing import NotFound, page_routes
-from aegis.server.cockpit.table import PAGES
-from aegis.server.decisions import PATH, Decisions
-from aegis.server.desk import RunDesk
+from aegis.proxies.hooks.routes import HookDoor
+from aegis.proxies.mcp.routes import McpProxies
+from aegis.proxies.models.listing import model_routes
+from aegis.proxies.models.routes import ModelProxies
+from aegis.runs.desk import RunDesk
+from aegis.server.decisions import PATH, DecisionEndpoint
 from aegis.server.events import shape
-from aegis.server.expiry import expire
 from aegis.server.feed import Feed
 from aegis.server.health import Readiness
-from aegis.server.hook_door import HookDoor
-from aegis.server.mcp_proxy import McpProxies
-from aegis.server.metrics import Metrics
+from aegis.server.metrics import CallersTrace, Metrics, configured, traced
 from aegis.server.middleware import MIDDLEWARE
-from aegis.server.model_proxy import ModelProxies
-from aegis.server.model_routes import model_routes
-from aegis.server.reload import Reloads
 from aegis.server.routing import not_found, routes
 from aegis.server.services import Services
 from aegis.server.table import ENDPOINTS
-from aegis.server.tracing import CallersTrace, configured, traced
-from aegis.server.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -131,7 +129,7 @@ def create_app(deployment: Deployment) -> App:
         desk=RunDesk(deployment),
     )
     gate.use(services.workers)
-    decisions: ASGIApp = Decisions(services)
+    decisions: ASGIApp = DecisionEndpoint(services)
     cockpit = build_cockpit(deployment, services)
     models = ModelProxies(services)
     mcp = McpProxies(services, deployment.home)

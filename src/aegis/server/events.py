@@ -6,23 +6,53 @@ The id of an event is the log index of the receipt behind it, so a client that c
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import orjson
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from aegis.approvals.queue import find
+from aegis.approvals.view import approval_view
 from aegis.core.ports import Entry, Reader, Store
 from aegis.errors import InvalidCall, StoreError
-from aegis.server.answers import encode
-from aegis.server.approval_view import approval_view
+from aegis.log.receipts import summary
 from aegis.server.endpoint import Asked
-from aegis.server.feed import Dropped, Subscription
-from aegis.server.feed_stream import HEARTBEAT_S, TICK_S, FeedStream
+from aegis.server.feed import Dropped, Feed, Sent, Subscription
+from aegis.server.http import encode
 from aegis.server.permissions import WATCH, permit
-from aegis.server.receipt_view import summary
+
+# A feed sent to one client as server-sent events, however slowly the client reads.
+
+HEARTBEAT_S: Final = 15.0  # keeps proxies from closing a quiet stream
+TICK_S: Final = 0.5  # how soon a stream sees that the gateway drains
+SEND_S: Final = 30.0  # how long a client may leave its side of the connection full
+
+T = TypeVar("T")
+
+
+class FeedStream(StreamingResponse, Generic[T]):
+    """Sends `events`, leaves the feed at their end, and gives up on a client that does not read."""
+
+    def __init__(self, feed: Feed[T], subscription: Subscription[T], events: AsyncIterator[bytes]):
+        self._feed = feed
+        self._subscription = subscription
+        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def stream_response(self, send: Send) -> None:
+        async def within(message: Message) -> None:
+            await asyncio.wait_for(send(message), SEND_S)
+
+        await super().stream_response(within)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.leave(self._subscription)
+
 
 RETRY_MS: Final = 1_000
 MAX_DIGITS: Final = 16
@@ -36,14 +66,6 @@ _NAMES: Final = {
     "config": "config",
     "revocation": "agent",
 }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sent:
-    """One event, ready to be sent."""
-
-    index: int
-    text: bytes
 
 
 def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from aegis.core.ports import Entry, Store
@@ -135,3 +136,11 @@ class Feed(Generic[T]):
     def _size(self) -> int:
         with self._store.reader() as reader:
             return reader.head().size
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """One event, ready to be sent."""
+
+    index: int
+    text: bytes

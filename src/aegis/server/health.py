@@ -6,28 +6,11 @@ import asyncio
 from time import monotonic
 from typing import Final
 
-from starlette.responses import Response
-
 from aegis.core.ports import Store
 from aegis.errors import InvalidCall, StoreError
-from aegis.server.answers import answer
-from aegis.server.endpoint import Asked
 
 FRESH_S: Final = 0.5  # how long one look holds: whoever asks without a credential cannot keep the log busy
 TIMEOUT_S: Final = 5.0
-
-
-async def healthz(asked: Asked) -> Response:
-    """The event loop turns."""
-    return answer({"status": "ok"})
-
-
-async def readyz(asked: Asked) -> Response:
-    """Calls can be decided and recorded; raises `InvalidCall` (503) that says what is missing."""
-    if asked.services.draining.is_set():
-        raise InvalidCall("the gateway goes down", code="not_ready", status=503)
-    await asked.services.readiness.check()
-    return answer({"status": "ready", "checks": {"store": "ok", "log": "ok", "policy": "ok"}})
 
 
 class Readiness:

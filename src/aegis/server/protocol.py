@@ -8,23 +8,120 @@ could read as different requests is refused (RFC 9112, 3.2 and 6.1): no `Host` o
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import os
+import socket
+import stat
 import sys
 from asyncio.events import TimerHandle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
 from typing import Any, Final
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from aegis.errors import InvalidCall, is_exhausted
-from aegis.server.body import MAX_BODY_BYTES, is_too_long, too_large
-from aegis.server.errors import error_body, error_headers
-from aegis.server.request_id import request_id_of
+from aegis.errors import ConfigError, InvalidCall, Problem, is_exhausted
+from aegis.server.http import MAX_BODY_BYTES, error_body, error_headers, is_too_long, request_id_of, too_large
 from aegis.server.wire import SLOW_BODY, WHOLE_ANSWER
+
+# The two doors of a gateway: TCP on an address that was chosen with care, and a Unix socket of its owner's.
+
+BACKLOG: Final = 1_024
+MAX_PATH_BYTES: Final = 104  # the shortest `sun_path` among the supported systems
+
+
+def bind_tcp(host: str, port: int) -> socket.socket:
+    """A listening socket; raises `ConfigError` where the address is taken or not this machine's."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise _problem(f"`{host}` is not an address of this machine") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise _problem(
+                f"port {port} is taken", hint="is a gateway already running? choose another `--port`"
+            ) from error
+        raise _problem(f"cannot listen on `{host}`, port {port}: {error.strerror}") from error
+    return listener
+
+
+class SocketTaken(ConfigError):
+    """Another gateway of the same home listens on its socket."""
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """A listening Unix socket with mode 0600; a socket file that nobody listens on any more is replaced.
+
+    Raises `SocketTaken` where another gateway listens there, and `ConfigError` where `path` is something else.
+    """
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise _problem(f"the path of the Unix socket is over {MAX_PATH_BYTES} bytes", hint="choose a shorter `--home`")
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _only_owner():
+            listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise _problem(f"cannot listen on the Unix socket: {error.strerror}", file=path) from error
+    return listener
+
+
+def unlink_unix(path: Path, inode: int) -> None:
+    """Remove the socket file, if it still is the one that was bound."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.lstat().st_ino == inode:
+            path.unlink()
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise _problem("something that is no socket is in the way of the Unix socket", file=path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            raise _problem(f"the Unix socket cannot be asked: {error.strerror}", file=path) from error
+    raise SocketTaken((Problem(message="another gateway listens on the Unix socket", file=str(path)),))
+
+
+@contextlib.contextmanager
+def _only_owner() -> Iterator[None]:
+    """Between `bind` and `chmod` nobody else may connect either."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _problem(message: str, *, file: Path | None = None, hint: str = "") -> ConfigError:
+    return ConfigError((Problem(message=message, file="" if file is None else str(file), hint=hint),))
+
 
 MAX_CONNECTIONS: Final = 1_024  # each one costs a descriptor and some memory
 MAX_HEADER_BYTES: Final = 32_768  # request line and headers together

@@ -18,12 +18,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.json import parse
 from aegis.core.principal import Principal
-from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
-from aegis.server.body import body_pieces, is_large, read_body, while_there
 from aegis.server.endpoint import Asked, Endpoint, Handler
-from aegis.server.errors import error_response
+from aegis.server.http import body_pieces, error_response, is_large, read_body, while_there
 from aegis.server.permissions import permit_running
 from aegis.server.services import Services
 from aegis.server.validation import BodyCheck, QueryCheck

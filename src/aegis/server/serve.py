@@ -32,8 +32,17 @@ import uvloop
 from aegis.core.addresses import is_loopback
 from aegis.errors import ConfigError, Problem
 from aegis.server.app import App
-from aegis.server.protocol import KEEP_ALIVE_S, ConnectionLimits, Network, limited
-from aegis.server.sockets import BACKLOG, SocketTaken, bind_tcp, bind_unix, unlink_unix
+from aegis.server.protocol import (
+    BACKLOG,
+    KEEP_ALIVE_S,
+    ConnectionLimits,
+    Network,
+    SocketTaken,
+    bind_tcp,
+    bind_unix,
+    limited,
+    unlink_unix,
+)
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8787

@@ -6,31 +6,70 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
-from aegis.audit.checkpoint import NoteSigner
+from aegis.approvals.waiting import Waiting
+from aegis.config.reload import PolicyHolder
 from aegis.core.canonical import canonical
 from aegis.core.ports import Clock, Store
 from aegis.core.principal import Principal
-from aegis.delivery.worker import Deliveries
+from aegis.errors import InvalidCall
 from aegis.gate import Gate
 from aegis.gate.acting import Decide
 from aegis.gate.workers import Workers
-from aegis.pipeline.model import Evaluation, Incoming
-from aegis.pipeline.reload import PolicyHolder
-from aegis.pipeline.run import Policy
-from aegis.server.credentials import Authenticator, principal_of
+from aegis.log.checkpoint import NoteSigner
+from aegis.outbound.worker import Deliveries
+from aegis.policy.model import Evaluation, Incoming
+from aegis.policy.policy import Policy
 from aegis.server.metrics import Metrics
 from aegis.server.turns import Turns
-from aegis.server.waiting import Waiting
 
 if TYPE_CHECKING:
-    from aegis.server.desk import RunDesk
-    from aegis.server.events import Sent
-    from aegis.server.feed import Feed
+    from aegis.runs.desk import RunDesk
+    from aegis.server.feed import Feed, Sent
     from aegis.server.health import Readiness
+
+
+# From the `Authorization` header to a principal; nothing else in a request says who asks.
+
+MAX_CREDENTIAL_CHARS: Final = 512  # bounds what an unknown caller can make us hash
+_SCHEME: Final = b"bearer "
+
+
+class Authenticator(Protocol):
+    """Knows the credentials of a deployment."""
+
+    def authenticate(self, key: str) -> Principal | None:
+        """The holder of `key`, or `None`; raises `StoreUnavailable` where that cannot be known."""
+        ...
+
+
+def principal_of(authorization: bytes | None, keys: Authenticator) -> Principal:
+    """The principal of an `Authorization: Bearer` header (RFC 6750, 2.1); raises `InvalidCall` (401) without one."""
+    if authorization is None:
+        raise InvalidCall(
+            "this needs a credential", code="unauthenticated", hint="send `Authorization: Bearer <key>`", status=401
+        )
+    if len(authorization) > MAX_CREDENTIAL_CHARS or authorization[:7].lower() != _SCHEME:
+        raise _unknown()
+    key = authorization[7:].strip()
+    if not key.isascii():
+        raise _unknown()
+    principal = keys.authenticate(key.decode("ascii"))
+    if principal is None:
+        raise _unknown()
+    return principal
+
+
+def _unknown() -> InvalidCall:
+    return InvalidCall(
+        "this credential is not known",
+        code="unauthenticated",
+        hint="make one with `aegis keys create`; a revoked key stays refused",
+        status=401,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
-from aegis.core.pointer import escape
+from aegis.core.json import escape
 from aegis.errors import InvalidCall
 from aegis.server.endpoint import Param, Schema
 from aegis.server.schemas import COMPONENTS

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from aegis.core.call import ReadCall, ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.decision import Decision, ResultDecision
+from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 
 CALL_MEMBERS: Final = frozenset(

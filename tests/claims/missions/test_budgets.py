@@ -13,8 +13,7 @@ import pytest
 
 from aegis.bootstrap import open_deployment
 from aegis.core.call import ToolCall
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.missions import ledgers
 from aegis.missions.provenance import Usage, sign_result

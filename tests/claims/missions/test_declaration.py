@@ -13,12 +13,12 @@ import pytest
 
 from aegis.core.mission import Declaration
 from aegis.errors import MissionInvalid
-from aegis.missions import jws
+from aegis.missions import status
 from aegis.missions.declare import read_declaration, remarks, sign_mission, to_claims, verify_mission
 from support.missions import b64, declaration, jwk, signer
 
 KEY = signer(1)
-TRUST = {KEY.kid: jws.IssuerKey(KEY.public, None)}.get
+TRUST = {KEY.kid: status.IssuerKey(KEY.public, None)}.get
 
 
 def members(**changes: Any) -> dict[str, Any]:
@@ -67,12 +67,12 @@ def test_whoever_spells_a_member_wrongly_is_told_which_one_and_what_belongs_ther
 @pytest.mark.parametrize("algorithm", ["none", "None", "HS256", "RS256", "ES256", "PS512", ""])
 def test_every_algorithm_but_eddsa_is_refused_before_any_key_is_looked_at(algorithm: str) -> None:
     with pytest.raises(MissionInvalid) as refused:
-        verify_mission(token({"alg": algorithm, "kid": KEY.kid, "typ": jws.MISSION}, members()), TRUST)
+        verify_mission(token({"alg": algorithm, "kid": KEY.kid, "typ": status.MISSION}, members()), TRUST)
     assert refused.value.member == "alg"
 
 
 def test_a_public_key_is_never_taken_for_an_hmac_secret() -> None:
-    head = {"alg": "HS256", "kid": KEY.kid, "typ": jws.MISSION}
+    head = {"alg": "HS256", "kid": KEY.kid, "typ": status.MISSION}
     signed = ".".join(token(head, members()).split(".")[:2]).encode()
     forged = hmac.new(KEY.public, signed, hashlib.sha256).digest()
     with pytest.raises(MissionInvalid):
@@ -82,13 +82,13 @@ def test_a_public_key_is_never_taken_for_an_hmac_secret() -> None:
 @pytest.mark.parametrize("extra", [{"crit": ["b64"]}, {"jwk": {}}, {"jku": "https://x"}, {"x5c": []}, {"b64": False}])
 def test_a_header_that_would_choose_how_it_is_verified_is_refused(extra: dict[str, Any]) -> None:
     with pytest.raises(MissionInvalid) as refused:
-        verify_mission(token({"alg": "EdDSA", "kid": KEY.kid, "typ": jws.MISSION, **extra}, members()), TRUST)
+        verify_mission(token({"alg": "EdDSA", "kid": KEY.kid, "typ": status.MISSION, **extra}, members()), TRUST)
     assert refused.value.member == "header"
 
 
 def test_a_token_of_another_type_is_no_mission() -> None:
     with pytest.raises(MissionInvalid) as refused:
-        verify_mission(jws.sign(KEY, jws.CALL_PROOF, orjson.dumps(members())), TRUST)
+        verify_mission(status.sign(KEY, status.CALL_PROOF, orjson.dumps(members())), TRUST)
     assert refused.value.member == "typ"
 
 
@@ -116,7 +116,7 @@ def test_a_token_has_one_spelling(spoil: str) -> None:
 def test_duplicate_members_are_refused() -> None:
     body = orjson.dumps(members())[:-1] + b',"sub":"other"}'
     with pytest.raises(MissionInvalid) as refused:
-        verify_mission(jws.sign(KEY, jws.MISSION, body), TRUST)
+        verify_mission(status.sign(KEY, status.MISSION, body), TRUST)
     assert refused.value.member == "claims"
 
 

@@ -16,10 +16,10 @@ from aegis.core.outcome import Reason
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall, MissionInvalid, StoreConflict
 from aegis.keys.jws import IssuerKey
-from aegis.missions import jws
+from aegis.missions import status
 from aegis.missions.declare import sign_mission, verify_mission
-from aegis.missions.possession import CHALLENGE_S, prove_session
-from aegis.verification.issuers import read_issuers
+from aegis.missions.holder import CHALLENGE_S, prove_session
+from aegis.missions.verify import read_issuers
 from support.missions import ISSUER, Desk, b64, declaration, desk, jwk, signer
 from support.shell import aegis
 
@@ -43,7 +43,7 @@ def enrol(place: Desk, key: Any, **members: Any) -> None:
 
 def publish(place: Desk, key: Any, **members: Any) -> None:
     claims = {"iss": "acme", "reference": "list", "iat": int(time.time()), **members}
-    place.gate.record(place.gate.issuing.publish(ISSUER, jws.sign(key, jws.STATUS, orjson.dumps(claims))))
+    place.gate.record(place.gate.issuing.publish(ISSUER, status.sign(key, status.STATUS, orjson.dumps(claims))))
 
 
 @pytest.mark.claim("MIS-15")

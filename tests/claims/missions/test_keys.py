@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from aegis.bootstrap import open_deployment
+from aegis.config.config import parse_config
 from aegis.errors import ConfigError, MissionInvalid
 from aegis.keys.files import load, path_for
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions.holder import Holder, holder_folder
-from aegis.pipeline.config import parse_config
 from support.missions import Desk, b64, desk, jwk, signer
 
 TOOL = signer(21)

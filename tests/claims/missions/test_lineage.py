@@ -12,10 +12,10 @@ import pytest
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Reason, Verdict
 from aegis.errors import InvalidCall, MissionInvalid, PermitInvalid
-from aegis.missions import jws
+from aegis.missions import status as jws
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import sign_mission
-from aegis.missions.sessions import manifest_digest
+from aegis.missions.registry import manifest_digest
 from support.missions import ISSUER, Desk, b64, build, claims, declaration, desk, jwk, signer
 
 ELSEWHERE = signer(8)

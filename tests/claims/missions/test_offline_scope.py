@@ -11,14 +11,12 @@ import msgspec
 import orjson
 import pytest
 
-from aegis.audit.breaks import BreakKind
+from aegis.core.breaks import BreakKind
 from aegis.errors import InvalidCall, LogInvalid
 from aegis.keys.jws import IssuerKey
+from aegis.log.payloads import Payloads, payload_lines, read_payloads
 from aegis.missions.declare import sign_mission
-from aegis.verification.issuers import read_issuers
-from aegis.verification.missions import NOT_CHECKED_ISSUERS, MissionRules
-from aegis.verification.payloads import Payloads, payload_lines, read_payloads
-from aegis.verification.scope import ScopeRules
+from aegis.missions.verify import NOT_CHECKED_ISSUERS, OfflineMissionRules, ScopeRules, read_issuers
 from support.missions import ISSUER, TOOLS, Desk, b64, declaration, desk, signer
 from support.shell import aegis
 
@@ -120,7 +118,7 @@ def judged(place: Desk, folder: Path, rows: list[dict[str, Any]]) -> tuple[Break
     file = folder / "payloads.jsonl"
     with place.home.store.reader() as reader:
         file.write_bytes(b"".join(payload_lines(reader, reader.head().size, place.home.keyring.open_payload)))
-    missions = MissionRules({ELSEWHERE.kid: IssuerKey(ELSEWHERE.public, "elsewhere")})
+    missions = OfflineMissionRules({ELSEWHERE.kid: IssuerKey(ELSEWHERE.public, "elsewhere")})
     scope = ScopeRules(missions, Payloads(read_payloads(file)))
     try:
         for row in rows:

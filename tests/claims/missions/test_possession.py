@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from aegis.bootstrap import open_deployment
-from aegis.core.canonical import canonical
-from aegis.core.digest import call_digest
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.outcome import Reason
 from aegis.errors import InvalidCall, MissionInvalid
-from aegis.missions.possession import WINDOW, Window, prove_calls, prove_session
-from aegis.missions.sessions import TooManyChallenges
+from aegis.missions.holder import WINDOW, Window, prove_calls, prove_session
+from aegis.missions.registry import TooManyChallenges
 from support.missions import Desk, desk, jwk, other, signer
 
 KEY = signer(7, "holder")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import InvalidCall
 from aegis.missions.provenance import sign_result

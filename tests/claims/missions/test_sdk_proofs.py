@@ -14,13 +14,13 @@ import orjson
 import pytest
 
 import aegis
-from aegis.client import Client
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision, OpenedSession
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import GatewayUnavailable, InvalidCall, ToolCallBlocked
-from aegis.facade.gate import Gate
 from aegis.missions.holder import Holder, holder_folder
+from aegis.sdk.client import Client
+from aegis.sdk.gate import Gate
 from support.asking import Mode, both_modes, decide
 from support.missions import ISSUER, claims
 from support.served import Served, served

@@ -11,7 +11,7 @@ import pytest
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import InvalidCall, StreamCut
-from aegis.guards.stream import HOLD_BYTES
+from aegis.policy.guards.stream import HOLD_BYTES
 from support.missions import Desk, desk
 
 SECRET = b"SSN 536-90-4399"

@@ -11,12 +11,11 @@ import pytest
 
 from aegis.bootstrap import open_deployment
 from aegis.core.call import ToolCall
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import StoreUnavailable
 from aegis.missions.provenance import Usage, sign_result
-from aegis.stores.sqlite.writer import SqliteTransaction
+from aegis.store.sqlite.writer import SqliteTransaction
 from support.missions import Desk, b64, desk, jwk, signer
 
 TOOL_KEY = signer(6)

@@ -11,15 +11,14 @@ from typing import Any
 import orjson
 import pytest
 
-from aegis.audit.breaks import BreakKind
-from aegis.audit.records import Records
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.breaks import BreakKind
+from aegis.core.canonical import canonical, sha256
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
+from aegis.log.records import Records
 from aegis.missions.attestation import check_attestation, check_projection, check_same_record
 from aegis.missions.provenance import Usage, sign_result
-from aegis.verification.missions import MissionRules
+from aegis.missions.verify import OfflineMissionRules
 from support.missions import Desk, b64, desk, signer
 from support.shell import aegis
 
@@ -47,7 +46,7 @@ def receipts(place: Desk) -> list[dict[str, Any]]:
 
 def broken(changed: list[dict[str, Any]]) -> BreakKind | None:
     """What the rules of missions say of receipts, whose signatures are another rule's."""
-    rules = MissionRules()
+    rules = OfflineMissionRules()
     try:
         for receipt in changed:
             rules.see(receipt)

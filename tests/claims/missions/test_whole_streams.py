@@ -11,8 +11,8 @@ import pytest
 
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import StreamCut
-from aegis.guards.stream_whole import WHOLE_BYTES
 from aegis.missions.provenance import sign_stream
+from aegis.policy.guards.stream import WHOLE_BYTES
 from support.missions import Desk, b64, desk, signer
 
 SECRET = b"SSN 536-90-4399"

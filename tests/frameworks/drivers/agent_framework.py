@@ -11,7 +11,7 @@ import openai
 from agent_framework import Agent, FunctionInvocationContext, MiddlewareTermination, function_middleware
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.model import Framework, Way
 from support.worlds import World
 

@@ -16,7 +16,7 @@ from autogen_core.models import ModelInfo, UserMessage
 from autogen_core.tools import FunctionTool, StaticWorkbench, TextResultContent, ToolResult
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.model import Framework, Way
 from support.worlds import World
 

@@ -27,9 +27,8 @@ from claude_agent_sdk import (
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from mcp.server import MCPServer
 
-from aegis.adapters._scope import DECIDED, looping, scoped
-from aegis.cli.demo.provider import LAST, ScriptedProvider
-from aegis.cli.demo.wire import EVENTS, Call, Turn, answer
+from aegis.cli.demo.provider import EVENTS, LAST, Call, ScriptedProvider, Turn, answer
+from aegis.enforce.scope import DECIDED, looping, scoped
 from frameworks.model import EVERYTHING, Agent, Framework, Way
 from support.worlds import World
 

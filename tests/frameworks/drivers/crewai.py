@@ -22,7 +22,7 @@ from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import BaseTool, tool
 from pydantic import BaseModel
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.model import Framework, Way
 from frameworks.spoken import SPOKEN, ToldProvider, spoken
 from support.worlds import World

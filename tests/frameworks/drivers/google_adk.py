@@ -15,7 +15,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools import AgentTool, FunctionTool, ToolContext
 from google.genai import types
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.model import EVERYTHING, Framework, Way
 from support.gemini import gemini
 from support.worlds import World

@@ -10,7 +10,7 @@ from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata, To
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.llms.openai import OpenAI
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.model import EVERYTHING, Framework, Way
 from frameworks.spoken import SPOKEN, ToldProvider, spoken
 from support.worlds import World

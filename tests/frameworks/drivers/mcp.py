@@ -17,7 +17,7 @@ from fastmcp import FastMCP
 from mcp.client.client import Client
 from mcp.server import MCPServer
 
-from aegis.adapters._scope import DECIDED, looping, scoped
+from aegis.enforce.scope import DECIDED, looping, scoped
 from frameworks.model import Ability, Framework, Way
 from support.worlds import World
 

@@ -26,7 +26,7 @@ from agents import (
 from agents.mcp import MCPServerStreamableHttp
 from mcp.server import MCPServer
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.drivers.mcp import offering, serving
 from frameworks.model import EVERYTHING, Framework, Way
 from support.worlds import World

@@ -7,8 +7,7 @@ from typing import Any
 
 from smolagents import CodeAgent, OpenAIModel, Tool, ToolCallingAgent, tool
 
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from frameworks.model import EVERYTHING, MAIL, Agent, Framework, Way
 from support.worlds import World
 

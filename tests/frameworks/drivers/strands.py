@@ -11,7 +11,7 @@ from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider,
 from strands.models.openai import OpenAIModel
 from strands.tools.executors import SequentialToolExecutor
 
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, Turn
 from frameworks.model import Framework, Way
 from support.worlds import World
 

@@ -14,14 +14,11 @@ from aegis.bootstrap import Deployment
 from aegis.core.principal import Principal
 from aegis.errors import StoreUnavailable
 from aegis.runs.explain import explain
-from aegis.runs.nodes import Nodes
-from aegis.runs.plan import BuildGraph
+from aegis.runs.nodes import BuildGraph, Nodes, standard_graph
 from aegis.runs.record import Action, RunRecord
-from aegis.runs.request import RunRequest
 from aegis.runs.rows import RunRow, RunRows
 from aegis.runs.service import MOST_ATTEMPTS, Runs, open_runs
-from aegis.runs.spine import standard_graph
-from aegis.runs.state import RunState
+from aegis.runs.state import RunRequest, RunState
 from support.deployments import deployment
 from support.run_world import Provider, call, config, provider, say, write_tools
 

@@ -9,10 +9,10 @@ import pytest
 
 from aegis.core.principal import Principal
 from aegis.errors import ConfigError
-from aegis.runs.explain import Step, explain
-from aegis.runs.plan import BuildGraph
-from aegis.runs.request import RunAnswer, RunRequest
+from aegis.runs.explain import ExplainedStep, explain
+from aegis.runs.nodes import BuildGraph
 from aegis.runs.service import open_runs
+from aegis.runs.state import RunAnswer, RunRequest
 from support.deployments import deployment
 from support.run_parts import LEDGER, registered, shortening
 from support.run_world import Provider, config, provider, say
@@ -35,7 +35,7 @@ async def run(
     route: str = "models: [main]",
     options: str = "{}",
     graphs: dict[str, BuildGraph] | None = None,
-) -> tuple[RunAnswer, list[Step], Provider]:
+) -> tuple[RunAnswer, list[ExplainedStep], Provider]:
     """One run over a route: its answer, what the log tells of it, and the provider that may have been asked."""
     with provider() as model:
         model.script = [say("fine")]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from aegis.core.principal import Principal
-from aegis.runs.request import RunRequest
 from aegis.runs.service import open_runs
+from aegis.runs.state import RunRequest
 from support.deployments import deployment
 from support.run_world import Provider, call, calls, config, provider, say, write_tools
 from support.served import Answer, Served, served

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from aegis.adapters._enforce import Attempt, Enforced, Enforcer, Observed
-from aegis.adapters.context import Session, session_context
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
+from aegis.enforce.context import Session, session_context
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, Observed
 from aegis.errors import InvalidCall
 from support.asking import Mode, both_modes
 from support.decider import ScriptedDecider, allowed, blocked, changed, held, sanitized, withheld

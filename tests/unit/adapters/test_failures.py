@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._failures import MAX_ERRORS, words_of
-from aegis.adapters._memory import Memory
-from aegis.adapters._runner import Execution
-from aegis.adapters._tools import Ran, ToolGate
 from aegis.core.decision import ResultDecision
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.failures import MAX_ERRORS, words_of
+from aegis.enforce.memory import Memory
+from aegis.enforce.runner import Execution
+from aegis.enforce.tools import Ran, ToolGate
 from support.asking import Mode, both_modes
 from support.decider import ScriptedDecider, changed, seen, withheld
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
-from aegis.adapters._memory import Bounded, Decided, Memory
-from aegis.dialects.model import Refused, Removal
+from aegis.core.bounded import Bounded
+from aegis.enforce.memory import Decided, Memory
+from aegis.wire.model import Refused, Removal
 
 
 def removal(ref: str, size: int = 1, kept: tuple[str, ...] = ()) -> Removal:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from aegis.adapters._once import Once, WaitsForItself
+from aegis.enforce.tools import Once, WaitsForItself
 
 
 def test_whoever_comes_again_gets_what_the_first_one_got() -> None:

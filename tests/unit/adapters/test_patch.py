@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aegis.adapters._patch import Method, Patches
+from aegis.enforce.patching import Method, Patches
 from aegis.errors import UnhookedFramework
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aegis.adapters._enforce import Enforcer
-from aegis.adapters._memory import Memory
-from aegis.adapters._runner import Execution
-from aegis.adapters._tools import Ran, ToolGate
+from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.memory import Memory
+from aegis.enforce.runner import Execution
+from aegis.enforce.tools import Ran, ToolGate
 from support.decider import ScriptedDecider
 
 GIVEN = {"path": "a.txt"}

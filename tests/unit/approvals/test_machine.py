@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from aegis.approvals import machine
-from aegis.approvals.model import Approval, Scope, State, Vote
+from aegis.approvals import queue
+from aegis.approvals.values import Approval, Scope, State, Vote
 from aegis.core.outcome import Reason
 from aegis.errors import InvalidCall, StoreConflict
 from support.queues import MINUTE, OPENED, held
@@ -20,7 +20,7 @@ ALLOWED = {
 
 
 def approve(approval: Approval, by: str = "ann", now: int = OPENED, quorum: int = 1, scope: Scope = "once") -> Approval:
-    return machine.approve(approval, by=by, now=now, quorum=quorum, scope=scope, reason="because", receipt_id="r-1")
+    return queue.approve(approval, by=by, now=now, quorum=quorum, scope=scope, reason="because", receipt_id="r-1")
 
 
 def refusal(call: Any) -> tuple[str, int, str]:
@@ -34,15 +34,15 @@ def refusal(call: Any) -> tuple[str, int, str]:
 def test_only_what_is_in_the_table_happens(before: State, after: State) -> None:
     approval = held(state=before)
     if (before, after) in ALLOWED:
-        moved = machine.move(approval, after, receipt_id="r-1")
+        moved = queue.move(approval, after, receipt_id="r-1")
         assert (moved.state, moved.version, moved.receipt_id) == (after, approval.version + 1, "r-1")
     else:
         with pytest.raises(StoreConflict):
-            machine.move(approval, after, receipt_id="r-1")
+            queue.move(approval, after, receipt_id="r-1")
 
 
 def test_the_reasons_of_a_refusal() -> None:
-    assert machine.REASON_OF == {
+    assert queue.REASON_OF == {
         "denied": Reason.APPROVAL_DENIED,
         "expired": Reason.APPROVAL_EXPIRED,
         "cancelled": Reason.APPROVAL_CANCELLED,
@@ -72,14 +72,14 @@ def test_nobody_counts_twice() -> None:
 
 def test_one_no_denies() -> None:
     voted = approve(held(quorum=2))
-    done = machine.deny(voted, by="ben", now=OPENED + 7, reason="no", receipt_id="r-2")
+    done = queue.deny(voted, by="ben", now=OPENED + 7, reason="no", receipt_id="r-2")
     assert (done.state, done.resolved_by, done.resolved_at, done.reason) == ("denied", "ben", OPENED + 7, "no")
     assert (done.version, done.receipt_id) == (3, "r-2")
 
 
 def test_what_is_narrowed_has_nobodys_yes() -> None:
     voted = approve(held(quorum=2, identities="old"))
-    other = machine.narrow(voted, now=OPENED + 3, call_digest="other", identities="files", receipt_id="r-3")
+    other = queue.narrow(voted, now=OPENED + 3, call_digest="other", identities="files", receipt_id="r-3")
     assert (other.call_digest, other.identities, other.narrowed_by, other.narrowed_at) == (
         "other", "files", "r-3", OPENED + 3,
     )  # fmt: skip
@@ -92,13 +92,13 @@ def test_only_what_is_pending_can_be_answered(state: State) -> None:
     approval = held(state=state)
     expected = ("not_pending", 409, f"this approval is {state}")
     assert refusal(lambda: approve(approval)) == expected
-    assert refusal(lambda: machine.deny(approval, by="ann", now=OPENED, reason=None, receipt_id="r")) == expected
-    narrow = refusal(lambda: machine.narrow(approval, now=OPENED, call_digest="x", identities=None, receipt_id="r"))
+    assert refusal(lambda: queue.deny(approval, by="ann", now=OPENED, reason=None, receipt_id="r")) == expected
+    narrow = refusal(lambda: queue.narrow(approval, now=OPENED, call_digest="x", identities=None, receipt_id="r"))
     assert narrow == expected
     with pytest.raises(StoreConflict):
-        machine.flag_fatigue(approval, by="ann")
+        queue.flag_fatigue(approval, by="ann")
     with pytest.raises(StoreConflict):
-        machine.pass_on(held(state=state, turn_micros=MINUTE), now=OPENED + MINUTE, receipt_id="r")
+        queue.pass_on(held(state=state, turn_micros=MINUTE), now=OPENED + MINUTE, receipt_id="r")
 
 
 def test_time_that_is_over_is_over_to_the_microsecond() -> None:
@@ -111,22 +111,22 @@ def test_time_that_is_over_is_over_to_the_microsecond() -> None:
 def test_a_turn_is_passed_on_once() -> None:
     approval = held(turn_micros=MINUTE)
     with pytest.raises(StoreConflict):
-        machine.pass_on(approval, now=OPENED + MINUTE - 1, receipt_id="r")
-    passed = machine.pass_on(approval, now=OPENED + MINUTE, receipt_id="r-4")
+        queue.pass_on(approval, now=OPENED + MINUTE - 1, receipt_id="r")
+    passed = queue.pass_on(approval, now=OPENED + MINUTE, receipt_id="r-4")
     assert (passed.turn, passed.receipt_id, passed.version, passed.state) == (1, "r-4", 2, "pending")
     with pytest.raises(StoreConflict):
-        machine.pass_on(passed, now=OPENED + MINUTE, receipt_id="r")
-    assert machine.pass_on(passed, now=OPENED + 3 * MINUTE, receipt_id="r").turn == 3
+        queue.pass_on(passed, now=OPENED + MINUTE, receipt_id="r")
+    assert queue.pass_on(passed, now=OPENED + 3 * MINUTE, receipt_id="r").turn == 3
     with pytest.raises(StoreConflict):
-        machine.pass_on(approval, now=OPENED + 5 * MINUTE, receipt_id="r")
+        queue.pass_on(approval, now=OPENED + 5 * MINUTE, receipt_id="r")
 
 
 def test_fatigue_is_flagged_once_for_each_person() -> None:
-    once = machine.flag_fatigue(held(), by="ann")
+    once = queue.flag_fatigue(held(), by="ann")
     assert (once.fatigued, once.version, once.state) == (("ann",), 2, "pending")
-    assert machine.flag_fatigue(once, by="ben").fatigued == ("ann", "ben")
+    assert queue.flag_fatigue(once, by="ben").fatigued == ("ann", "ben")
     with pytest.raises(StoreConflict):
-        machine.flag_fatigue(once, by="ann")
+        queue.flag_fatigue(once, by="ann")
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ def test_fatigue_is_flagged_once_for_each_person() -> None:
 )
 def test_the_narrowest_wish_counts(scopes: tuple[Scope, ...], session: str, wide: bool) -> None:
     votes = tuple(Vote(by=f"p-{number}", at=OPENED, scope=scope) for number, scope in enumerate(scopes))
-    assert machine.session_wide(held(votes=votes, session=session)) is wide
+    assert queue.session_wide(held(votes=votes, session=session)) is wide
 
 
 def test_an_approved_call_can_be_made_for_one_hour() -> None:
     done = approve(held(), now=OPENED)
     hour = 60 * MINUTE
-    assert hour == machine.REDEEMABLE_MICROS
-    assert (machine.is_late(done, OPENED + hour - 1), machine.is_late(done, OPENED + hour)) == (False, True)
-    assert machine.is_late(held(state="approved", resolved_at=None), OPENED)  # a record without a time is late
-    assert not machine.is_late(held(state="approved", resolved_at=None), hour - 1)
-    assert machine.is_late(held(state="approved", resolved_at=None), hour)
+    assert hour == queue.REDEEMABLE_MICROS
+    assert (queue.is_late(done, OPENED + hour - 1), queue.is_late(done, OPENED + hour)) == (False, True)
+    assert queue.is_late(held(state="approved", resolved_at=None), OPENED)  # a record without a time is late
+    assert not queue.is_late(held(state="approved", resolved_at=None), hour - 1)
+    assert queue.is_late(held(state="approved", resolved_at=None), hour)

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from aegis.approvals.narrowing import check_narrower
-from aegis.approvals.narrowing.values import is_shortened
+from aegis.approvals.narrowing import check_narrower, is_shortened
 from aegis.core.approval import Narrowing
+from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.errors import InvalidCall
-from aegis.facts.model import Limits, Subject
 
 MAIL = {"to": ["a@example.com", "b@example.com"], "cc": "c@example.com", "subject": "hello", "body": "one two\nthree"}
 DESCRIBED = {"type": "object", "required": ["to", "body"]}
@@ -20,7 +19,7 @@ def refused_at(
     tool: str, held: dict[str, Any], changed: dict[str, Any], schema: Any = None, declared: Any = None
 ) -> str | None:
     """The pointer that the refusal names; `None` where the changed call is narrower."""
-    subject = Subject(tool=tool, server=None, arguments=held, limits=Limits(), schema=schema)
+    subject = FactSubject(tool=tool, server=None, arguments=held, limits=ReadLimits(), schema=schema)
     try:
         check_narrower(subject, changed, declared or {})
     except InvalidCall as refusal:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from aegis.approvals.preview.dryrun import DryRuns
-from aegis.approvals.preview.look import look_at
+from aegis.approvals.previews.dryrun import DryRuns
+from aegis.approvals.previews.look import look_at
 from aegis.core.previewing import Looked, Preview, PreviewRules, ToolPreview
-from aegis.sandbox import available
-from aegis.sandbox.folder import read_folder
+from aegis.sandbox import command as available
+from aegis.sandbox.view import read_folder
 
 
 @pytest.fixture

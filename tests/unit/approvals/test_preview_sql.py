@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from aegis.approvals.preview.dryrun import DryRuns
-from aegis.approvals.preview.look import look_at
-from aegis.approvals.preview.statement import STATEMENTS
+from aegis.approvals.previews.dryrun import DryRuns
+from aegis.approvals.previews.look import look_at
+from aegis.approvals.previews.sql import STATEMENTS
 from aegis.core.previewing import Looked, Preview, PreviewRules
 from support.postgres import postgres
 

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from aegis.approvals import grants, queue
-from aegis.approvals.counts import TooManyPending
 from aegis.approvals.grants import Grant, granted_by
-from aegis.approvals.model import Approval, Vote, to_document
 from aegis.approvals.queue import Ballot, Narrowed
-from aegis.audit.writer import Apply
-from aegis.core.digest import SALT_BYTES
+from aegis.approvals.values import Approval, TooManyPending, Vote, to_document
+from aegis.core.canonical import SALT_BYTES
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
-from aegis.stores.memory import MemoryStore
+from aegis.log.writer import Apply
+from aegis.store.memory import MemoryStore
 from support.queues import MINUTE, OPENED, held
 
 NARROWED = Narrowed(

@@ -7,8 +7,7 @@ import json
 import httpx2
 import pytest
 
-from aegis.cli.demo.provider import ScriptedProvider
-from aegis.cli.demo.wire import Call, Turn
+from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from contract.test_adapters import PATHS
 from support.worlds import MAIL, READ, Path, world
 

@@ -11,7 +11,7 @@ from aegis.cli.doctor.model import Check, Found, Patient
 from aegis.cli.doctor.posture import posture
 from aegis.keys.api import issue, revoke_key, store_key
 from aegis.keys.files import Purpose, load_or_create, path_for
-from aegis.stores import open_store
+from aegis.store import open_store
 
 LOOSE = """version: 1
 insufficient_evidence: fail-open-with-attestation

@@ -5,8 +5,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aegis.core.canonical import canonical
-from aegis.core.digest import call_commitment, call_digest, payload_commitment, sha256
+from aegis.core.canonical import call_commitment, call_digest, canonical, payload_commitment, sha256
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aegis.core.masking import mask, mask_value
+from aegis.core.text import mask, mask_value
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aegis.core.finding import Patch
-from aegis.core.pointer import apply_patches, escape, resolve, tokens
+from aegis.core.json import apply_patches, escape, resolve, tokens
 
 # RFC 6901, section 5.
 DOCUMENT = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8}

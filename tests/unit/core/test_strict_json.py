@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aegis.core.strict_json import parse
+from aegis.core.json import parse
 from aegis.errors import InvalidCall
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from aegis.audit.writer import Ledger, Unit
 from aegis.core.ports import Store, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreUnavailable
 from aegis.gate import commits
 from aegis.gate.commits import Commits
-from aegis.gate.ids import new_id
+from aegis.gate.events import new_id
 from aegis.keys.keyring import Keyring
-from aegis.stores import open_store
+from aegis.log.writer import Ledger, Unit
+from aegis.store import open_store
 
 
 class Disk:

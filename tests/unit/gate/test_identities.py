@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.facts.model import Limits
+from aegis.detect.facts import ReadLimits
 from aegis.gate import identities
 from aegis.gate.identities import identities_of
 
@@ -16,7 +16,7 @@ CHANGING = "/proc/sys/kernel/random/uuid"  # no size, and something else at ever
 @pytest.mark.skipif(not Path(CHANGING).exists(), reason="the file is the kernel's of Linux")
 def test_a_file_whose_size_says_nothing_is_read_no_further_than_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     def digest() -> str | None:
-        return identities_of({"command": f"sh {CHANGING}"}, Limits(), "").digest
+        return identities_of({"command": f"sh {CHANGING}"}, ReadLimits(), "").digest
 
     assert digest() != digest()
     monkeypatch.setattr(identities, "MAX_PROGRAM", 8)

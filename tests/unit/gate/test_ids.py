@@ -6,7 +6,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from aegis.gate.ids import new_id
+from aegis.gate.events import new_id
 
 
 def many(count: int) -> list[str]:

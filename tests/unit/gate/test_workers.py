@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from aegis.config.compile import Policy, compile_policy
+from aegis.config.config import parse_config
 from aegis.core.canonical import canonical
+from aegis.core.json import parse
 from aegis.core.principal import Principal
-from aegis.core.strict_json import parse
 from aegis.errors import InvalidCall
 from aegis.gate.workers import EXCESS_S, LIGHT_BYTES, USUAL_S, FairQueue, WorkerLost, Workers
-from aegis.pipeline.compile import Policy, compile_policy
-from aegis.pipeline.config import parse_config
-from aegis.pipeline.model import Evaluation, Incoming, IncomingResult
-from aegis.pipeline.run import Source
+from aegis.policy.model import Evaluation, Incoming, IncomingResult
+from aegis.policy.policy import Source
 
 BOT = Principal(id="key:bot", roles=frozenset({"agent"}), agent="bot")
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (

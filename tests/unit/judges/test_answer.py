@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aegis.judges.answer import Malformed, read_answer
+from aegis.judges.values import Malformed, read_answer
 
 GOOD: dict[str, Any] = {"score": 0.9, "confidence": 1, "reasoning": "fine", "signals": [], "metadata": {}}
 TEXT = json.dumps(GOOD)

@@ -9,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.core.judging import Consensus, JudgeSpec, Validator
-from aegis.judges.model import Cause, Ran, Result
-from aegis.judges.panel import agree
+from aegis.judges.run import agree
+from aegis.judges.values import Cause, JudgeRan, Result
 
 FAILED = -1.0
 RULES: tuple[Consensus, ...] = ("weighted_average", "majority", "unanimous", "best_of_n")
 
 
-def runs(*scores: float | tuple[float, float]) -> list[Ran]:
+def runs(*scores: float | tuple[float, float]) -> list[JudgeRan]:
     made = []
     for number, score in enumerate(scores):
         value, confidence = score if isinstance(score, tuple) else (score, 1.0)
         result = None if value == FAILED else Result(score=value, confidence=confidence, reasoning="")
-        made.append(Ran(judge=f"j{number}", run_id="r", cause="timeout" if result is None else "passed", result=result))
+        made.append(
+            JudgeRan(judge=f"j{number}", run_id="r", cause="timeout" if result is None else "passed", result=result)
+        )
     return made
 
 

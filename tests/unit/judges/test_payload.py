@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aegis.core.pointer import resolve
-from aegis.facts.gather import executed_places
-from aegis.facts.model import Limits
-from aegis.facts.model import Subject as Called
-from aegis.judges.payload import Subject, bounded, fenced, make_payload, masked
+from aegis.core.json import resolve
+from aegis.detect.facts import FactSubject as Called
+from aegis.detect.facts import ReadLimits
+from aegis.detect.gather import executed_places
+from aegis.judges.payload import JudgeSubject, bounded, fenced, make_payload, masked
 
 MEMBERS = {
     "task", "proposed_tool_call", "available_tools", "worker_mounts", "output", "criteria", "validation_context",
@@ -23,8 +23,8 @@ MEMBERS = {
 }  # fmt: skip
 
 
-def subject(arguments: dict[str, Any]) -> Subject:
-    return Subject(
+def subject(arguments: dict[str, Any]) -> JudgeSubject:
+    return JudgeSubject(
         tool="write", server=None, arguments=arguments, call_id="c", call_digest="d", agent="bot", principal="p",
         session="s", turn=3, task="do it", task_is_trusted=True, available_tools=["write"], mounts=("/w",),
         facts={"tier": "low"}, findings=[], policy_violations=[{"tool": "rm"}], recent_calls=[{"tool": "ls"}],
@@ -101,7 +101,7 @@ EXECUTED = ("command", "path", "url", "sql", "code", "query", "cmd", "file_path"
 
 def shown(arguments: dict[str, Any], budget: int) -> tuple[Any, bool]:
     """The arguments as a judge is given them, and whether it is asked at all."""
-    called = Called(tool="do_it", server=None, arguments=arguments, limits=Limits())
+    called = Called(tool="do_it", server=None, arguments=arguments, limits=ReadLimits())
     payload = make_payload(replace(subject(arguments), executed=executed_places(called)), "", budget)
     assert payload.value["truncated"] == payload.truncated
     assert payload.truncated or not payload.hides
@@ -146,7 +146,7 @@ def test_a_judge_sees_every_executed_string_or_is_not_asked(arguments: Any, budg
     if hides:
         return
     assert len(json.dumps(value)) <= max(budget, 2_000)
-    called = Called(tool="do_it", server=None, arguments=arguments, limits=Limits())
+    called = Called(tool="do_it", server=None, arguments=arguments, limits=ReadLimits())
     whole = json.dumps(value)
     for place in executed_places(called):
         one = resolve(arguments, place)

@@ -11,7 +11,7 @@ import pytest
 from aegis.core.ports import Document, Store
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt, StoreUnavailable
 from aegis.keys.api import MAX_SELECTORS, ApiKeys, IssuedKey, issue, list_keys, revoke_key, store_key
-from aegis.stores import open_store
+from aegis.store import open_store
 
 
 @pytest.fixture(params=["memory:", "sqlite:///log.db"])

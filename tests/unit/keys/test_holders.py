@@ -7,9 +7,8 @@ from typing import Any
 
 from aegis.core.ports import Reader
 from aegis.core.principal import Principal
-from aegis.keys.api import issue, revoke_key, store_key
-from aegis.keys.holders import Holders
-from aegis.stores.memory import MemoryStore
+from aegis.keys.api import Holders, issue, revoke_key, store_key
+from aegis.store.memory import MemoryStore
 
 
 class Interrupted:

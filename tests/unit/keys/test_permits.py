@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aegis.core.canonical import canonical
-from aegis.core.digest import call_digest
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.times import MICROS
 from aegis.errors import PermitInvalid
 from aegis.keys.permits import LIFETIME_S, MAX_SKEW_S, Permit, check_permit

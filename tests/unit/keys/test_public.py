@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
+from aegis.keys.files import jwks, public_keys
 from aegis.keys.keyring import Ed25519Signer
-from aegis.keys.public import jwks, public_keys
-from aegis.stores import MemoryStore
+from aegis.store import MemoryStore
 from support.log_entries import append, entry
 
 LOG = Ed25519Signer(b"l" * 32, "log")

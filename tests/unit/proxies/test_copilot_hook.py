@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from aegis.proxies.hooks.answers import HookAnswer
-from aegis.proxies.hooks.event import read_event
-from aegis.proxies.hooks.hosts import HOSTS, every_place, settings_of
+from aegis.proxies.hooks.event import HOSTS, every_place, read_event, settings_of
 from aegis.proxies.hooks.install import files_with_hook, install
-from aegis.proxies.hooks.judge import Judge
+from aegis.proxies.hooks.judge import HookAnswer, HookJudge
 from aegis.proxies.hooks.state import HookState
 from support.deployments import deployment
 
@@ -30,7 +28,7 @@ def say(tmp_path: Path) -> Iterator[Say]:
     place = deployment(tmp_path / "home")
 
     def answer(wire: dict[str, Any]) -> HookAnswer:
-        judge = Judge(place.gate, HookState(tmp_path / "home"), wait_until=time.monotonic())
+        judge = HookJudge(place.gate, HookState(tmp_path / "home"), wait_until=time.monotonic())
         return judge.answer(read_event(json.dumps(wire).encode()))
 
     yield answer

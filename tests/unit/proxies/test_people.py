@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from aegis.core.call import ToolCall
-from aegis.core.canonical import canonical
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import Decision
-from aegis.core.digest import call_digest
+from aegis.proxies.mcp.judge import AskingDecider, Said
 from aegis.proxies.mcp.messages import Message
-from aegis.proxies.mcp.people import AskingDecider, Said
 from support.decider import ScriptedDecider, held
 
 CALL = ToolCall(tool="deploy", server="mcp:test", arguments={"to": "pr\u202eod"}, call_id="c-1")

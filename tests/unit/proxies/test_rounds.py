@@ -9,20 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from aegis.adapters._enforce import Enforcer
 from aegis.core.call import ToolCall
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
+from aegis.detect.rules import builtin_folder, load
+from aegis.detect.rules.scanner import Scanner
+from aegis.enforce.enforcement import Enforcer
 from aegis.gate.control import set_agent
 from aegis.gate.gate import Gate
-from aegis.guards.descriptions import DescriptionScanner
-from aegis.proxies.mcp.judge import Judge
+from aegis.policy.guards.descriptions import DescriptionScanner
+from aegis.proxies.mcp.judge import McpJudge
 from aegis.proxies.mcp.messages import Message
-from aegis.proxies.mcp.pins import PinFile
 from aegis.proxies.mcp.rounds import ROUND_S, Rounds
-from aegis.proxies.mcp.tools import ToolBook
-from aegis.rules import builtin_folder, load
-from aegis.rules.scanner import Scanner
+from aegis.proxies.mcp.tools import PinFile, ToolBook
 from support.approvals import approved
 from support.decider import ScriptedDecider, sanitized
 from support.deployments import deployment
@@ -44,7 +43,7 @@ class Place:
         self.now = 0.0
         tools = ToolBook("mcp:test", DescriptionScanner(SCANNER), PinFile(tmp_path / "pins.json"))
         tools.stale = False
-        self.judge = Judge(
+        self.judge = McpJudge(
             server="mcp:test",
             enforcer=Enforcer(self.decider),
             tools=tools,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aegis.errors import SandboxUnavailable
-from aegis.sandbox import Box, Limits, Mount, available, run
+from aegis.sandbox import Box, Limits, Mount, command, run
 from aegis.sandbox.run import Cancel
 from aegis.sandbox.view import copied
 
@@ -178,8 +178,8 @@ def test_the_program_alone_speaks_through_its_result_descriptor() -> None:
 
 
 def test_without_bubblewrap_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available, "program", lambda: None)
-    assert available.unavailable() == available.MISSING
+    monkeypatch.setattr(command, "program", lambda: None)
+    assert command.unavailable() == command.MISSING
     with pytest.raises(SandboxUnavailable, match="not installed"):
         run(["true"], Box(), QUICK)
 
@@ -188,5 +188,5 @@ def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path, monkeyp
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: no permission to make a namespace' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(available, "program", lambda: str(broken))
-    assert "no permission to make a namespace" in (available.unavailable() or "")
+    monkeypatch.setattr(command, "program", lambda: str(broken))
+    assert "no permission to make a namespace" in (command.unavailable() or "")

@@ -9,8 +9,7 @@ import pytest
 
 from aegis.errors import WorkspaceError
 from aegis.sandbox import Box, Limits, Mount, run
-from aegis.sandbox.folder import read_folder
-from aegis.sandbox.view import copied
+from aegis.sandbox.view import copied, read_folder
 
 
 @pytest.fixture

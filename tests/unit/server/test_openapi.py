@@ -9,9 +9,8 @@ import pytest
 from jsonschema_rs import Draft202012Validator, meta
 
 from aegis.server.endpoint import Endpoint
-from aegis.server.openapi import description
 from aegis.server.schemas import COMPONENTS
-from aegis.server.table import ENDPOINTS
+from aegis.server.table import ENDPOINTS, description
 
 
 def operation(endpoint: Endpoint) -> dict[str, Any]:

@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef, ResultDecision
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.errors import ConfigError, InvalidCall, Problem, StoreConflict, StoreCorrupt, StoreUnavailable
-from aegis.server.answers import encode
-from aegis.server.errors import refusal_of
-from aegis.server.paging import encode_cursor, index_of, page, place_of
-from aegis.server.receipt_view import payload_view
-from aegis.server.request_id import request_id_of
+from aegis.log.receipts import payload_view
+from aegis.server.http import encode, encode_cursor, index_of, page, place_of, refusal_of, request_id_of
 from aegis.server.wire import call_of, result_status, status_of
 
 RECEIPT = ReceiptRef(id="r", index=1, leaf_hash="ab")

@@ -17,14 +17,205 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-from aegis.cli.demo.wire import EVENTS, Event, Turn, answer
+# One scripted turn in the wire formats of the providers, whole and as the events of a stream.
+
+Wire = dict[str, Any]
+Event = tuple[str, str]  # the name (empty for none) and the data
+
+_PIECE: Final = 12  # characters that one event of a stream carries
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A tool call of a turn. Arguments given as text go out as they are, broken or not."""
+
+    tool: str
+    arguments: Wire | str
+    id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """What the model says and calls in one answer."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+def answer(format_: str, turn: Turn, number: int, model: str) -> Wire:
+    """The whole answer; `number` makes its ids, and those of calls without one, unique."""
+    return _WHOLE[format_](turn, number, model)
+
+
+def call_id(call: Call, number: int, index: int) -> str:
+    """The id of a call: its own, or one made of the answer's number and its place."""
+    return call.id or f"call_{number}_{index}"
+
+
+def _arguments(call: Call) -> str:
+    return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+
+
+def _chat(turn: Turn, number: int, model: str) -> Wire:
+    calls = [
+        {"id": call_id(call, number, index), "type": "function",
+         "function": {"name": call.tool, "arguments": _arguments(call)}}
+        for index, call in enumerate(turn.calls)
+    ]  # fmt: skip
+    message: Wire = {"role": "assistant", "content": turn.text or None, "refusal": None}
+    if calls:
+        message["tool_calls"] = calls
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls" if calls else "stop"}
+    usage = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+    return {
+        "id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1_700_000_000, "model": model,
+        "choices": [choice], "usage": usage,
+    }  # fmt: skip
+
+
+def _responses(turn: Turn, number: int, model: str) -> Wire:
+    output: list[Wire] = []
+    if turn.text:
+        part = {"type": "output_text", "text": turn.text, "annotations": [], "logprobs": []}
+        output.append(
+            {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        )
+    output += [
+        {"id": f"fc_{number}_{index}", "type": "function_call", "call_id": call_id(call, number, index),
+         "name": call.tool, "arguments": _arguments(call), "status": "completed"}
+        for index, call in enumerate(turn.calls)
+    ]  # fmt: skip
+    usage = {
+        "input_tokens": 9, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}, "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 16,
+    }  # fmt: skip
+    return {
+        "id": f"resp_{number}", "object": "response", "created_at": 1_700_000_000, "status": "completed",
+        "model": model, "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+        "error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "temperature": 1.0,
+        "top_p": 1.0, "usage": usage,
+    }  # fmt: skip
+
+
+def _anthropic(turn: Turn, number: int, model: str) -> Wire:
+    content: list[Wire] = [{"type": "text", "text": turn.text, "citations": None}] if turn.text else []
+    content += [
+        {"type": "tool_use", "id": call_id(call, number, index), "name": call.tool, "input": _input(call)}
+        for index, call in enumerate(turn.calls)
+    ]
+    return {
+        "id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": content,
+        "stop_reason": "tool_use" if turn.calls else "end_turn", "stop_sequence": None,
+        "usage": {"input_tokens": 9, "output_tokens": 7},
+    }  # fmt: skip
+
+
+def _input(call: Call) -> Any:
+    try:
+        return json.loads(_arguments(call) or "{}")
+    except ValueError:
+        return {}  # whole messages have no way to spell broken input
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for at in range(0, len(text), _PIECE):
+        yield text[at : at + _PIECE]
+
+
+def _chat_events(turn: Turn, whole: Wire) -> Iterator[Event]:
+    head = {name: whole[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+
+    def chunk(delta: Wire, reason: str | None = None) -> Event:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return "", json.dumps({**head, "choices": [choice]})
+
+    (choice,) = whole["choices"]
+    yield chunk({"role": "assistant", "content": "" if turn.text else None})
+    for piece in _pieces(turn.text):
+        yield chunk({"content": piece})
+    for index, call in enumerate(choice["message"].get("tool_calls", [])):
+        function = call["function"]
+        yield chunk({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        for piece in _pieces(function["arguments"]):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, choice["finish_reason"])
+    yield "", json.dumps({**head, "choices": [], "usage": whole["usage"]})
+    yield "", "[DONE]"
+
+
+def _responses_events(turn: Turn, whole: Wire) -> Iterator[Event]:
+    for number, wire in enumerate(_responses_wires(turn, whole)):
+        yield wire["type"], json.dumps({**wire, "sequence_number": number})
+
+
+def _responses_wires(turn: Turn, whole: Wire) -> Iterator[Wire]:
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(whole["output"]):
+        at: Wire = {"output_index": index, "item_id": item["id"]}
+        if item["type"] == "message":
+            (part,) = item["content"]
+            at["content_index"] = 0
+            yield {"type": "response.output_item.added", "output_index": index,
+                   "item": {**item, "status": "in_progress", "content": []}}  # fmt: skip
+            yield {"type": "response.content_part.added", **at, "part": {**part, "text": ""}}
+            for piece in _pieces(turn.text):
+                yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
+            yield {"type": "response.output_text.done", **at, "text": turn.text, "logprobs": []}
+            yield {"type": "response.content_part.done", **at, "part": part}
+        else:
+            yield {"type": "response.output_item.added", "output_index": index,
+                   "item": {**item, "status": "in_progress", "arguments": ""}}  # fmt: skip
+            for piece in _pieces(item["arguments"]):
+                yield {"type": "response.function_call_arguments.delta", **at, "delta": piece}
+            done = {"arguments": item["arguments"], "name": item["name"]}
+            yield {"type": "response.function_call_arguments.done", **at, **done}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": "response.completed", "response": whole}
+
+
+def _anthropic_events(turn: Turn, whole: Wire) -> Iterator[Event]:
+    for wire in _anthropic_wires(turn, whole):
+        yield wire["type"], json.dumps(wire)
+
+
+def _anthropic_wires(turn: Turn, whole: Wire) -> Iterator[Wire]:
+    usage = {"input_tokens": 9, "output_tokens": 1}
+    yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None, "usage": usage}}
+    yield {"type": "ping"}
+    calls = iter(turn.calls)
+    for index, block in enumerate(whole["content"]):
+        if block["type"] == "text":
+            start: Wire = {**block, "text": ""}
+            deltas: list[Wire] = [{"type": "text_delta", "text": piece} for piece in _pieces(turn.text)]
+        else:
+            start = {**block, "input": {}}
+            spelled = _arguments(next(calls))
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *_pieces(spelled))]
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    stop: Wire = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 7}}
+    yield {"type": "message_stop"}
+
+
+_WHOLE: Final[dict[str, Callable[[Turn, int, str], Wire]]] = {
+    "chat": _chat, "responses": _responses, "anthropic": _anthropic,
+}  # fmt: skip
+EVENTS: Final[dict[str, Callable[[Turn, Wire], Iterator[Event]]]] = {
+    "chat": _chat_events, "responses": _responses_events, "anthropic": _anthropic_events,
+}  # fmt: skip
+
 
 FORMATS: Final = {"/chat/completions": "chat", "/responses": "responses", "/messages": "anthropic"}
 LAST: Final = Turn(text="done")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class ProviderRequest:
     """One request as the provider received it."""
 
     format: str
@@ -41,7 +232,7 @@ class ScriptedProvider:
     """
 
     script: Iterable[Turn]
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ProviderRequest] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._turns = deque(self.script)
@@ -73,7 +264,7 @@ class ScriptedProvider:
         """The next turn in the format of `path`: an object, or events where a stream was asked for."""
         format_ = next(name for end, name in FORMATS.items() if path.partition("?")[0].endswith(end))
         with self._lock:
-            self.asked.append(Asked(format=format_, body=body, headers=headers))
+            self.asked.append(ProviderRequest(format=format_, body=body, headers=headers))
             turn = self._turns.popleft() if self._turns else LAST
             self._count += 1
             number = self._count

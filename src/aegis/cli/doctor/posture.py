@@ -2,16 +2,129 @@
 
 from __future__ import annotations
 
+import importlib.util
+import platform
 import stat
+import sys
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from aegis.cli.doctor.model import Found, Patient, State
-from aegis.errors import AegisError, ConfigError
+from aegis.errors import AegisError, ConfigError, InvalidCall
 
 if TYPE_CHECKING:
+    from aegis.cli.remote import Gateway
+    from aegis.config.settings import Settings
     from aegis.keys.api import ApiKey
-    from aegis.pipeline.settings import Settings
+
+
+# The gateway: whether one answers, whether the key is known to it, and whether it can be told from a counterfeit.
+
+
+def gateway(patient: Patient) -> Iterable[Found]:
+    """Ask the gateway that is named, or the one that listens on the home's socket."""
+    from aegis.cli.remote import Gateway, GatewayUnreachable, local_gateway
+
+    found = Gateway(url=patient.url) if patient.url is not None else local_gateway(patient.home)
+    if found is None:
+        yield Found(check="gateway", state="skip", found="none listens on this home")
+        return
+    place = found.uds or found.url
+    try:
+        found.ask("GET", "/readyz", "")
+    except GatewayUnreachable as error:
+        yield Found(check="gateway", state="fail", found=str(error), hint="`aegis serve` starts one")
+        return
+    except AegisError as error:
+        yield Found(check="gateway", state="fail", found=f"{place}: {error}", hint="is it an Aegis gateway?")
+        return
+    yield Found(check="gateway", state="ok", found=f"ready at {place}")
+    yield _identity(found)
+    yield _credential(found, patient)
+
+
+def _identity(found: Gateway) -> Found:
+    if found.uds is not None or found.url.startswith("https://"):
+        how = "the owner of its socket" if found.uds is not None else "its TLS certificate"
+        return Found(check="gateway identity", state="ok", found=f"known by {how}")
+    return Found(
+        check="gateway identity",
+        state="warn",
+        found="plain TCP: whoever holds the port is believed",
+        hint="use TLS, or the Unix socket in the home",
+    )
+
+
+def _credential(found: Gateway, patient: Patient) -> Found:
+    if not patient.api_key:
+        return Found(check="API key", state="skip", found="none given", hint="set AEGIS_API_KEY or --api-key-file")
+    try:
+        found.ask("GET", "/.well-known/jwks.json", patient.api_key)
+    except InvalidCall as error:
+        return Found(check="API key", state="fail", found=error.message, hint=error.hint)
+    except AegisError as error:
+        return Found(check="API key", state="fail", found=str(error))
+    return Found(check="API key", state="ok", found="known to the gateway")
+
+
+# The machine: platform, interpreter, pattern engine, clock.
+
+SUPPORTED: Final = ("linux", "darwin")
+_OLDEST: Final = (3, 11)
+# No log of this version can be older: a clock before this was never set.
+_NOT_BEFORE_S: Final = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+
+
+def system(patient: Patient) -> Iterable[Found]:
+    """Linux and macOS keep the file modes, locks and sockets that a deployment relies on."""
+    del patient
+    if sys.platform in SUPPORTED:
+        yield Found(check="platform", state="ok", found=f"{platform.system()} {platform.machine()}")
+    else:
+        yield Found(
+            check="platform",
+            state="fail",
+            found=f"{platform.system()} is not supported",
+            hint="use Linux or macOS; on Windows, WSL is Linux",
+        )
+
+
+def interpreter(patient: Patient) -> Iterable[Found]:
+    """The Python that runs this."""
+    del patient
+    version = platform.python_version()
+    if sys.version_info >= _OLDEST:
+        yield Found(check="python", state="ok", found=version)
+    else:
+        yield Found(check="python", state="fail", found=version, hint="Python 3.11 or newer is needed")
+
+
+def pattern_engine(patient: Patient) -> Iterable[Found]:
+    """Which engine scans; the results are the same, the time is not."""
+    del patient
+    if importlib.util.find_spec("hyperscan") is not None:
+        yield Found(check="pattern engine", state="ok", found="hyperscan")
+    else:
+        yield Found(
+            check="pattern engine",
+            state="warn",
+            found="re2, several times slower",
+            hint="there are wheels of hyperscan for Linux on x86-64",
+        )
+
+
+def clock(patient: Patient) -> Iterable[Found]:
+    """A clock that was never set makes every expiry wrong."""
+    del patient
+    now = time.time()
+    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if now < _NOT_BEFORE_S:
+        yield Found(check="clock", state="fail", found=shown, hint="the clock was never set; start a time service")
+    else:
+        yield Found(check="clock", state="ok", found=shown)
+
 
 _DECIDES: Final = frozenset({"approver", "admin", "issuer"})  # what no agent should hold beside its own role
 _SQLITE: Final = "sqlite:///"
@@ -21,7 +134,7 @@ _GUARDS: Final = ("protected", "evidence", "rate", "registry", "schema", "conten
 def posture(patient: Patient) -> Iterable[Found]:
     """Every setting that lets more through than `standard` does, and every credential that joins two roles."""
     from aegis.bootstrap.state import config_file
-    from aegis.pipeline.config import load_config
+    from aegis.config.config import load_config
 
     try:
         settings = load_config(config_file(patient.config, patient.home)).settings
@@ -55,7 +168,7 @@ def _settings(settings: Settings) -> Iterable[Found]:
 
 
 def _previews(settings: Settings) -> Iterable[Found]:
-    from aegis.sandbox.available import unavailable
+    from aegis.sandbox.command import unavailable
 
     if settings.previews.enabled and (why := unavailable()) is not None:
         yield Found(check="previews", state="warn", found=f"held calls are shown without a preview: {why}")
@@ -81,7 +194,7 @@ def _files(patient: Patient, settings: Settings) -> Iterable[Found]:
 def _credentials(patient: Patient, settings: Settings) -> Iterable[Found]:
     """One that asks and answers approves its own calls; separation of duties looks at principals, not at people."""
     from aegis.keys.api import list_keys
-    from aegis.stores import open_store
+    from aegis.store import open_store
 
     name = settings.store.removeprefix(_SQLITE)
     if name == settings.store or not (patient.home / name).exists():

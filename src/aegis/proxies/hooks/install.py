@@ -9,11 +9,11 @@ from typing import Any
 
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json, write_json
-from aegis.proxies.hooks.hosts import HOSTS, MARK, Host, every_place, is_ours
+from aegis.proxies.hooks.event import HOSTS, MARK, Host, every_place, is_ours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class SettingsChange:
     """What was done to a file: whether it changed, and where the file before lies."""
 
     path: Path
@@ -26,7 +26,7 @@ def guarded(command: str) -> str:
     return f"{command} || exit 2 {MARK}"
 
 
-def install(path: Path, host: Host, command: str, *, timeout: int) -> Change:
+def install(path: Path, host: Host, command: str, *, timeout: int) -> SettingsChange:
     """Have `host` run `command` before and after every tool; an older hook of ours is replaced."""
     before = read_json(path)
     value = _without(before if before is not None else host.base, host)
@@ -36,19 +36,19 @@ def install(path: Path, host: Host, command: str, *, timeout: int) -> Change:
     for event in host.events:
         hooks[event] = [*hooks.get(event, []), host.entry(guarded(command), timeout)]
     if value == before:
-        return Change(path=path, changed=False)
-    return Change(path=path, changed=True, backup=write_json(path, value))
+        return SettingsChange(path=path, changed=False)
+    return SettingsChange(path=path, changed=True, backup=write_json(path, value))
 
 
-def uninstall(path: Path, host: Host) -> Change:
+def uninstall(path: Path, host: Host) -> SettingsChange:
     """Take our hook out of a host's settings."""
     before = read_json(path)
     if before is None:
-        return Change(path=path, changed=False)
+        return SettingsChange(path=path, changed=False)
     value = _without(before, host)
     if value == before:
-        return Change(path=path, changed=False)
-    return Change(path=path, changed=True, backup=write_json(path, value))
+        return SettingsChange(path=path, changed=False)
+    return SettingsChange(path=path, changed=True, backup=write_json(path, value))
 
 
 def installed(path: Path, host: Host) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aegis.errors import AegisError
-from aegis.proxies.hooks.answers import BLOCK, HookAnswer, refused
+from aegis.proxies.hooks.judge import BLOCK, HookAnswer, refused
 
 _CHUNK: Final = 65_536
 

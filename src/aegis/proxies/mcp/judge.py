@@ -7,14 +7,20 @@ alike, under the names `read_resource` and `get_prompt`: what a server hands to 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
-from aegis.adapters._enforce import Attempt, Enforced, Enforcer
-from aegis.adapters.context import Session
-from aegis.core.call import ToolResult
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.canonical import call_digest, canonical
+from aegis.core.decider import Decider
+from aegis.core.decision import ApprovalRef, Decision, ResultDecision
 from aegis.core.outcome import Reason
+from aegis.core.text import json_text, visible
+from aegis.enforce.context import Session
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
 from aegis.errors import InvalidCall
 from aegis.proxies.mcp.messages import (
     Id,
@@ -27,6 +33,120 @@ from aegis.proxies.mcp.messages import (
 )
 from aegis.proxies.mcp.rounds import Round, Rounds
 from aegis.proxies.mcp.tools import ToolBook
+
+# Asking the person at the client about a held call, by the protocol's own elicitation.
+#
+# Who answers must hold an approver's key: the gate checks, as everywhere, that it is not the requester who
+# approves. The answer carries the digests of what was shown, so it counts for no other call and under no other
+# policy.
+
+REASON: Final = "answered at the MCP client"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What a person at a client said about an approval, bound to the digests of what they were shown."""
+
+    approval: str
+    decision: Literal["approve", "deny"]
+    call_digest: str
+    policy_digest: str
+
+    def to_wire(self) -> dict[str, str]:
+        """The body of the answer as the HTTP API takes it."""
+        return {
+            "decision": self.decision,
+            "reason": REASON,
+            "call_digest": self.call_digest,
+            "policy_digest": self.policy_digest,
+        }
+
+
+Elicit = Callable[[Message], Awaitable[Message | None]]
+Resolve = Callable[[Said], Awaitable[None]]
+
+_SCHEMA: Final[Message] = {
+    "type": "object",
+    "properties": {"decision": {"type": "string", "enum": ["approve", "deny"], "title": "May this call run?"}},
+    "required": ["decision"],
+}
+
+
+class AskingDecider:
+    """A decider that, while a held call waits, asks the person at the client; everything else is `inner`'s.
+
+    `elicit` puts an elicitation to the client (`None` where it cannot), `resolve` answers an approval with the
+    approver's key.
+    """
+
+    def __init__(self, inner: Decider, elicit: Elicit, resolve: Resolve):
+        self._inner = inner
+        self._elicit = elicit
+        self._resolve = resolve
+
+    def decide(self, call: ToolCall) -> Decision:
+        return self._inner.decide(call)
+
+    async def adecide(self, call: ToolCall) -> Decision:
+        return await self._inner.adecide(call)
+
+    def observe(self, result: ToolResult) -> ResultDecision:
+        return self._inner.observe(result)
+
+    async def aobserve(self, result: ToolResult) -> ResultDecision:
+        return await self._inner.aobserve(result)
+
+    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+        return self._inner.wait(call, decision, timeout)
+
+    async def await_decision(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Decision:
+        # A call that would run with other arguments than these is for people who are shown those.
+        if decision.approval is None or digest_of(call) != decision.call_digest:
+            return await self._inner.await_decision(call, decision, timeout)
+        asking = asyncio.ensure_future(self._ask(call, decision, decision.approval))
+        try:
+            return await self._inner.await_decision(call, decision, timeout)
+        finally:
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asking
+
+    def close(self) -> None:
+        self._inner.close()
+
+    async def _ask(self, call: ToolCall, decision: Decision, approval: ApprovalRef) -> None:
+        named = visible(f"`{call.tool}` of `{call.server}`")
+        arguments = json_text(call.arguments, pretty=True)
+        text = f"{named} has to be approved ({approval.id}). It would run with:\n{arguments}"
+        answer = await self._elicit({"message": text, "requestedSchema": _SCHEMA})
+        if answer is None:
+            return
+        content = answer.get("content")
+        chosen = content.get("decision") if isinstance(content, dict) else None
+        if answer.get("action") == "decline":
+            chosen = "deny"
+        elif answer.get("action") != "accept":
+            return
+        if chosen == "approve" or chosen == "deny":
+            await self._resolve(
+                Said(
+                    approval=approval.id,
+                    decision=chosen,
+                    call_digest=decision.call_digest,
+                    policy_digest=decision.policy_digest,
+                )
+            )
+
+
+def digest_of(call: ToolCall) -> str:
+    """The digest of exactly this call."""
+    return call_digest(server=call.server, tool=call.tool, arguments=canonical(call.arguments))
+
 
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
@@ -44,7 +164,7 @@ Refused = Callable[[str, Reason], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class McpVerdict:
     """What becomes of a request: it goes on to the server, or it is answered here."""
 
     forward: Message | None = None
@@ -60,7 +180,7 @@ class _Asked:
 
 
 @dataclass(kw_only=True)
-class Judge:
+class McpJudge:
     """Judges the traffic with one server; `ask` puts a request of our own to it.
 
     `session` makes the calls of a connection one session; `refused` hears of calls that are refused undecided; `rounds`
@@ -77,7 +197,7 @@ class Judge:
     _waiting: dict[Id, _Asked] = field(default_factory=dict)
     _tasks: dict[str, Round] = field(default_factory=dict)
 
-    async def request(self, message: Message) -> Verdict:
+    async def request(self, message: Message) -> McpVerdict:
         """What becomes of a request of the client."""
         method = message.get("method")
         if method == CALL:
@@ -87,7 +207,7 @@ class Judge:
         if method == _TASK:
             return self._task(message)
         self._expect(message)
-        return Verdict(forward=message)
+        return McpVerdict(forward=message)
 
     async def answer(self, message: Message) -> Message:
         """An answer of the server as the client may see it."""
@@ -121,12 +241,12 @@ class Judge:
         if message.get("method") == CHANGED:
             self.tools.stale = True
 
-    async def _call(self, message: Message) -> Verdict:
+    async def _call(self, message: Message) -> McpVerdict:
         params = params_of(message)
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not name or not isinstance(arguments if arguments is not None else {}, dict):
             self._expect(message)
-            return Verdict(forward=message)  # the server says best what is wrong with it: nothing can run
+            return McpVerdict(forward=message)  # the server says best what is wrong with it: nothing can run
         if self.tools.stale:
             await self._look(message)
         refusal = self.tools.refusal(name)
@@ -134,32 +254,32 @@ class Judge:
             reason, why = refusal
             if self.refused is not None:
                 await self.refused(name, reason)
-            return Verdict(reply=tool_error(message, f"`{name}` was not run: {why} (reason: {reason.value})"))
+            return McpVerdict(reply=tool_error(message, f"`{name}` was not run: {why} (reason: {reason.value})"))
         decided = await self._decided(message, name, arguments or {})
         if isinstance(decided, Enforced):
-            return Verdict(reply=tool_error(message, _refusal(decided)))
+            return McpVerdict(reply=tool_error(message, _refusal(decided)))
         self._expect(message, decided)
         if decided.arguments is not None:
             message = {**message, "params": {**params, "arguments": decided.arguments}}
-        return Verdict(forward=message)
+        return McpVerdict(forward=message)
 
-    async def _read(self, message: Message, tool: str, member: str) -> Verdict:
+    async def _read(self, message: Message, tool: str, member: str) -> McpVerdict:
         params = params_of(message)
         arguments = {name: value for name, value in params.items() if name in (member, "arguments")}
         decided = await self._decided(message, tool, arguments, as_asked=True)
         if isinstance(decided, Enforced):
-            return Verdict(reply=rpc_error(id_of(message), _refusal(decided)))
+            return McpVerdict(reply=rpc_error(id_of(message), _refusal(decided)))
         self._expect(message, decided)
-        return Verdict(forward=message)
+        return McpVerdict(forward=message)
 
-    def _task(self, message: Message) -> Verdict:
+    def _task(self, message: Message) -> McpVerdict:
         """What a call comes to that the server runs in the background (protocol 2025-11-25)."""
         decided = self._tasks.get(str(params_of(message).get("taskId")))
         if decided is None:
             text = "the result was withheld: nobody decided the call that this task belongs to"
-            return Verdict(reply=rpc_error(id_of(message), text))
+            return McpVerdict(reply=rpc_error(id_of(message), text))
         self._expect(message, decided)
-        return Verdict(forward=message)
+        return McpVerdict(forward=message)
 
     async def _decided(
         self, message: Message, tool: str, arguments: Message, *, as_asked: bool = False

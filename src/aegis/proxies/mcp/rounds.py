@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aegis.adapters._memory import Bounded
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.bounded import Bounded
+from aegis.core.canonical import canonical, sha256
 from aegis.errors import InvalidCall
 from aegis.proxies.mcp.messages import Message, params_of
 

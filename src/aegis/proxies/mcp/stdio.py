@@ -14,14 +14,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 from aegis.errors import AegisError, InvalidCall
-from aegis.proxies.mcp.ends import GRACE_S, ClientEnd, ServerEnd
-from aegis.proxies.mcp.judge import JUDGED, Judge
+from aegis.proxies.mcp.judge import JUDGED, McpJudge
 from aegis.proxies.mcp.messages import (
+    GRACE_S,
     INVALID_REQUEST,
     PARSE_ERROR,
     UNSUPPORTED,
+    ClientEnd,
     Id,
     Message,
+    ServerEnd,
     asked_of,
     id_of,
     is_answer,
@@ -41,7 +43,7 @@ class Wrapped:
     def __init__(self, client: ClientEnd, server: ServerEnd):
         self._client = client
         self._server = server
-        self._judge: Judge | None = None
+        self._judge: McpJudge | None = None
         self._deciding: dict[Id, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: dict[str, asyncio.Future[Message]] = {}
@@ -49,7 +51,7 @@ class Wrapped:
         self._version = ""
         self.client_capabilities: Message = {}
 
-    def judged_by(self, judge: Judge) -> None:
+    def judged_by(self, judge: McpJudge) -> None:
         """Have `judge` look at what is more than passed on."""
         self._judge = judge
 

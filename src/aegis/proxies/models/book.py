@@ -8,26 +8,147 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 
-from aegis.adapters._memory import UNIQUE_CHARS, Bounded
 from aegis.approvals.queue import find
-from aegis.audit.writer import Unit
+from aegis.core.bounded import Bounded
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
-from aegis.dialects.model import Wire
+from aegis.enforce.memory import UNIQUE_CHARS
 from aegis.gate.gate import Gate
 from aegis.gate.repeat import load_payload
-from aegis.proxies.models.records import Kind, Record, from_wire, to_wire
+from aegis.log.writer import Unit
+from aegis.proxies.models.formats import BY_NAME
+from aegis.wire.model import Refused, Removal, Wire
+
+# What was taken out of an answer, as it is kept: without arguments, which stay in the encrypted log.
+
+State = Literal["refused", "held", "released"]
+Kind = Literal["ref", "call", "anchor"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TakenOut:
+    """One call that was taken out.
+
+    `gate_id` and `decision_id` say how it was decided (both empty where its arguments were unreadable);
+    `held` waits for a person, `released` was given to the client after one agreed.
+    """
+
+    refused: Refused
+    tool: str
+    server: str | None
+    gate_id: str
+    decision_id: str
+    approval_id: str = ""
+    state: State = "refused"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """All that was taken out of one choice of one answer, with what it takes to give it back later."""
+
+    ref: str
+    format: str
+    answer_id: str
+    model: str
+    taken: tuple[TakenOut, ...]
+    kept: tuple[str, ...]
+    text: str
+
+    @property
+    def removal(self) -> Removal:
+        """What a dialect puts back: every call that the client never got."""
+        refused = tuple(one.refused for one in self.taken if one.state != "released")
+        return Removal(refused=refused, kept=self.kept, ref=self.ref, text=self.text)
+
+    @property
+    def held(self) -> tuple[TakenOut, ...]:
+        """The calls that wait for a person."""
+        return tuple(one for one in self.taken if one.state == "held")
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes to remember."""
+        return 200 + sum(len(orjson.dumps(one.refused.call, default=str)) for one in self.taken)
+
+    def moved(self, changes: dict[str, tuple[State, str]]) -> Record:
+        """The record after calls (by `gate_id`) changed state; an empty message keeps the old one."""
+        taken: list[TakenOut] = []
+        for one in self.taken:
+            state, message = changes.get(one.gate_id, (one.state, "")) if one.state == "held" else (one.state, "")
+            refused = replace(one.refused, message=message) if message else one.refused
+            taken.append(replace(one, state=state, refused=refused))
+        return replace(self, taken=tuple(taken))
+
+
+def to_wire(record: Record) -> Wire:
+    """The record as it is kept: the calls without arguments, and without what the model said."""
+    dialect = BY_NAME[record.format].dialect
+    taken = [
+        {
+            "call": dialect.with_arguments(one.refused.call, {}),
+            "call_id": one.refused.call_id,
+            "index": one.refused.index,
+            "message": one.refused.message,
+            "tool": one.tool,
+            "server": one.server,
+            "gate_id": one.gate_id,
+            "decision_id": one.decision_id,
+            "approval_id": one.approval_id,
+            "state": one.state,
+        }
+        for one in record.taken
+    ]
+    return {
+        "ref": record.ref,
+        "format": record.format,
+        "answer_id": record.answer_id,
+        "model": record.model,
+        "kept": list(record.kept),
+        "taken": taken,
+    }
+
+
+def from_wire(wire: Wire, arguments: Callable[[str], dict[str, Any]]) -> Record:
+    """The record again; `arguments` gives those of a decision."""
+    dialect = BY_NAME[wire["format"]].dialect
+    taken = tuple(
+        TakenOut(
+            refused=Refused(
+                call=dialect.with_arguments(one["call"], arguments(one["decision_id"])),
+                call_id=one["call_id"],
+                index=one["index"],
+                message=one["message"],
+            ),
+            tool=one["tool"],
+            server=one["server"],
+            gate_id=one["gate_id"],
+            decision_id=one["decision_id"],
+            approval_id=one["approval_id"],
+            state=one["state"],
+        )
+        for one in wire["taken"]
+    )
+    return Record(
+        ref=wire["ref"],
+        format=wire["format"],
+        answer_id=wire["answer_id"],
+        model=wire["model"],
+        kept=tuple(wire["kept"]),
+        taken=taken,
+        text="",
+    )
+
 
 CALLS: Final = "proxy_calls"
 REMOVALS: Final = "proxy_removals"
@@ -39,7 +160,7 @@ MAX_BYTES: Final = 67_108_864
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
+class BookScope:
     """Whose conversation it is: names of one principal's session mean nothing in another's."""
 
     principal: Principal
@@ -52,7 +173,7 @@ class Scope:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Issued:
+class IssuedCall:
     """A call that was decided here: under which decision, and whether it was let through."""
 
     decision_id: str
@@ -64,12 +185,12 @@ class Book:
 
     def __init__(self, gate: Gate):
         self._gate = gate
-        self._issued: Bounded[str, Issued] = Bounded(MAX_ITEMS, MAX_BYTES)
+        self._issued: Bounded[str, IssuedCall] = Bounded(MAX_ITEMS, MAX_BYTES)
         self._answers: Bounded[str, str] = Bounded(MAX_ITEMS, MAX_BYTES)
         self._records: Bounded[str, Record | str] = Bounded(MAX_ITEMS, MAX_BYTES)
         self._seen: Bounded[tuple[str, str], tuple[bool, Any]] = Bounded(MAX_ITEMS, MAX_BYTES)
 
-    def gate_id(self, scope: Scope, answer_id: str, call_id: str) -> str:
+    def gate_id(self, scope: BookScope, answer_id: str, call_id: str) -> str:
         """The id under which a provider's call is decided: its own, where that is unique for ever.
 
         Ids that a server counts anew get a suffix, or a call of yesterday would stand for today's.
@@ -85,7 +206,7 @@ class Book:
                 return call_id
         return f"{call_id}.{secrets.token_hex(8)}"
 
-    def issued(self, scope: Scope, call_id: str, digest: str = "") -> Issued | None:
+    def issued(self, scope: BookScope, call_id: str, digest: str = "") -> IssuedCall | None:
         """What was decided on a call, or `None`. With a `digest`, only on that very call as it was let through."""
         if not call_id:
             return None
@@ -97,7 +218,7 @@ class Book:
                 self._issued.put(key, known)
         return known
 
-    def alias(self, scope: Scope, call_id: str, digest: str, gate_id: str) -> Sequence[Document]:
+    def alias(self, scope: BookScope, call_id: str, digest: str, gate_id: str) -> Sequence[Document]:
         """The records by which a call is found that was decided under another id than the provider's."""
         if not call_id or gate_id == call_id:
             return ()
@@ -106,7 +227,7 @@ class Book:
             self._issued.drop(key)
         return [Document(collection=CALLS, key=key, version=1, body=gate_id.encode()) for key in keys]
 
-    def record(self, scope: Scope, kind: Kind, key: str) -> Record | None:
+    def record(self, scope: BookScope, kind: Kind, key: str) -> Record | None:
         """What was taken out of an answer and is known by this key."""
         if not key:
             return None
@@ -122,7 +243,7 @@ class Book:
             self._records.put(place, known, len(document.body))
         return self.record(scope, "ref", known) if isinstance(known, str) else known
 
-    def remember(self, scope: Scope, record: Record, keys: Sequence[tuple[Kind, str]] = ()) -> Sequence[Document]:
+    def remember(self, scope: BookScope, record: Record, keys: Sequence[tuple[Kind, str]] = ()) -> Sequence[Document]:
         """The records by which `record` is found again, by its `ref` and by other keys."""
         place = scope.key("ref", record.ref)
         self._records.put(place, record, record.weight)
@@ -133,7 +254,7 @@ class Book:
             documents.append(Document(collection=REMOVALS, key=other, version=1, body=pointer))
         return documents
 
-    def cleared(self, scope: Scope, anchors: Sequence[str]) -> Sequence[Document]:
+    def cleared(self, scope: BookScope, anchors: Sequence[str]) -> Sequence[Document]:
         """The records by which anchors stand for nothing any more, where they stood for something."""
         stale = [anchor for anchor in anchors if self.record(scope, "anchor", anchor) is not None]
         for anchor in stale:
@@ -142,7 +263,7 @@ class Book:
             Document(collection=REMOVALS, key=scope.key("anchor", anchor), version=1, body=b'""') for anchor in stale
         ]
 
-    def forget(self, scope: Scope, record: Record) -> None:
+    def forget(self, scope: BookScope, record: Record) -> None:
         """Read a record from the store again the next time."""
         self._records.drop(scope.key("ref", record.ref))
 
@@ -209,7 +330,7 @@ class Book:
         found: Mapping[str, Any] = payload or {}
         return dict(found.get("arguments") or {})
 
-    def _find(self, scope: Scope, call_id: str, digest: str) -> Issued | None:
+    def _find(self, scope: BookScope, call_id: str, digest: str) -> IssuedCall | None:
         with self._gate.parts.store.reader() as reader:
             alias = reader.document(CALLS, scope.key("call", call_id, digest))
             gate_id = call_id if alias is None else alias.body.decode()
@@ -225,7 +346,7 @@ class Book:
                 allowed = approval is not None and approval.state == "redeemed"
         if digest and (payload is None or payload["call_digest"] != digest):
             return None
-        return Issued(decision_id=entry.receipt_id, allowed=allowed)
+        return IssuedCall(decision_id=entry.receipt_id, allowed=allowed)
 
 
 def _month(micros: int) -> int:

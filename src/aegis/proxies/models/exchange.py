@@ -11,25 +11,155 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from aegis.adapters._enforce import Attempt, Enforced, Enforcer
-from aegis.adapters.context import Session
+from aegis.core.call import ToolResult
+from aegis.core.canonical import call_digest, canonical, sha256
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document
-from aegis.dialects.flow import Flow
-from aegis.dialects.model import Proposed, Removal, Ruling, Step, Wire, new_ref
-from aegis.dialects.sse import sse_bytes
-from aegis.errors import ForeignAnswer
-from aegis.proxies.models.book import Book, Scope
+from aegis.enforce.context import Session
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, log
+from aegis.errors import ForeignAnswer, InvalidCall
+from aegis.proxies.models.book import Book, BookScope, IssuedCall, Kind, Record, TakenOut
 from aegis.proxies.models.formats import Format
-from aegis.proxies.models.history import History, Unknown
 from aegis.proxies.models.reading import Reading
-from aegis.proxies.models.records import Kind, Record, Taken
-from aegis.proxies.models.resume import Found, Resumptions
-from aegis.proxies.models.synthesis import answer_of
+from aegis.proxies.models.synthesis import FoundHeld, Resumptions, answer_of
+from aegis.wire.flow import WireFlow
+from aegis.wire.model import Proposed, ProxyDialect, Removal, Ruling, Step, Wire, framed, new_ref, put_all
+from aegis.wire.sse import sse_bytes
+
+# What a request claims to have happened before, held against the book: nothing that nobody decided gets through.
+#
+# (1) forms of calls that have no id are refused: nothing could be looked up for them
+# (2) every call of the conversation was let through here, with these very arguments
+# (3) every result belongs to such a call
+# (4) every result is judged before the model sees it; what may not be seen is replaced
+
+Unknown = Literal["refuse", "judge"]
+_LEGACY: Final = ("functions", "function_call")
+
+
+class History:
+    """Checks the conversations of one scope."""
+
+    def __init__(
+        self,
+        book: Book,
+        enforcer: Enforcer,
+        dialect: ProxyDialect,
+        scope: BookScope,
+        session: Session | None,
+        unknown: Unknown,
+    ):
+        self._book = book
+        self._enforcer = enforcer
+        self._dialect = dialect
+        self._scope = scope
+        self._session = session
+        self._unknown = unknown
+
+    async def checked(self, request: Wire) -> Wire:
+        """The request as a model may see it; raises `InvalidCall` (400, 403) for one that claims too much."""
+        # (1)
+        if any(request.get(name) for name in _LEGACY):
+            raise _refused("the legacy `functions` API is not proxied; use `tools`", "unsupported", status=400)
+        # (2)
+        known: defaultdict[str, deque[IssuedCall]] = defaultdict(deque)
+        strange: list[Proposed] = []
+        for call in self._dialect.issued(request):
+            found = self._look_up(call)
+            if found is None:
+                strange.append(call)
+            else:
+                known[call.call_id].append(found)
+        for call, issued in zip(strange, await self._judged(strange), strict=True):
+            known[call.call_id].append(issued)
+        # (3)
+        for call_id in self._dialect.answered(request):
+            issued_to = known.get(call_id)
+            if not issued_to:
+                stored = self._book.issued(self._scope, call_id)
+                if stored is None or not stored.allowed:
+                    raise _refused("the request holds a result of a call that was never let through", "unknown_result")
+                known[call_id].append(stored)
+        # (4)
+        return await self._observed(request, known)
+
+    def _look_up(self, call: Proposed) -> IssuedCall | None:
+        if call.arguments is None or not call.call_id:
+            return None
+        try:
+            digest = call_digest(server=call.server, tool=call.tool, arguments=canonical(call.arguments))
+        except InvalidCall:
+            return None
+        found = self._book.issued(self._scope, call.call_id, digest)
+        return found if found is not None and found.allowed else None
+
+    async def _judged(self, calls: list[Proposed]) -> list[IssuedCall]:
+        """Calls that nobody decided, judged as if the model had just made them; raises where one may not run."""
+        if not calls:
+            return []
+        if self._unknown == "refuse":
+            raise _refused(
+                "the request holds a tool call that was not let through here, or not with these arguments",
+                "unknown_call",
+            )
+        attempts: list[Attempt] = []
+        for call in calls:
+            if call.arguments is None or not call.call_id:
+                raise _refused("the request holds a tool call that cannot be read", "unknown_call")
+            attempts.append(
+                Attempt(tool=call.tool, server=call.server, arguments=call.arguments, call_id=f"history.{call.call_id}")
+            )
+        enforced = await self._enforcer.arun(self._enforcer.enforce(attempts, self._session))
+        documents: list[Document] = []
+        for call, one in zip(calls, enforced, strict=True):
+            if not one.allowed or one.changed:
+                raise _refused("the request holds a tool call that would not be let through", "unknown_call")
+            decision = one.decision
+            documents += self._book.alias(self._scope, call.call_id, decision.call_digest, decision.call_id)
+        await self._book.write(documents)
+        return [IssuedCall(decision_id=one.decision.decision_id, allowed=True) for one in enforced]
+
+    async def _observed(self, request: Wire, known: dict[str, deque[IssuedCall]]) -> Wire:
+        found: list[tuple[Any, str, str]] = []
+        unseen: dict[tuple[str, str], Any] = {}
+        for output in self._dialect.outputs(request):
+            calls = known[output.call_id]
+            # Servers that count ids anew repeat them: the n-th result belongs to the n-th call.
+            issued = calls.popleft() if len(calls) > 1 else calls[0]
+            try:
+                digest = sha256(canonical(output.value))
+            except InvalidCall as error:
+                raise _refused("the request holds a result that is not valid JSON", "malformed", status=400) from error
+            found.append((output, issued.decision_id, digest))
+            if self._book.seen(issued.decision_id, digest) is None:
+                unseen[issued.decision_id, digest] = output.value
+        results = [ToolResult(decision_id=decision_id, result=value) for (decision_id, _), value in unseen.items()]
+        observed = await self._enforcer.arun(self._enforcer.observe(results))
+        now: dict[tuple[str, str], tuple[bool, Any]] = {}
+        for key, seen in zip(unseen, observed, strict=True):
+            now[key] = (seen.changed, seen.value)
+            if seen.decision.receipt is not None:  # what could not be recorded is asked again the next time
+                self._book.learn(*key, seen.changed, seen.value)
+        changes = []
+        for output, decision_id, digest in found:
+            changed, value = now.get((decision_id, digest)) or self._book.seen(decision_id, digest) or (True, _GONE)
+            if changed:
+                changes.append((output.path, framed(output, value)))
+        return put_all(request, changes) if changes else request
+
+
+_GONE: Final = "the result was withheld: it could not be checked"
+
+
+def _refused(message: str, code: str, *, status: int = 403) -> InvalidCall:
+    log.warning("a request was refused: %s", message)
+    return InvalidCall(message, code=code, hint="start the conversation anew through this gateway", status=status)
+
 
 ALIVE_S: Final = 10.0  # a stream that waits for a person says so to whatever closes silent connections
 _ALIVE: Final = b": a call is being decided\n\n"
@@ -57,7 +187,7 @@ class Exchange:
         enforcer: Enforcer,
         reading: Reading,
         format_: Format,
-        scope: Scope,
+        scope: BookScope,
         unknown: Unknown,
         now: int,
     ):
@@ -80,7 +210,7 @@ class Exchange:
         self._model = str(request.get("model", ""))
         request = await self._checked(request)  # (1)
         # (2)
-        found = Found(self._book, self._scope)
+        found = FoundHeld(self._book, self._scope)
         restored = self._dialect.put_back(request, found)
         waiting = [record for record in found.records if record.held]
         for record in waiting:
@@ -91,13 +221,13 @@ class Exchange:
                 return Opened(request=request, answer=await self._still_waiting(moved))
         # (3)
         if waiting:
-            restored = self._dialect.put_back(request, Found(self._book, self._scope))
+            restored = self._dialect.put_back(request, FoundHeld(self._book, self._scope))
         return Opened(request=restored)
 
     async def counted(self, request: Wire) -> Wire:
         """The request as it would be sent for an answer, where only its size is asked for: nothing is given out or
         resumed by that. Raises as `opened` does."""
-        return self._dialect.put_back(await self._checked(request), Found(self._book, self._scope))
+        return self._dialect.put_back(await self._checked(request), FoundHeld(self._book, self._scope))
 
     async def settled(self, answer: Wire) -> Wire:
         """The answer as the client may see it."""
@@ -112,7 +242,7 @@ class Exchange:
     async def events(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The bytes of a streamed answer as the client may see them; raises `ForeignAnswer` for a malformed one."""
         gate = self._dialect.stream(structured=self._structured)
-        flow = Flow(gate)
+        flow = WireFlow(gate)
         ruled: list[_Ruled] = []
         noted = 0
         async for arrived in _arriving(flow, source):
@@ -197,7 +327,7 @@ class Exchange:
         ]
 
     def _record(self, removal: Removal, anchors: Sequence[str], waiting: list[_Ruled]) -> Record:
-        taken: list[Taken] = []
+        taken: list[TakenOut] = []
         for refused in removal.refused:
             # Both lists are in the order of the answer; what lies between was let through.
             while waiting and waiting[0][0].call_id != refused.call_id:
@@ -205,7 +335,7 @@ class Exchange:
             call, one = waiting.pop(0) if waiting else (None, None)
             held = one is not None and one.decision.outcome is Outcome.REQUIRE_APPROVAL
             taken.append(
-                Taken(
+                TakenOut(
                     refused=refused,
                     tool="" if call is None else call.tool,
                     server=None if call is None else call.server,
@@ -225,7 +355,7 @@ class Exchange:
             text=removal.text,
         )
 
-    async def _given_out(self, record: Record, given: Sequence[tuple[Taken, Enforced]]) -> Wire:
+    async def _given_out(self, record: Record, given: Sequence[tuple[TakenOut, Enforced]]) -> Wire:
         """The answer that holds exactly the calls that a person released."""
         calls: list[Wire] = []
         documents: list[Document] = []
@@ -282,7 +412,7 @@ def _with_pending(answer: Wire, records: Sequence[Record]) -> Wire:
     return {**answer, "aegis": {"pending": pending}} if pending else answer
 
 
-async def _arriving(flow: Flow, source: AsyncIterator[bytes]) -> AsyncIterator[Iterator[bytes | Step]]:
+async def _arriving(flow: WireFlow, source: AsyncIterator[bytes]) -> AsyncIterator[Iterator[bytes | Step]]:
     async for chunk in source:
         yield flow.feed(chunk)
     yield flow.end()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from aegis.dialects.anthropic_messages import AnthropicMessages
-from aegis.dialects.model import Event, ProxyDialect, Wire
-from aegis.dialects.openai_chat import OpenAIChat
-from aegis.dialects.openai_responses import OpenAIResponses
 from aegis.errors import InvalidCall
+from aegis.wire.anthropic import AnthropicMessages
+from aegis.wire.model import ProxyDialect, Wire, WireEvent
+from aegis.wire.openai_chat import OpenAIChat
+from aegis.wire.openai_responses import OpenAIResponses
 
 Vendor = Literal["openai", "anthropic"]
 
@@ -50,18 +50,18 @@ def anthropic_error(refusal: InvalidCall, request_id: str) -> Wire:
     return {"type": "error", "error": error, "request_id": request_id}
 
 
-def _chat_event(error: Wire) -> Event:
-    return Event(data=json.dumps(error))
+def _chat_event(error: Wire) -> WireEvent:
+    return WireEvent(data=json.dumps(error))
 
 
-def _responses_event(error: Wire) -> Event:
+def _responses_event(error: Wire) -> WireEvent:
     inner = error["error"]
     wire = {"type": "error", "code": inner["code"], "message": inner["message"], "param": None, "sequence_number": 0}
-    return Event(event="error", data=json.dumps(wire))
+    return WireEvent(event="error", data=json.dumps(wire))
 
 
-def _anthropic_event(error: Wire) -> Event:
-    return Event(event="error", data=json.dumps(error))
+def _anthropic_event(error: Wire) -> WireEvent:
+    return WireEvent(event="error", data=json.dumps(error))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ class Format:
     upstream: str
     dialect: ProxyDialect
     error: Callable[[InvalidCall, str], Wire]
-    breaks: Callable[[Wire], Event]
+    breaks: Callable[[Wire], WireEvent]
 
 
 CHAT: Final = Format(

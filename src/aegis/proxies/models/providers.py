@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from aegis.config.config import Config
 from aegis.core.names import glob_match
-from aegis.egress import Egress, EgressPolicy, Request, Streamed
 from aegis.errors import ConfigError, EgressError, InvalidCall, KeyFileError
-from aegis.keys.reference import Secret, read_secret
-from aegis.pipeline.config import Config
+from aegis.keys.files import Secret, read_secret
+from aegis.outbound.client import Egress, Streamed
+from aegis.outbound.values import EgressPolicy, Request
 from aegis.proxies.models.formats import Vendor
 
 MAX_ANSWER_BYTES: Final = 67_108_864  # one answer: bounds what a provider can make us hold
@@ -34,7 +35,7 @@ _PASSED_PREFIXES: Final = ("x-ratelimit-", "anthropic-ratelimit-")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Provider:
+class ModelProvider:
     """One provider, ready to be asked."""
 
     name: str
@@ -72,7 +73,7 @@ class Provider:
 class Providers:
     """The providers of one configuration, over one client for everything that goes out."""
 
-    def __init__(self, providers: Sequence[Provider], egress: Egress):
+    def __init__(self, providers: Sequence[ModelProvider], egress: Egress):
         self.all = tuple(providers)
         self._egress = egress
 
@@ -80,7 +81,7 @@ class Providers:
     def of(cls, config: Config) -> Providers:
         """Those that the configuration names; raises `ConfigError` for a key that cannot be had."""
         problems = []
-        found: list[Provider] = []
+        found: list[ModelProvider] = []
         private: set[str] = set()
         for name, one in config.settings.proxies.providers.items():
             try:
@@ -93,7 +94,9 @@ class Providers:
                 parts = urlsplit(one.url)
                 port = parts.port or (443 if parts.scheme == "https" else 80)
                 private.add(f"{parts.hostname}:{port}")
-            found.append(Provider(name=name, vendor=one.dialect, url=one.url, models=tuple(one.models), secret=secret))
+            found.append(
+                ModelProvider(name=name, vendor=one.dialect, url=one.url, models=tuple(one.models), secret=secret)
+            )
         if problems:
             raise ConfigError(tuple(problems))
         policy = EgressPolicy(
@@ -105,7 +108,7 @@ class Providers:
         )
         return cls(found, Egress(policy))
 
-    def for_model(self, vendor: Vendor, model: object) -> Provider:
+    def for_model(self, vendor: Vendor, model: object) -> ModelProvider:
         """The first provider that serves `model`; raises `InvalidCall` (400, 404) where there is none."""
         if not isinstance(model, str) or not model:
             raise InvalidCall("`model` must name a model", code="model", status=400)
@@ -117,7 +120,7 @@ class Providers:
 
     @asynccontextmanager
     async def ask(
-        self, provider: Provider, path: str, told: Mapping[str, str], body: bytes = b"", *, method: str = "POST"
+        self, provider: ModelProvider, path: str, told: Mapping[str, str], body: bytes = b"", *, method: str = "POST"
     ) -> AsyncIterator[Streamed]:
         """The provider's answer once its head is here; raises `InvalidCall` (502, 504) where none comes."""
         request = Request(method=method, url=provider.url + path, headers=provider.headers(told), body=body)
@@ -132,7 +135,7 @@ class Providers:
         await self._egress.aclose()
 
 
-def unreachable(provider: Provider, error: EgressError) -> InvalidCall:
+def unreachable(provider: ModelProvider, error: EgressError) -> InvalidCall:
     """The refusal that stands for a provider which gave no usable answer."""
     late = "in time" in str(error)
     return InvalidCall(
@@ -155,7 +158,7 @@ async def whole(answer: Streamed, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def error_of(provider: Provider, status: int, body: bytes) -> InvalidCall | dict[str, Any]:
+def error_of(provider: ModelProvider, status: int, body: bytes) -> InvalidCall | dict[str, Any]:
     """What a client is told of a provider's error: its own words without the key, or ours where they are unusable."""
     if status in (401, 403):  # the words of a rejected credential are about a key that the client must not know
         return InvalidCall(

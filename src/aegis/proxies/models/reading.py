@@ -11,20 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from aegis.adapters._enforce import Attempt, Enforced, Enforcer
-from aegis.adapters.context import Session
+from aegis.config.compile_tools import READ_DOCUMENT, READ_TEXT, UNINSPECTED
+from aegis.config.proxies import DocumentsMode, TextsMode
 from aegis.core.call import ToolResult
-from aegis.core.canonical import canonical
-from aegis.core.digest import sha256
+from aegis.core.canonical import canonical, sha256
 from aegis.core.names import split_selector
-from aegis.dialects.brought import Brought
-from aegis.dialects.model import Path, Wire, put_all
+from aegis.detect.views import may_have_views
+from aegis.enforce.context import Session
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
 from aegis.errors import InvalidCall
-from aegis.facts.views import may_have_views
-from aegis.pipeline.compile_tools import READ_DOCUMENT, READ_TEXT, UNINSPECTED
-from aegis.pipeline.run import Policy
-from aegis.pipeline.settings_proxies import DocumentsMode, TextsMode
-from aegis.proxies.models.book import Book, Scope
+from aegis.policy.policy import Policy
+from aegis.proxies.models.book import Book, BookScope
+from aegis.wire.model import Brought, Path, Wire, put_all
 
 _TOOLS: Final[dict[Literal["document", "text"], str]] = {"document": READ_DOCUMENT, "text": READ_TEXT}
 _MOST_WORDS: Final = 100
@@ -49,7 +47,7 @@ class Reading:
         book: Book,
         enforcer: Enforcer,
         policy: Policy,
-        scope: Scope,
+        scope: BookScope,
         documents: DocumentsMode,
         texts: TextsMode,
     ) -> None:

@@ -2,12 +2,88 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from aegis.dialects.model import Event, Wire
+from aegis.core.outcome import Outcome
+from aegis.enforce.context import Session
+from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
+from aegis.proxies.models.book import Book, BookScope, Kind, Record, State, TakenOut
+from aegis.wire.model import Removal, Wire, WireEvent
+
+# Held calls that a later request asks about: given to the client once a person agreed, refused once one did not.
+
+
+class FoundHeld:
+    """The recall of one request, which notes what it found."""
+
+    def __init__(self, book: Book, scope: BookScope):
+        self._book = book
+        self._scope = scope
+        self._removals: dict[str, Removal] = {}
+        self.records: list[Record] = []
+
+    def by_call(self, key: str) -> Removal | None:
+        return self._look("call", key)
+
+    def by_ref(self, ref: str) -> Removal | None:
+        return self._look("ref", ref)
+
+    def by_anchor(self, anchor: str) -> Removal | None:
+        return self._look("anchor", anchor)
+
+    def _look(self, kind: Kind, key: str) -> Removal | None:
+        record = self._book.record(self._scope, kind, key)
+        if record is None:
+            return None
+        if record.ref not in self._removals:
+            self.records.append(record)
+            # One object for one record: what was put back is known again by its identity.
+            self._removals[record.ref] = record.removal
+        removal = self._removals[record.ref]
+        return removal if removal.refused else None
+
+
+class Resumptions:
+    """Moves held calls on; one at a time for each record, so that a call is given out once."""
+
+    def __init__(self, book: Book):
+        self._book = book
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def move(
+        self, record: Record, scope: BookScope, enforcer: Enforcer, session: Session | None
+    ) -> tuple[Record, list[tuple[TakenOut, Enforced]]]:
+        """The record as it is now, and the calls that are to be given out now, in order."""
+        lock = self._locks.setdefault(record.ref, asyncio.Lock())
+        async with lock:
+            self._book.forget(scope, record)
+            record = self._book.record(scope, "ref", record.ref) or record
+            held = record.held
+            attempts = [
+                Attempt(
+                    tool=one.tool,
+                    server=one.server,
+                    arguments=self._book.arguments(one.decision_id),
+                    call_id=one.gate_id,
+                )
+                for one in held
+            ]
+            enforced = await enforcer.arun(enforcer.enforce(attempts, session))
+            changes: dict[str, tuple[State, str]] = {}
+            for one, now in zip(held, enforced, strict=True):
+                if now.allowed:
+                    changes[one.gate_id] = ("released", "")
+                elif now.decision.outcome is not Outcome.REQUIRE_APPROVAL:
+                    changes[one.gate_id] = ("refused", now.refusal)
+            if changes:
+                record = record.moved(changes)
+                await self._book.write(self._book.remember(scope, record))
+            return record, [(one, now) for one, now in zip(held, enforced, strict=True) if now.allowed]
 
 
 def answer_of(format_: str, calls: Sequence[Wire], *, model: str, now: int, answer_id: str = "") -> Wire:
@@ -15,7 +91,7 @@ def answer_of(format_: str, calls: Sequence[Wire], *, model: str, now: int, answ
     return _WHOLE[format_](list(calls), model, now, answer_id)
 
 
-def events_of(format_: str, answer: Wire) -> Iterator[Event]:
+def events_of(format_: str, answer: Wire) -> Iterator[WireEvent]:
     """The stream that spells `answer`."""
     return _EVENTS[format_](answer)
 
@@ -76,16 +152,16 @@ def _messages(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
     }
 
 
-def _event(wire: Wire) -> Event:
-    return Event(event=str(wire["type"]), data=json.dumps(wire, separators=(",", ":")))
+def _event(wire: Wire) -> WireEvent:
+    return WireEvent(event=str(wire["type"]), data=json.dumps(wire, separators=(",", ":")))
 
 
-def _chat_events(answer: Wire) -> Iterator[Event]:
+def _chat_events(answer: Wire) -> Iterator[WireEvent]:
     head = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
 
-    def chunk(delta: Wire, reason: str | None = None) -> Event:
+    def chunk(delta: Wire, reason: str | None = None) -> WireEvent:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return Event(data=json.dumps({**head, "choices": [choice]}, separators=(",", ":")))
+        return WireEvent(data=json.dumps({**head, "choices": [choice]}, separators=(",", ":")))
 
     (choice,) = answer["choices"]
     message = choice["message"]
@@ -95,10 +171,10 @@ def _chat_events(answer: Wire) -> Iterator[Event]:
     for index, call in enumerate(message.get("tool_calls") or []):
         yield chunk({"tool_calls": [{"index": index, **call}]})
     yield chunk({}, choice["finish_reason"])
-    yield Event(data="[DONE]")
+    yield WireEvent(data="[DONE]")
 
 
-def _responses_events(answer: Wire) -> Iterator[Event]:
+def _responses_events(answer: Wire) -> Iterator[WireEvent]:
     for number, wire in enumerate(_responses_wires(answer)):
         yield _event({**wire, "sequence_number": number})
 
@@ -134,7 +210,7 @@ def _part_wires(at: Wire, part: Wire) -> Iterator[Wire]:
     yield {"type": "response.content_part.done", **at, "part": part}
 
 
-def _messages_events(answer: Wire) -> Iterator[Event]:
+def _messages_events(answer: Wire) -> Iterator[WireEvent]:
     start = {**answer, "content": [], "stop_reason": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
     yield _event({"type": "message_start", "message": start})
     for index, block in enumerate(answer["content"]):
@@ -156,7 +232,7 @@ _WHOLE: Final[dict[str, Callable[[list[Wire], str, int, str], Wire]]] = {
     "responses": _responses,
     "messages": _messages,
 }
-_EVENTS: Final[dict[str, Callable[[Wire], Iterator[Event]]]] = {
+_EVENTS: Final[dict[str, Callable[[Wire], Iterator[WireEvent]]]] = {
     "chat": _chat_events,
     "responses": _responses_events,
     "messages": _messages_events,

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aegis.server.schemas import admin, approval, common, decision, delivery, log, mission, permit, run, session
+from aegis.approvals import routes as approvals_routes
+from aegis.context import routes as context_routes
+from aegis.log import routes as log_routes
+from aegis.missions import routes as missions_routes
+from aegis.outbound import routes as outbound_routes
+from aegis.runs import routes as runs_routes
+from aegis.server import administration
+from aegis.server.schemas import common, decision, permit
 
 COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **common.SCHEMAS,
     **decision.SCHEMAS,
-    **approval.SCHEMAS,
+    **approvals_routes.SCHEMAS,
     **permit.SCHEMAS,
-    **delivery.SCHEMAS,
-    **log.SCHEMAS,
-    **session.SCHEMAS,
-    **mission.SCHEMAS,
-    **run.SCHEMAS,
-    **admin.SCHEMAS,
+    **outbound_routes.SCHEMAS,
+    **log_routes.SCHEMAS,
+    **context_routes.SCHEMAS,
+    **missions_routes.SCHEMAS,
+    **runs_routes.SCHEMAS,
+    **administration.SCHEMAS,
 }

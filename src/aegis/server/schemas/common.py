@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.receipt import KINDS
 
 Schema = dict[str, Any]
 
@@ -78,3 +79,6 @@ SCHEMAS: Final[dict[str, Schema]] = {
     },
     "ReceiptRef": closed({"id": ID, "index": WHOLE, "leaf_hash": HEX32}),
 }
+
+
+KIND: Final[Schema] = {"type": "string", "enum": list(KINDS)}

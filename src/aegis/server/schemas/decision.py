@@ -6,8 +6,8 @@ from typing import Final, get_args
 
 from aegis.core.call import MAX_TASK_CHARS, MAX_UNRESOLVED
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
-from aegis.missions.jws import MAX_CHARS
-from aegis.server.limits import MAX_CALLS
+from aegis.missions.status import MAX_CHARS
+from aegis.server.http import MAX_CALLS
 from aegis.server.schemas.common import (
     ANY_OBJECT,
     DIGEST,

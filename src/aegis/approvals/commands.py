@@ -1,0 +1,282 @@
+"""`aegis approvals`: held calls, shown in full, and a person's answer to them.
+
+Answering takes an approver's API key, always: owning the home is not enough, and the key says who it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlencode
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
+from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.errors import InvalidCall
+
+# Commands that ask the HTTP API with a person's key: at a running gateway, or over a home.
+
+Ask = Callable[[str, str, str, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiDoor:
+    """The API, whose key opens it, and whether the answer is printed as JSON."""
+
+    api: Ask
+    key: str
+    as_json: bool
+
+    def ask(self, method: str, target: str, body: Any = None) -> Any:
+        """The JSON answer to one request; raises `InvalidCall` with the API's own words for a 4xx."""
+        return self.api(method, target, self.key, body)
+
+
+def opens(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, which takes a `ApiDoor` first, as one that takes the options which lead there last."""
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        from aegis.cli.opening import api
+
+        common = {name: options.pop(name) for name in _COMMON}
+        key = _key(common["key_file"])
+        with api(common["url"], common["home"], common["config"]) as asked:
+            command(ApiDoor(api=asked.ask, key=key, as_json=common["as_json"]), **options)
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    parameters = [*own, *_COMMON.values()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _common(
+    url: Url = None, key_file: KeyFile = None, home: Home = None, config: ConfigFile = None, as_json: Json = False
+) -> None:
+    """The options of every such command; only its signature is used."""
+
+
+_COMMON = inspect.signature(_common, eval_str=True).parameters
+
+
+def _key(file: Path | None) -> str:
+    key = api_key_of(file)
+    if not key:
+        raise InvalidCall(
+            "this needs an approver's API key",
+            code="unauthenticated",
+            hint="set AEGIS_API_KEY, or give --api-key-file; `aegis keys create --role approver` makes one",
+        )
+    return key
+
+
+app = typer.Typer(help="Held calls, and a person's answer to them.")
+
+Approval = Annotated[str, typer.Argument(metavar="APPROVAL", help="the approval's id")]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the answer")]
+State = Annotated[
+    Literal["pending", "approved", "denied", "expired", "cancelled", "redeemed", "all"],
+    typer.Option("--state", help="only these"),
+]
+
+_COLUMNS = (
+    Column(title="APPROVAL", member="id"),
+    Column(title="STATE", member="state"),
+    Column(title="AGENT", member="agent"),
+    Column(title="TOOL", member="tool"),
+    Column(title="EXPIRES", member="expires_at"),
+)
+_GRANT_COLUMNS = (
+    Column(title="GRANT", member="id"),
+    Column(title="STATE", member="state"),
+    Column(title="AGENT", member="agent"),
+    Column(title="SESSION", member="session"),
+    Column(title="TOOL", member="tool"),
+    Column(title="EXPIRES", member="expires_at"),
+)
+_FIRST = ("id", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")
+_LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
+
+
+@app.command("list")
+@opens
+def list_approvals(door: ApiDoor, state: State = "pending", limit: Limit = 100) -> None:
+    """List held calls; by default those that wait for an answer."""
+    query = urlencode({"state": state, "limit": limit})
+    items = door.ask("GET", f"/v1/approvals?{query}")["items"]
+    show_list(items, _COLUMNS, as_json=door.as_json, empty="nothing is held")
+
+
+@app.command()
+@opens
+def show(door: ApiDoor, approval: Approval) -> None:
+    """Show one held call: who asks, the tool, and the full arguments that would run."""
+    value = door.ask("GET", _target(approval))
+    if door.as_json:
+        print_json(value)
+    else:
+        _show(value)
+
+
+@app.command()
+@opens
+def approve(
+    door: ApiDoor,
+    approval: Approval,
+    reason: Why = "",
+    digest: Annotated[
+        str, typer.Option("--call-digest", metavar="DIGEST", help="refuse unless exactly this call is held")
+    ] = "",
+    scope: Annotated[
+        Literal["once", "session"],
+        typer.Option("--scope", help="`session` covers the same call again in its session, for a while"),
+    ] = "once",
+    arguments: Annotated[
+        str, typer.Option("--arguments", metavar="JSON", help="what is to run instead, doing no more than what is held")
+    ] = "",
+) -> None:
+    """Let a held call run, once, exactly as it is shown, or with narrower arguments."""
+    more: dict[str, Any] = {} if scope == "once" else {"scope": scope}
+    if arguments:
+        more["arguments"] = _parsed(arguments)
+    _answer(door, approval, "approve", reason, digest, more)
+
+
+@app.command()
+@opens
+def deny(door: ApiDoor, approval: Approval, reason: Why = "") -> None:
+    """Refuse a held call."""
+    _answer(door, approval, "deny", reason, "", {})
+
+
+@app.command()
+@opens
+def watch(
+    door: ApiDoor,
+    seconds: Annotated[int, typer.Option("--for", min=0, help="end after so many seconds; 0 is never")] = 0,
+) -> None:
+    """Print each held call as it comes, until interrupted."""
+    from aegis.cli.watching import watch_approvals
+
+    for item in watch_approvals(lambda target: door.ask("GET", target), seconds):
+        if door.as_json:
+            print_json(item)
+        else:
+            print_line()
+            _show(item)
+
+
+@app.command()
+@opens
+def grants(door: ApiDoor, limit: Limit = 100) -> None:
+    """List grants: calls that people approved for the rest of a session."""
+    items = door.ask("GET", f"/v1/grants?limit={limit}")["items"]
+    show_list(items, _GRANT_COLUMNS, as_json=door.as_json, empty="nothing is granted")
+
+
+@app.command("revoke-grant")
+@opens
+def revoke_grant(door: ApiDoor, grant: Annotated[str, typer.Argument(metavar="GRANT", help="the grant's id")]) -> None:
+    """Take a grant back; the next call asks a person again."""
+    value = door.ask("POST", f"/v1/grants/{quote(grant, safe='')}/revoke")
+    if door.as_json:
+        print_json(value)
+    else:
+        show_members(
+            {name: value.get(name) for name in ("id", "state", "tool", "session", "revoked_by")}, as_json=False
+        )
+
+
+def _parsed(text: str) -> Any:
+    from aegis.core.json import parse
+
+    value = parse(text.encode())
+    if not isinstance(value, dict):
+        raise InvalidCall("`--arguments` must be a JSON object")
+    return value
+
+
+def _answer(door: ApiDoor, approval: str, decision: str, reason: str, digest: str, more: dict[str, Any]) -> None:
+    """Answer what was read just before: the digests go back, so that nothing else can be meant."""
+    held = door.ask("GET", _target(approval))
+    if digest and held.get("call_digest") != digest:
+        raise InvalidCall("another call is held under this approval", code="conflict", status=409)
+    body: dict[str, Any] = {"decision": decision, **more}
+    body |= {name: held[name] for name in ("call_digest", "policy_digest") if held.get(name)}
+    if reason:
+        body["reason"] = reason
+    value = door.ask("POST", _target(approval), body)
+    if door.as_json:
+        print_json(value)
+    else:
+        shown = {name: value.get(name) for name in ("id", "state", "tool", "agent", "resolved_by")}
+        if value.get("quorum", 1) > 1:
+            shown["votes"] = f"{len(value['votes'])} of {value['quorum']}"
+        if value.get("grant"):
+            shown["grant"] = value["grant"]
+        show_members(shown, as_json=False)
+
+
+def _show(value: dict[str, Any]) -> None:
+    show_members({name: value.get(name) for name in _FIRST}, as_json=False)
+    print_line()
+    print_line("arguments")
+    arguments = value.get("arguments")
+    if arguments is None:
+        print_line("  (erased)")
+    else:
+        for line in _lines(arguments):
+            print_line(f"  {line}")
+    for line in _about(value):
+        print_line(line)
+    for found in value.get("findings", ()):
+        show_members({"finding": f"{found['rule']} at {found['path'] or '/'}: {found['message']}"}, as_json=False)
+    print_line()
+    show_members({name: value.get(name) for name in _LAST}, as_json=False)
+
+
+def _about(value: dict[str, Any]) -> list[str]:
+    """What the gateway worked out about the call: its facts, what it would do, and who agreed so far."""
+    lines: list[str] = []
+    facts = value.get("facts")
+    if facts:
+        kinds = ", ".join(facts["effects"]) or "none"
+        undone = "cannot be undone" if facts["irreversible"] else "can be undone"
+        lines += ["", f"risk {facts['risk']}, effects {kinds}, {undone}"]
+        if facts.get("working_directory"):
+            lines.append(f"relative paths start at {facts['working_directory']}")
+    if value.get("narrowed"):
+        lines += ["", "narrowed by an approver; submitted was", *(f"  {line}" for line in _lines(value["submitted"]))]
+    preview = value.get("preview")
+    if preview:
+        lines += ["", "preview (one run, under other conditions)", *(f"  {line}" for line in _lines(preview))]
+    votes = value.get("votes", ())
+    if votes or value.get("quorum", 1) > 1:
+        named = ", ".join(vote["by"] for vote in votes) or "nobody"
+        lines += ["", f"{len(votes)} of {value['quorum']} approved: {named}"]
+    if value.get("fatigued"):
+        lines.append(f"as many calls as one person may approve in an hour: {', '.join(value['fatigued'])}")
+    return lines
+
+
+def _lines(arguments: Any) -> list[str]:
+    """The arguments in full; where letters beyond ASCII could pass for others, once more spelled out."""
+    import json
+
+    from aegis.core.text import json_text
+
+    text = json_text(arguments, pretty=True)
+    if text.isascii():
+        return text.splitlines()
+    spelled = json.dumps(arguments, indent=2)
+    return [*text.splitlines(), "", "the same with every character beyond ASCII spelled out", *spelled.splitlines()]
+
+
+def _target(approval: str) -> str:
+    return f"/v1/approvals/{quote(approval, safe='')}"

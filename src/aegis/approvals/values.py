@@ -1,0 +1,194 @@
+"""An approval: what people decided about exactly one call under exactly one policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import msgspec
+import orjson
+
+from aegis.core.outcome import Effect
+from aegis.core.ports import Document, Transaction
+from aegis.core.times import MICROS, rfc3339
+from aegis.detect.fold import name_skeleton
+from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
+
+# What is counted about approvals: calls that wait, by principal, and answers of the last hour, by person.
+#
+# Counts change in the transaction of what they count, so that several processes share them exactly.
+
+PENDING: Final = "approvals_pending"
+ANSWERS: Final = "approver_answers"
+HOUR_S: Final = 3_600
+
+
+class TooManyPending(StoreConflict):
+    """As many calls of this principal wait for people as may."""
+
+
+def check_room(transaction: Transaction, principal: str, limit: int) -> None:
+    """Guarantee that one more call of `principal` may wait; raises `TooManyPending` otherwise."""
+    if _count(transaction, principal)[0] >= limit:
+        raise TooManyPending("too many calls of this principal wait for an approval")
+
+
+def count_pending(transaction: Transaction, principal: str, change: int) -> None:
+    """Count one call of `principal` more (1) or less (-1) that waits."""
+    count, version = _count(transaction, principal)
+    body = orjson.dumps(max(0, count + change))
+    transaction.put_document(Document(collection=PENDING, key=principal, version=version + 1, body=body))
+
+
+def check_hour(transaction: Transaction, person: str, limit: int | None, now: int) -> None:
+    """Guarantee that `person` may approve one more call this hour; raises `InvalidCall` (429) otherwise."""
+    if limit is None:
+        return
+    recent, _ = _answers(transaction, person, now)
+    if len(recent) >= limit:
+        raise InvalidCall(
+            f"you approved {limit} calls within an hour, which is as many as one person may",
+            code="approver_limit",
+            hint="the call waits for somebody else, or for you to come back later",
+            status=429,
+        )
+
+
+def count_answer(transaction: Transaction, person: str, now: int) -> None:
+    """Count one approval that `person` gave."""
+    recent, version = _answers(transaction, person, now)
+    body = orjson.dumps([*recent, now // MICROS])
+    transaction.put_document(Document(collection=ANSWERS, key=name_skeleton(person), version=version + 1, body=body))
+
+
+def _count(transaction: Transaction, principal: str) -> tuple[int, int]:
+    document = transaction.document(PENDING, principal)
+    return (0, 0) if document is None else (orjson.loads(document.body), document.version)
+
+
+def _answers(transaction: Transaction, person: str, now: int) -> tuple[list[int], int]:
+    """When `person` approved within the last hour, and the version of that record."""
+    document = transaction.document(ANSWERS, name_skeleton(person))  # names that look alike are one person's
+    if document is None:
+        return [], 0
+    since = now // MICROS - HOUR_S
+    return [at for at in orjson.loads(document.body) if at > since], document.version
+
+
+COLLECTION: Final = "approvals"
+
+State = Literal["pending", "approved", "denied", "expired", "cancelled", "redeemed"]
+Scope = Literal["once", "session"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vote:
+    """One person's yes, at a moment in microseconds since the epoch."""
+
+    by: str
+    at: int
+    scope: Scope = "once"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approval:
+    """One approval as stored. Times are microseconds since the epoch.
+
+    `call_digest` is of what would run: of the narrowed arguments once somebody narrowed them, whose receipt is
+    then `narrowed_by`, made at `narrowed_at`. `turn_micros` is how long each approver's turn lasts and `turn` the
+    last one on record. `held_by` names the policies whose approvers count, `barred` who may not answer beside the
+    requester. `identities` digests the files that the call names, of which relative ones start at `base` (empty
+    where nobody knows the caller's working directory); `loose` says that there are some which it does not cover.
+    `grant` is the grant that this approval opened, or by which it was answered.
+    """
+
+    id: str
+    state: State
+    tool: str
+    server: str | None
+    agent: str
+    principal: str
+    session: str
+    call_id: str
+    request_digest: str
+    call_digest: str
+    policy_digest: str
+    created_at: int
+    expires_at: int
+    decision_id: str
+    turn_micros: int
+    turn: int = 0
+    quorum: int = 1
+    held_by: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+    reason_held: str = "approval_required"
+    risk: str = "high"
+    effects: tuple[Effect, ...] = ()
+    irreversible: bool = False
+    identities: str | None = None
+    base: str = ""
+    loose: bool = False
+    votes: tuple[Vote, ...] = ()
+    narrowed_by: str | None = None
+    narrowed_at: int | None = None
+    grant: str | None = None
+    fatigued: tuple[str, ...] = ()
+    resolved_by: str | None = None
+    resolved_at: int | None = None
+    reason: str | None = None
+    receipt_id: str | None = None
+    version: int = 1
+
+    @property
+    def expires(self) -> str:
+        """The end of the time in which it can be resolved, RFC 3339."""
+        return rfc3339(self.expires_at)
+
+    @property
+    def held_at(self) -> int:
+        """When the call became what it is."""
+        return self.created_at if self.narrowed_at is None else self.narrowed_at
+
+    @property
+    def turns(self) -> int:
+        """How many turns of approvers there are before it expires."""
+        return max(1, (self.expires_at - self.created_at) // self.turn_micros)
+
+    def turn_at(self, now: int) -> int:
+        """Whose turn it is, from 0."""
+        return min(max(0, now - self.created_at) // self.turn_micros, self.turns - 1)
+
+    def state_at(self, now: int) -> State:
+        """The state at `now`: a pending approval whose time is over has expired."""
+        return "expired" if self.state == "pending" and now >= self.expires_at else self.state
+
+    def seconds_left(self, now: int) -> float:
+        """How long it can still be answered, in seconds."""
+        return max(0.0, (self.expires_at - now) / MICROS)
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Who said yes, in their order."""
+        return tuple(vote.by for vote in self.votes)
+
+
+def to_document(approval: Approval) -> Document:
+    """The stored form; the state is the word that the store lists by."""
+    return Document(
+        collection=COLLECTION,
+        key=approval.id,
+        version=approval.version,
+        state=approval.state,
+        body=msgspec.json.encode(approval),
+    )
+
+
+def from_document(document: Document) -> Approval:
+    """The approval that a document holds; raises `StoreCorrupt` for anything else."""
+    try:
+        return replace(_read.decode(document.body), version=document.version)
+    except msgspec.DecodeError as error:
+        raise StoreCorrupt("the record of an approval is damaged") from error
+
+
+_read: Final = msgspec.json.Decoder(Approval)

@@ -1,0 +1,1 @@
+"""What agents usually do, and what of their last day is not like that."""

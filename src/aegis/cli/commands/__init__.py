@@ -1,1 +1,0 @@
-"""One module a command or group of commands."""

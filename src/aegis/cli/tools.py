@@ -1,0 +1,180 @@
+"""`aegis tools`: what tools say about themselves is scanned, pinned, and compared with what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aegis.cli import failure
+from aegis.cli.options import Home, Json, home_of
+from aegis.cli.output import Column, note, show_list
+from aegis.errors import InvalidCall
+
+if TYPE_CHECKING:
+    from aegis.core.tool_description import ToolDescription
+    from aegis.policy.guards.descriptions import Pins
+
+app = typer.Typer(help="What tools say about themselves: scanned and pinned.")
+
+Source = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE | -- COMMAND",
+        help="an answer to `tools/list` (`-`: standard input), or the command of an MCP server after `--`",
+    ),
+]
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="NAME", help="the server's name, as calls of its tools will carry it")
+]
+PinFile = Annotated[
+    Path | None, typer.Option("--pins", metavar="FILE", help="the file of pins; default: tool-pins.json in the home")
+]
+Folders = Annotated[
+    list[Path] | None, typer.Option("--rules", metavar="DIR", help="a folder of rules beside the built-in ones")
+]
+
+_FINDINGS = (
+    Column(title="TOOL", member="tool"),
+    Column(title="PLACE", member="path"),
+    Column(title="RULE", member="rule"),
+    Column(title="OUTCOME", member="outcome"),
+    Column(title="MESSAGE", member="message"),
+)
+_CHANGES = (
+    Column(title="TOOL", member="tool"),
+    Column(title="CHANGE", member="change"),
+    Column(title="MEMBERS", member="members", write=", ".join),
+)
+
+
+@app.command()
+def scan(
+    source: Source = None,
+    server: Server = None,
+    folders: Folders = None,
+    home: Home = None,
+    pins: PinFile = None,
+    as_json: Json = False,
+) -> int:
+    """Scan descriptions and schemas for instructions to the model: exit 1 where a finding is more than a note."""
+    tools = _read(source, server)
+    found = _scan(tools, _load(_pin_file(home, pins)), folders)
+    show_list(found, _FINDINGS, as_json=as_json, empty=f"{len(tools)} tools, nothing found")
+    note(f"{len(tools)} tools, {len(found)} findings")
+    return failure.REFUSED if any(one["outcome"] != "allow" for one in found) else failure.DONE
+
+
+@app.command()
+def pin(
+    source: Source = None,
+    server: Server = None,
+    folders: Folders = None,
+    home: Home = None,
+    pins: PinFile = None,
+    replace: Annotated[bool, typer.Option("--replace", help="accept tools that differ from their pins")] = False,
+    accept_findings: Annotated[
+        bool, typer.Option("--unsafe-accept-findings", help="pin tools in which the scan finds something")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Accept what tools say now. Refuses, with exit 1, what the scan finds and what differs from an older pin."""
+    from aegis.policy.guards.descriptions import compare
+
+    tools, file = _read(source, server), _pin_file(home, pins)
+    old = _load(file)
+    found = [one for one in _scan(tools, old, folders) if one["outcome"] != "allow"]
+    if found and not accept_findings:
+        show_list(found, _FINDINGS, as_json=as_json, empty="")
+        note("nothing was pinned: read the findings, then use --unsafe-accept-findings if they are harmless")
+        return failure.REFUSED
+    changed = [change for change in compare(old, tools, server=server) if change.kind == "changed"]
+    if changed and not replace:
+        show_list([_change(change) for change in changed], _CHANGES, as_json=as_json, empty="")
+        note("nothing was pinned: these tools changed since they were accepted; use --replace to accept the change")
+        return failure.REFUSED
+    _write(file, old.merged(tools))
+    note(f"{len(tools)} tools pinned in {file}")
+    return failure.DONE
+
+
+@app.command()
+def diff(
+    source: Source = None, server: Server = None, home: Home = None, pins: PinFile = None, as_json: Json = False
+) -> int:
+    """Compare what tools say now with their pins: exit 1 where anything differs."""
+    from aegis.policy.guards.descriptions import compare
+
+    tools = _read(source, server)
+    changes = [_change(change) for change in compare(_load(_pin_file(home, pins)), tools, server=server)]
+    show_list(changes, _CHANGES, as_json=as_json, empty=f"{len(tools)} tools, all as pinned")
+    return failure.REFUSED if changes else failure.DONE
+
+
+def _read(source: list[str] | None, server: str | None) -> tuple[ToolDescription, ...]:
+    from aegis.cli.toollists import read_list
+
+    words = source or []
+    # One word that is a file, or `-`, is a list; everything else is the command of a server.
+    if len(words) == 1 and (words[0] == "-" or Path(words[0]).suffix == ".json"):
+        return read_list(words[0], (), server=server)
+    return read_list(None, words, server=server)
+
+
+def _scan(tools: tuple[ToolDescription, ...], pins: Pins, folders: list[Path] | None) -> list[dict[str, Any]]:
+    from aegis.core.names import split_selector
+    from aegis.core.text import mask
+    from aegis.core.tool_description import ToolDescription
+    from aegis.detect.rules import builtin_folder, load
+    from aegis.detect.rules.cache import default_cache_folder
+    from aegis.detect.rules.scanner import Scanner
+    from aegis.policy.guards.descriptions import DescriptionScanner
+
+    scanner = Scanner(load(builtin_folder(), *(folders or ())), cache=default_cache_folder())
+    here = {tool.identity for tool in tools}
+    halves = [split_selector(name) for name in pins.tools if name not in here]
+    known = [ToolDescription(name=name, server=server) for server, name in halves]
+    return [
+        {
+            "tool": found.tool.identity,
+            "path": found.finding.path,
+            "rule": found.finding.rule,
+            "category": found.finding.category,
+            "severity": found.finding.severity.word,
+            "outcome": found.finding.outcome.word,
+            "message": found.finding.message,
+            "evidence": mask(found.finding.evidence),
+        }
+        for found in DescriptionScanner(scanner).scan(tools, known=known)
+    ]
+
+
+def _change(change: Any) -> dict[str, Any]:
+    return {"tool": change.tool, "change": change.kind, "members": list(change.members)}
+
+
+def _pin_file(home: Path | None, pins: Path | None) -> Path:
+    return pins or home_of(home) / "tool-pins.json"
+
+
+def _load(file: Path) -> Pins:
+    from aegis.core.json import parse
+    from aegis.policy.guards.descriptions import Pins
+
+    try:
+        return Pins.from_document(parse(file.read_bytes()))
+    except FileNotFoundError:
+        return Pins()
+    except InvalidCall as error:
+        raise InvalidCall(f"`{file}`: {error.message}", hint=error.hint) from error
+
+
+def _write(file: Path, pins: Pins) -> None:
+    from aegis.core.text import json_text
+
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = file.with_name(file.name + ".new")
+    beside.write_text(json_text(pins.document(), pretty=True) + "\n", encoding="utf-8")
+    # Whoever reads the pins sees the old ones or the new ones, never half of them.
+    beside.replace(file)

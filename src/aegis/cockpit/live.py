@@ -1,0 +1,59 @@
+"""The live feed of the page: what is recorded, as rows, to browsers that are signed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from starlette.responses import Response
+
+from aegis.cockpit.page import Visit
+from aegis.cockpit.rows import Row
+from aegis.keys.tokens import find_session
+from aegis.server.events import HEARTBEAT_S, TICK_S, FeedStream
+from aegis.server.feed import Dropped, Subscription
+
+FILTERS: Final = ("decision", "reason", "agent", "tool", "kind", "session")
+STANDING_S: Final = 30.0  # how soon a stream ends after its session did
+
+
+async def live(visit: Visit) -> Response:
+    """The stream of rows that match the filters of the query."""
+    wanted = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
+    feed = visit.cockpit.feed
+    subscription = await feed.subscribe()
+    return FeedStream(feed, subscription, _rows(visit, subscription, wanted))
+
+
+async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[str, str]) -> AsyncIterator[bytes]:
+    yield b"retry: 2000\n\n"
+    clock = asyncio.get_running_loop().time
+    quiet, until = 0.0, clock() + STANDING_S
+    while not visit.services.draining.is_set():
+        try:
+            items = await subscription.get(TICK_S)
+        except Dropped:
+            yield b"event: lost\ndata: {}\n\n"
+            return
+        if clock() >= until:  # however much comes
+            until = clock() + STANDING_S
+            if not await asyncio.to_thread(_stands, visit):
+                yield b"event: ended\ndata: {}\n\n"
+                return
+        if not items:
+            quiet += TICK_S
+        text = b"".join(row.text for row in items if all(row.members[name] == wanted[name] for name in wanted))
+        if text:
+            quiet = 0.0
+            yield text
+        elif quiet >= HEARTBEAT_S:
+            quiet = 0.0
+            yield b": still here\n\n"
+
+
+def _stands(visit: Visit) -> bool:
+    from aegis.cockpit.guarding import token_of
+
+    with visit.services.store.reader() as reader:
+        return find_session(reader, token_of(visit.headers), now=visit.services.clock()) is not None

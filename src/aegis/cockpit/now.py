@@ -1,0 +1,174 @@
+"""Now: what agents do at the moment, how it ends, how long it takes, and whether the gateway is well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response
+
+from aegis.cockpit import live
+from aegis.cockpit.page import Visit, html
+from aegis.cockpit.rollup import MINUTE_US
+from aegis.cockpit.rows import shape
+from aegis.core.outcome import Outcome, outcome_of
+from aegis.core.ports import Search
+from aegis.core.times import MICROS
+from aegis.errors import InvalidCall
+from aegis.judges.pages import health as judge_health
+
+# Charts as numbers for inline SVG: every size is computed here, since pages carry no style of their own.
+
+HEIGHT: Final = 48
+WIDTH: Final = 6
+GAP: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """One part of a column: where it is, how large, and which outcome it stands for."""
+
+    x: int
+    y: float
+    height: float
+    outcome: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stack:
+    """A chart of stacked columns; `peak` is the sum of the highest."""
+
+    width: int
+    pieces: tuple[Piece, ...]
+    peak: int
+
+
+def stacked(columns: Sequence[Sequence[int]]) -> Stack:
+    """A column for each row of counts (allow, sanitize, require_approval, block), blocks at the bottom."""
+    peak = max((sum(column) for column in columns), default=0)
+    pieces: list[Piece] = []
+    for at, column in enumerate(columns):
+        y = float(HEIGHT)
+        for outcome, count in zip(("block", "hold", "change", "allow"), reversed(column), strict=True):
+            if count:
+                # What is rare is what matters: it is never thinner than can be seen.
+                height = max(1.5, count * (HEIGHT - 2) / peak)
+                y = max(0.0, y - height)
+                pieces.append(Piece(x=at * (WIDTH + GAP), y=round(y, 1), height=round(height, 1), outcome=outcome))
+    return Stack(width=len(columns) * (WIDTH + GAP), pieces=tuple(pieces), peak=peak)
+
+
+ROWS: Final = 60
+DAY_US: Final = 24 * 3600 * MICROS
+MINUTES: Final = 60
+TOP: Final = 8
+MOST_COUNTED: Final = 10_000  # calls that are counted for a filter: bounds what one page asks of the store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """Decisions of the last day by outcome, refusals by reason, and by minute; `complete` where none is left out."""
+
+    counts: list[int]
+    reasons: Counter[str]
+    minutes: dict[int, list[int]]
+    complete: bool
+
+
+async def now(visit: Visit) -> Response:
+    """The page; the feed goes on from the newest row by itself."""
+    rollup = visit.cockpit.rollup
+    await rollup.watched()
+    wanted = {name: visit.query[name] for name in live.FILTERS if visit.query.get(name)}
+    rows = await asyncio.to_thread(_rows, visit, wanted)
+    at = visit.services.clock()
+    if wanted:
+        figures = await asyncio.to_thread(_counted, visit, wanted, at)
+    else:
+        counts, reasons = rollup.tally.since(at - DAY_US)
+        figures = Figures(counts=counts, reasons=reasons, minutes=rollup.tally.minutes, complete=rollup.complete)
+    return html(
+        visit,
+        "now.html",
+        rows=rows,
+        wanted=wanted,
+        counts=dict(zip(("allow", "sanitize", "require_approval", "block"), figures.counts, strict=True)),
+        total=sum(figures.counts),
+        reasons=figures.reasons.most_common(TOP),
+        chart=_chart(figures.minutes, at),
+        bounded=bool(wanted) and not figures.complete,
+        most=MOST_COUNTED,
+        latency=visit.services.metrics.quantiles((0.5, 0.95, 0.99)),
+        health=await _health(visit),
+        counted=bool(wanted) or rollup.complete,
+        share=rollup.tally.next * 100 // max(1, rollup.size),
+    )
+
+
+def _rows(visit: Visit, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    """The newest rows that match; a filter is a column of the log, so this is by index."""
+    search = replace(Search(limit=ROWS * 2), **wanted)
+    with visit.services.store.reader() as reader:
+        found = reader.search(search)
+    rows = [row.members for row in shape(visit.services.store, found)]
+    return [dict(row) for row in rows[:ROWS]]
+
+
+def _counted(visit: Visit, wanted: dict[str, Any], at: int) -> Figures:
+    """The calls of the last day that match the filters, counted one by one, the newest so many."""
+    figures = Figures(counts=[0, 0, 0, 0], reasons=Counter(), minutes={}, complete=True)
+    search = replace(Search(kind="decision", since=at - DAY_US, limit=MOST_COUNTED), **wanted)
+    with visit.services.store.reader() as reader:
+        found = reader.search(search)
+    for entry in found:
+        if entry.kind != "decision":
+            continue
+        outcome = outcome_of(entry.decision)
+        figures.counts[outcome] += 1
+        figures.minutes.setdefault(entry.time // MINUTE_US, [0, 0, 0, 0])[outcome] += 1
+        if outcome is not Outcome.ALLOW:
+            figures.reasons[entry.reason] += 1
+    return replace(figures, complete=len(found) < MOST_COUNTED)
+
+
+def _chart(minutes: Mapping[int, list[int]], at: int) -> Stack:
+    last = at // MINUTE_US
+    columns = [minutes.get(minute, [0, 0, 0, 0]) for minute in range(last - MINUTES + 1, last + 1)]
+    return stacked(columns)
+
+
+async def _health(visit: Visit) -> list[dict[str, str]]:
+    services = visit.services
+    found = []
+    try:
+        await services.readiness.check()
+        found.append({"name": "store and log", "state": "ok", "told": "readable and writable"})
+    except InvalidCall as problem:
+        found.append({"name": "store and log", "state": "bad", "told": problem.message})
+    depth = services.gate.depth
+    found.append({"name": "commit queue", "state": "ok" if depth < 1_000 else "warn", "told": f"{depth} waiting"})
+    entry = await asyncio.to_thread(_newest, visit)
+    if entry is not None:
+        found.append({"name": "newest receipt", "state": "ok", "told": "", "time": entry["time"]})
+    return found + await asyncio.to_thread(_judges, visit)
+
+
+def _judges(visit: Visit) -> list[dict[str, str]]:
+    rules = visit.services.policy.current.judges
+    names = dict.fromkeys(judge.name for validator in rules.validators for judge in validator.judges)
+    with visit.services.store.reader() as reader:
+        return judge_health(reader, list(names))
+
+
+def _newest(visit: Visit) -> dict[str, Any] | None:
+    with visit.services.store.reader() as reader:
+        size = reader.head().size
+        entry = reader.entry(size - 1) if size else None
+    if entry is None:
+        return None
+    body: dict[str, Any] = orjson.loads(entry.body)
+    return body

@@ -1,0 +1,231 @@
+"""Policies: the configuration in force, edited with its problems, its difference and what it would have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, Final
+
+import orjson
+from starlette.responses import RedirectResponse, Response
+
+from aegis.cockpit import editing
+from aegis.cockpit.arguments import leaves
+from aegis.cockpit.page import Visit, ask, html
+from aegis.cockpit.replaying import AT_ONCE
+from aegis.cockpit.work import REPLAY_DAYS, ReplayFound
+from aegis.config.replay import tried
+from aegis.config.routes import text_in_force
+from aegis.core.json import parse
+from aegis.core.times import MICROS, rfc3339
+from aegis.errors import InvalidCall
+from aegis.policy.model import Evaluation
+from aegis.server.http import MAX_REPLAYED, MAX_WISH_CHARS
+
+# Drafts of policies from plain words: asked for, tried, and shown with what they would change; never applied here.
+
+
+async def draft_page(visit: Visit) -> Response:
+    """The words, the difference from what is in force, and the test cases."""
+    drafts = visit.cockpit.drafts
+    told = drafts.drafted.told
+    before = await asyncio.to_thread(text_in_force, visit.services.policy)
+    model = visit.services.policy.config.settings.drafting.model
+    return html(
+        visit,
+        "draft.html",
+        standing=drafts.job.standing,
+        wish=drafts.drafted.wish,
+        draft=told,
+        difference=editing.difference(before, told["config"]) if told is not None and told["config"] else [],
+        stale=told is not None and told["base"] != visit.services.policy.current.digest,
+        arguments=[leaves(case["arguments"]) for case in told["cases"]] if told is not None else [],
+        model=None if model is None else model.name,
+        most=MAX_WISH_CHARS,
+    )
+
+
+async def start(visit: Visit) -> Response:
+    """Ask the configured model for a draft."""
+    wish = visit.form.get("wish", "").replace("\r\n", "\n").strip()
+    if not 1 <= len(wish) <= MAX_WISH_CHARS:
+        raise InvalidCall(f"say in 1 to {MAX_WISH_CHARS} characters what is to be refused or held")
+    visit.cockpit.drafts.start(visit.services, wish, by=visit.principal.id)
+    return RedirectResponse("/policies/draft", 303)
+
+
+async def cancel(visit: Visit) -> Response:
+    """Wait for the model no longer."""
+    visit.cockpit.drafts.job.cancel()
+    return RedirectResponse("/policies/draft", 303)
+
+
+# The playground: what the policy in force makes of a pasted call. Nothing is recorded, charged or run.
+
+EXAMPLE: Final = '{\n  "tool": "query_db",\n  "arguments": {"sql": "SELECT 1; DROP TABLE invoices; --"}\n}\n'
+_KNOWN: Final = frozenset({"tool", "server", "arguments", "agent", "session", "task", "unresolved"})
+
+
+async def playground(visit: Visit) -> Response:
+    """The form with an example."""
+    return _shown(visit, text=EXAMPLE)
+
+
+async def decide(visit: Visit) -> Response:
+    """What would be decided."""
+    text = visit.form.get("call", "").replace("\r\n", "\n")
+    try:
+        call = _call(text)
+    except InvalidCall as problem:
+        return _shown(visit, text=text, problem=problem, status=problem.status)
+    policy, now = visit.services.policy.current, visit.services.clock()
+    evaluation = await asyncio.to_thread(tried, policy, call, now=now)
+    return _shown(visit, text=text, **_result(call, evaluation))
+
+
+def _shown(
+    visit: Visit, *, text: str, problem: InvalidCall | None = None, status: int = 200, **result: Any
+) -> Response:
+    return html(visit, "playground.html", status, text=text, problem=problem, result=result or None)
+
+
+def _call(text: str) -> dict[str, Any]:
+    """The pasted call; raises `InvalidCall` where it is none."""
+    call = parse(text.encode())
+    if (
+        not isinstance(call, dict)
+        or not isinstance(call.get("tool"), str)
+        or not isinstance(call.get("arguments"), dict)
+    ):
+        raise InvalidCall("a call is a JSON object with `tool` and `arguments`")
+    unknown = sorted(call.keys() - _KNOWN)
+    if unknown:
+        raise InvalidCall("the call has a member that is not known here", hint=f"known: {', '.join(sorted(_KNOWN))}")
+    for name in ("server", "agent", "session", "task"):
+        if not isinstance(call.get(name, ""), str):
+            raise InvalidCall(f"`{name}` is not text")
+    return call
+
+
+def _result(call: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
+    combined = evaluation.combined
+    findings = [
+        {
+            "rule": one.rule, "path": one.path, "message": one.message, "evidence": one.evidence,
+            "category": one.category, "severity": one.severity.word, "outcome": one.outcome.word,
+        }
+        for one in combined.findings
+    ]  # fmt: skip
+    return {
+        "decision": combined.outcome.word,
+        "reason": combined.reason.value,
+        "verdict": combined.verdict.word,
+        "risk": max(combined.risk, evaluation.tier).word,
+        "effects": sorted(evaluation.effects),
+        "findings": findings,
+        "leaves": leaves(call["arguments"], findings),
+        "patched": leaves(orjson.loads(evaluation.canonical)) if evaluation.canonical is not None else None,
+        "steps": [{"guard": time.guard, "outcome": time.outcome.word, "us": time.us} for time in evaluation.times],
+    }
+
+
+DAYS: Final = (1, 7, 30)
+
+
+async def policies(visit: Visit) -> Response:
+    """The editor with what is in force, or with an earlier text."""
+    text = await asyncio.to_thread(text_in_force, visit.services.policy)
+    earlier = visit.query.get("from", "")
+    if earlier:
+        kept = await asyncio.to_thread(editing.kept_text, visit.services, earlier)
+        if kept is None:
+            raise InvalidCall("the text of this configuration was not kept", code="not_found", status=404)
+        return await check_text(visit, kept, days=DAYS[1], why="An earlier configuration.")
+    return await _editor(visit, text=text)
+
+
+async def check(visit: Visit) -> Response:
+    """Whether the text compiles, what differs, and which recorded calls would have ended otherwise."""
+    days = int(visit.form["days"]) if visit.form.get("days", "").isdigit() else DAYS[1]
+    return await check_text(visit, editing.text_of_form(visit.form), days=days)
+
+
+async def apply(visit: Visit) -> Response:
+    """Put the text in force, unless another one was meanwhile."""
+    text, base = editing.text_of_form(visit.form), visit.form.get("base", "")
+    services = visit.services
+    if base != services.policy.current.digest:
+        problem = InvalidCall(
+            "another configuration was put in force meanwhile",
+            code="conflict",
+            hint="look at the difference",
+            status=409,
+        )
+        return await check_text(visit, text, days=DAYS[1], problem=problem)
+    before = await asyncio.to_thread(text_in_force, services.policy)
+    changed = await ask(visit, "replaceConfig", text=text.encode())
+    await asyncio.to_thread(editing.keep_text, services, changed["before"], before)
+    await asyncio.to_thread(editing.keep_text, services, changed["digest"], text)
+    return RedirectResponse("/policies?done=1", 303)
+
+
+async def check_text(
+    visit: Visit,
+    text: str,
+    *,
+    days: int,
+    problem: InvalidCall | None = None,
+    why: str = "",
+    tool: str = "",
+) -> Response:
+    """The editor with `text`, checked against what is in force and replayed."""
+    services = visit.services
+    before = await asyncio.to_thread(text_in_force, services.policy)
+    checked = await ask(visit, "checkConfig", text=text.encode())
+    replay: ReplayFound | None = None
+    if checked["valid"]:
+        replay = ReplayFound(text=text, days=min(days, REPLAY_DAYS))
+        since = services.clock() - int(timedelta(days=replay.days).total_seconds()) * MICROS
+        query = {"since": rfc3339(since), "limit": str(MAX_REPLAYED)} | ({"tool": tool} if tool else {})
+        for _ in range(AT_ONCE):
+            step = await ask(visit, "replayConfig", query=query, text=text.encode())
+            replay.take(step)
+            replay.complete = step["next"] is None
+            if replay.complete:
+                break
+            query["cursor"] = step["next"]
+    return await _editor(
+        visit,
+        text=text,
+        problem=problem,
+        why=why,
+        days=days,
+        problems=checked["problems"],
+        difference=editing.difference(before, text),
+        replay=replay,
+        same=checked["valid"] and checked["digest"] == services.policy.current.digest,
+        checked=True,
+    )
+
+
+async def _editor(visit: Visit, *, text: str, **more: Any) -> Response:
+    holder = visit.services.policy
+    context: dict[str, Any] = {
+        "problem": None, "why": "", "days": DAYS[1], "problems": [], "difference": [], "replay": None,
+        "same": True, "checked": False,
+    }  # fmt: skip
+    problems, problem = more.get("problems", []), more.get("problem")
+    return html(
+        visit,
+        "policies.html",
+        problem.status if problem is not None else 422 if problems else 200,
+        text=text,
+        lines=text.count("\n") + 1,
+        bad={problem["line"] for problem in problems},
+        base=holder.current.digest,
+        file=None if holder.path is None else holder.path.name,
+        history=await asyncio.to_thread(editing.history, visit.services),
+        done="done" in visit.query,
+        spans=DAYS,
+        **(context | more),
+    )

@@ -1,0 +1,192 @@
+"""Sessions: each as a timeline of calls, results, approvals and everything else that the log holds of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response, StreamingResponse
+
+from aegis.cockpit.page import Visit, ask, html, may_ask
+from aegis.cockpit.rows import row_of
+from aegis.core.ports import Reader
+from aegis.errors import InvalidCall
+from aegis.missions.lineage import Graph, graph_of
+from aegis.missions.pages import rows as mission_rows
+from aegis.missions.registry import load_lineage
+from aegis.missions.status import IssuerFor
+from aegis.missions.view import CompiledMission, compile_mission
+
+# Data flow of a session: which calls read data of a class, and where a call would have sent it on.
+
+MOST: Final = 20  # missions of one session whose classes are looked up
+_RULE: Final = "flow-"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionFlow:
+    """What one call has to do with classes of data.
+
+    `classes` are those that its tool reads or sends to; `refused` are the pairs (from, to) that were not let
+    through, and `readers` the receipts (with their places) of earlier calls that had read what would have flowed.
+    """
+
+    classes: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    readers: tuple[tuple[str, int], ...] = ()
+
+
+def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], issuer_for: IssuerFor) -> dict[str, SessionFlow]:
+    """The flows of a session's receipts, oldest first, by receipt; calls without any are left out."""
+    compiled: dict[str, Sequence[CompiledMission]] = {}
+    read: dict[str, list[tuple[str, int]]] = {}
+    found: dict[str, SessionFlow] = {}
+    for receipt in receipts:
+        mission = receipt.get("mission_id", "")
+        if receipt["kind"] != "decision" or not mission:
+            continue
+        if mission not in compiled and len(compiled) < MOST:
+            compiled[mission] = _compiled(reader, mission, issuer_for)
+        lineage = compiled.get(mission, ())
+        names = {name for one in lineage for name in one.classes_of(receipt.get("server"), receipt.get("tool", ""))}
+        refused = _refused(receipt, {name for one in lineage for name, _ in one.classes})
+        if not names and not refused:
+            continue
+        readers = [one for source, _ in refused for one in read.get(source, ())]
+        found[receipt["receipt_id"]] = SessionFlow(
+            classes=tuple(sorted(names)), refused=tuple(refused), readers=tuple(dict.fromkeys(readers))
+        )
+        if receipt.get("decision") in ("allow", "sanitize"):
+            for name in names:
+                read.setdefault(name, []).append((receipt["receipt_id"], receipt["index"]))
+    return found
+
+
+def _compiled(reader: Reader, mission: str, issuer_for: IssuerFor) -> Sequence[CompiledMission]:
+    try:
+        return [compile_mission(one) for one in load_lineage(reader, mission, issuer_for)[0]]
+    except (InvalidCall, ValueError):  # a mission that does not hold any more names no classes
+        return ()
+
+
+def _refused(receipt: Mapping[str, Any], known: set[str]) -> list[tuple[str, str]]:
+    """The pairs of classes in the rules of the flow guard; class names may hold hyphens themselves."""
+    rules = {rule for guard in receipt.get("guards", ()) if guard["guard"] == "flow" for rule in guard["rules"]}
+    return sorted(
+        (source, sink) for source in known for sink in known if f"{_RULE}{source}-{sink}" in rules and source != sink
+    )
+
+
+LISTED: Final = "60"
+TRACED: Final = "200"
+EXPORTED: Final = "1000"
+WHOSE: Final = ("agent", "principal")  # sessions of several agents may have one name
+
+
+async def sessions(visit: Visit) -> Response:
+    """Sessions by their last entry; what people and the gateway added to one stands with its agent's calls."""
+    query = {"limit": LISTED}
+    if visit.query.get("cursor"):
+        query["cursor"] = visit.query["cursor"]
+    found = await ask(visit, "listSessions", query=query)
+    return html(
+        visit, "sessions.html", rows=_by_agent(found["items"]), next=found["next"], later="cursor" in visit.query
+    )
+
+
+def _by_agent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for a session of an agent, with everybody whose receipts are in it."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for item in items:
+        row = rows.setdefault((item["session"], item["agent"] or item["principal"]), {**item, "who": [], "count": 0})
+        row["who"].append(item["principal"])
+        row["count"] += item["count"]
+        row["first"], row["last"] = min(row["first"], item["first"]), max(row["last"], item["last"])
+    return list(rows.values())
+
+
+async def trace(visit: Visit) -> Response:
+    """One session, oldest first on each page; what answers a call stands below it."""
+    found = await ask(visit, "traceSession", path={"id": visit.names["id"]}, query=_query(visit, TRACED))
+    receipts = found["items"][::-1]
+    lineages = _lineages(receipts)
+    return html(
+        visit,
+        "trace.html",
+        session=visit.names["id"],
+        whose={name: visit.query[name] for name in WHOSE if visit.query.get(name)},
+        rows=_nested(receipts),
+        lineages=lineages,
+        graph=await _graph(visit, lineages),
+        flows=await asyncio.to_thread(_flows, visit, receipts),
+        next=found["next"],
+        later="cursor" in visit.query,
+    )
+
+
+async def export(visit: Visit) -> Response:
+    """The session's receipts as lines, newest first."""
+    return StreamingResponse(
+        _lines(visit),
+        media_type="application/x-ndjson",
+        headers={"content-disposition": 'attachment; filename="session.jsonl"'},
+    )
+
+
+async def _lines(visit: Visit) -> AsyncIterator[bytes]:
+    query = _query(visit, EXPORTED)
+    while True:
+        found = await ask(visit, "traceSession", path={"id": visit.names["id"]}, query=query)
+        yield b"".join(orjson.dumps(item) + b"\n" for item in found["items"])
+        if found["next"] is None:
+            return
+        query["cursor"] = found["next"]
+
+
+def _query(visit: Visit, limit: str) -> dict[str, str]:
+    query = {"limit": limit}
+    for name in (*WHOSE, "cursor"):
+        if visit.query.get(name):
+            query[name] = visit.query[name]
+    return query
+
+
+def _nested(receipts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each receipt with its depth: what names a parent stands after it, one step in."""
+    below: dict[str, list[dict[str, Any]]] = {}
+    known = {receipt["receipt_id"] for receipt in receipts}
+    roots = []
+    for receipt in receipts:
+        if receipt.get("parent") in known:
+            below.setdefault(receipt["parent"], []).append(receipt)
+        else:
+            roots.append(receipt)
+    rows: list[dict[str, Any]] = []
+    waiting = [(receipt, 0) for receipt in reversed(roots)]
+    while waiting:
+        receipt, depth = waiting.pop()
+        rows.append({**row_of(receipt), "depth": min(depth, 4), "action": receipt.get("action", "")})
+        waiting.extend((child, depth + 1) for child in reversed(below.get(receipt["receipt_id"], ())))
+    return rows
+
+
+async def _graph(visit: Visit, lineages: list[list[str]]) -> Graph | None:
+    """The delegation as a graph; what the missions are for is told to those who may list missions."""
+    known = await mission_rows(visit) if lineages and may_ask(visit, "listMissions") else []
+    return graph_of(known, lineages)
+
+
+def _flows(visit: Visit, receipts: list[dict[str, Any]]) -> dict[str, SessionFlow]:
+    services = visit.services
+    with services.store.reader() as reader:
+        keys = services.gate.missions.trusted(reader, services.policy.current)
+        return flows(reader, receipts, keys)
+
+
+def _lineages(receipts: list[dict[str, Any]]) -> list[list[str]]:
+    """The lines of delegation under which calls were made, each once."""
+    found = {tuple(receipt["lineage"]) for receipt in receipts if receipt.get("lineage")}
+    return [list(line) for line in sorted(found)][:20]

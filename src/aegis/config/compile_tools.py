@@ -1,0 +1,222 @@
+"""The sections `tools` and `approvals`, compiled into routes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+
+from aegis.config.config import Config
+from aegis.config.settings import Settings
+from aegis.config.tools import ApprovalSettings, OwnApprovalSettings, PolicySettings, ToolApprovalSettings, ToolSettings
+from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
+from aegis.core.json import tokens
+from aegis.core.names import Selector, SelectorMap
+from aegis.core.outcome import EFFECTS, outcome_of, risk_of
+from aegis.core.text import TextRole
+from aegis.detect.roles import schema_roles
+from aegis.errors import ConfigError, Problem
+from aegis.policy.guards.base import ToolEntry
+from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
+from aegis.policy.routes import Routes, Tool
+
+# The schemas of tools and policies, compiled into the schema guard.
+
+# JSON Schema, drafts 3 to 2020-12: keywords that hold one schema, a list or a mapping of them.
+_ONE: Final = frozenset({
+    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "extends", "if", "items", "not",
+    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+})  # fmt: skip
+_LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+_MAPPING: Final = frozenset({
+    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
+})  # fmt: skip
+_PLAIN: Final = frozenset({
+    "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
+    "$schema", "$vocabulary", "const", "contentEncoding", "contentMediaType", "default", "dependentRequired",
+    "deprecated", "description", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum", "format", "id",
+    "maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
+    "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title", "type", "uniqueItems",
+    "writeOnly",
+})  # fmt: skip
+# Of the dialects that tools are described in: OpenAPI 3.0 (Schema Object), Gemini (`propertyOrdering`), draft 3.
+_OTHER: Final = frozenset({
+    "disallow", "discriminator", "divisibleBy", "example", "externalDocs", "nullable", "propertyOrdering", "xml",
+})  # fmt: skip
+_KEYWORDS: Final = _ONE | _LIST | _MAPPING | _PLAIN | _OTHER
+_OWN: Final = "x-"  # begins keywords that somebody made for themselves
+
+
+def compile_schema_guard(config: Config, problems: list[Problem]) -> SchemaGuard:
+    """The schema guard of a configuration; what is wrong is added to `problems`."""
+    tools: dict[str, jsonschema_rs.Validator] = {}
+    for name, tool in config.settings.tools.items():
+        if tool.schema_ is not None:
+            # Schemas of tools are often written by others, with formats of their own (`int32`).
+            validator = _compile(config, ("tools", name, "schema"), tool.schema_, problems, known_formats_only=False)
+            if validator is not None:
+                tools[name] = validator
+    policies: list[SchemaPolicy] = []
+    for position, policy in enumerate(config.settings.policies):
+        deny = policy.deny is not None
+        schema = policy.deny if deny else policy.schema_
+        if schema is not None:
+            where = ("policies", position, "deny" if deny else "schema")
+            validator = _compile(config, where, schema, problems, known_formats_only=True)
+            if validator is not None:
+                policies.append(_policy(policy, validator, deny=deny))
+    return SchemaGuard(SelectorMap(tools), policies)
+
+
+def _policy(policy: PolicySettings, validator: jsonschema_rs.Validator, *, deny: bool) -> SchemaPolicy:
+    select = policy.select
+    return SchemaPolicy(
+        name=policy.name,
+        validator=validator,
+        tools=() if select is None else tuple(Selector(text) for text in select.tool or ()),
+        category="" if select is None else select.category or "",
+        effect=None if select is None else select.effect,
+        deny=deny,
+        outcome=outcome_of(policy.outcome),
+    )
+
+
+def _compile(
+    config: Config,
+    where: tuple[str | int, ...],
+    schema: dict[str, Any],
+    problems: list[Problem],
+    *,
+    known_formats_only: bool,
+) -> jsonschema_rs.Validator | None:
+    before = len(problems)
+    for place, keyword in _unknown(schema, ()):
+        message = f"`{keyword}` is no keyword of JSON Schema, and would check nothing"
+        close = difflib.get_close_matches(keyword[:40], _KEYWORDS, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else f"begin a keyword of your own with `{_OWN}`"
+        problems.append(config.problem((*where, *place, keyword), message, hint))
+    try:
+        validator = compile_schema(schema, known_formats_only=known_formats_only)
+    except ConfigError as error:
+        problems.extend(
+            config.problem((*where, *tokens(found.pointer)), found.message, found.hint) for found in error.problems
+        )
+        return None
+    return validator if len(problems) == before else None
+
+
+def _unknown(schema: object, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Keywords that no dialect knows, with the place of their schema; names and values may be any words."""
+    if not isinstance(schema, dict):
+        return
+    for keyword, value in schema.items():
+        here = (*place, keyword)
+        if keyword not in _KEYWORDS:
+            if not keyword.startswith(_OWN):
+                yield place, keyword
+        elif keyword in _MAPPING and isinstance(value, dict):
+            for name, inner in value.items():
+                yield from _unknown(inner, (*here, name))
+        elif keyword in _LIST and isinstance(value, list):
+            for position, inner in enumerate(value):
+                yield from _unknown(inner, (*here, str(position)))
+        elif keyword in _ONE:
+            yield from _unknown(value, here)
+
+
+CONTINUE_RUN: Final = "aegis:runs/continue_run"
+"""What a person answers when a guard of a run asks for one; the operator may set its approvers, like any tool's."""
+READ_DOCUMENT: Final = "aegis:proxies/read_document"
+READ_TEXT: Final = "aegis:proxies/read_text"
+"""What a client of a model proxy brings for the model to read, as the result of a call."""
+UNINSPECTED: Final = "aegis:proxies/pass_uninspected"
+"""What a client brings and nobody here can read, passed on as it came."""
+_READS: Final = ToolSettings(risk="low", effects=["none"], skip_judge=True)
+_ASKS: Final = ToolSettings(risk="low", effects=["none"], approvals=ToolApprovalSettings(always=True))
+
+
+def compile_routes(settings: Settings) -> Routes:
+    """What the configuration says about each tool."""
+    named = {CONTINUE_RUN: _ASKS, READ_DOCUMENT: _READS, READ_TEXT: _READS, UNINSPECTED: _READS, **settings.tools}
+    tools = {name: _tool(name, tool, settings.approvals) for name, tool in named.items()}
+    return Routes(tools, approval_policy(settings.approvals))
+
+
+def approval_policy(default: ApprovalSettings, own: OwnApprovalSettings | None = None) -> ApprovalPolicy:
+    """Who releases a held call: the general section, and what one tool or policy sets differently."""
+
+    def chosen(name: str) -> Any:
+        value = None if own is None else getattr(own, name)
+        return getattr(default, name) if value is None else value
+
+    return ApprovalPolicy(
+        timeout_seconds=chosen("timeout"),
+        on_timeout=chosen("on_timeout"),
+        approvers=tuple(chosen("approvers")),
+        quorum=chosen("quorum"),
+        notify=tuple(
+            Notifier(kind=one.kind, url=one.url, secret=one.secret, private=tuple(one.private), arguments=one.arguments)
+            for one in chosen("notify")
+        ),
+        always=isinstance(own, ToolApprovalSettings) and own.always,
+        narrow=tuple(own.narrow.items()) if isinstance(own, ToolApprovalSettings) else (),
+        separate_owner=chosen("separate_owner"),
+        session_grant_seconds=chosen("session_grant"),
+    )
+
+
+def approval_rules(settings: Settings) -> ApprovalRules:
+    """What holds for all held calls."""
+    approvals = settings.approvals
+    own_settings = (
+        approvals,
+        *(tool.approvals for tool in settings.tools.values()),
+        *(policy.approvals for policy in settings.policies),
+    )
+    return ApprovalRules(
+        groups={name: frozenset(people) for name, people in approvals.groups.items()},
+        hourly_limit=approvals.hourly_limit,
+        max_pending=approvals.max_pending,
+        link=approvals.link.rstrip("/"),
+        bind_files=settings.missions.file_system == "shared",
+        notifies=any(own is not None and own.notify for own in own_settings),
+    )
+
+
+def policy_approvals(settings: Settings) -> dict[str, ApprovalPolicy]:
+    """Who releases what a policy holds, by the policy's name, where it says so itself."""
+    return {
+        one.name: approval_policy(settings.approvals, one.approvals)
+        for one in settings.policies
+        if one.approvals is not None
+    }
+
+
+def _tool(name: str, tool: ToolSettings, approvals: ApprovalSettings) -> Tool:
+    effects = None if tool.effects is None else frozenset(one for one in EFFECTS if one in tool.effects)
+    entry = ToolEntry(
+        name=name,
+        risk=risk_of(tool.risk),
+        irreversible=tool.irreversible,
+        effects=effects,
+        category=tool.category,
+        skip_judge=tool.skip_judge,
+        unsafe_skip_judge=tool.unsafe_skip_judge_with_effects,
+        always_ask=tool.approvals is not None and tool.approvals.always,
+        permit=tool.permit,
+    )
+    return Tool(
+        selector=name,
+        entry=entry,
+        schema=tool.schema_,
+        roles=_roles(tool),
+        approval=approval_policy(approvals, tool.approvals),
+    )
+
+
+def _roles(tool: ToolSettings) -> dict[str, TextRole]:
+    """What arguments are for: the operator's word, then that of the tool's schema for what it leaves open."""
+    told = schema_roles(tool.schema_)
+    return {path: role for path, role in told.items() if tokens(path)[-1] not in tool.roles} | tool.roles

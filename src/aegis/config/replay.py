@@ -1,0 +1,151 @@
+"""`POST /v1/config:replay`: what a candidate configuration would have made of recorded calls.
+
+A dry run: nothing is recorded, nothing is charged, no call runs. An answer says which calls it is about: the newest
+that match, from `span.since` to `span.until`, and whether there are earlier ones (`next`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response
+
+from aegis.config.compile import Policy
+from aegis.config.routes import text_of
+from aegis.core.ports import Entry, Search
+from aegis.core.principal import Principal
+from aegis.core.times import rfc3339
+from aegis.gate.repeat import load_payload
+from aegis.log.receipts import moment
+from aegis.policy.model import Evaluation, Incoming
+from aegis.server.endpoint import Asked
+from aegis.server.http import answer, encode_cursor, index_of
+from aegis.server.services import Services
+
+# Changes of a replay counted: by tool, agent, what was and what would be. Pure, and needs no server.
+
+
+def summary_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
+
+    A row that was counted already stands for as many calls as it says, so summaries of parts make that of the whole.
+    """
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["tool"], row["agent"], *row["before"].values(), *row["after"].values())
+        known = found.setdefault(key, {name: row[name] for name in ("tool", "agent", "before", "after")} | {"calls": 0})
+        known["calls"] += row.get("calls", 1)
+    return sorted(found.values(), key=lambda row: -int(row["calls"]))
+
+
+# What a policy makes of a call that nobody made: nothing is recorded, charged or run.
+
+WHO = "playground"  # the principal and, where none is named, the agent of such a call
+
+
+def tried(policy: Policy, call: dict[str, Any], *, now: int) -> Evaluation:
+    """The evaluation of `call`, which holds `tool` and `arguments`, and may hold what else a call has."""
+    agent = call.get("agent") or WHO
+    return policy.evaluate(
+        Incoming(
+            tool=call["tool"],
+            server=call.get("server"),
+            arguments=call["arguments"],
+            principal=Principal(id=WHO, roles=frozenset({"agent"}), agent=agent),
+            agent=agent,
+            session=call.get("session", ""),
+            call_id=WHO,
+            now=now,
+            task=call.get("task"),
+            charge=False,
+        )
+    )
+
+
+DEFAULT_CALLS: Final = 200
+
+# Refused before any guard of a policy was asked: another policy changes nothing about them.
+_BEFORE_POLICY: Final = frozenset({"revocation", "credential", "idempotency"})
+
+
+async def replay_config(asked: Asked) -> Response:
+    """The recorded calls that would have ended otherwise, and how many did not."""
+    query, services = asked.query, asked.services
+    search = Search(
+        kind="decision",
+        **{name: query[name] for name in ("agent", "session", "tool") if name in query},
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        before=index_of(query.get("cursor")),
+        limit=query.get("limit", DEFAULT_CALLS),
+    )
+    candidate = (await asyncio.to_thread(services.policy.check, text_of(asked.text))).policy
+    found = await asyncio.to_thread(replayed, services, candidate, search)
+    last = found.pop("last")
+    following = last if found["replayed"] + found["skipped"] == search.limit else None
+    found["span"]["complete"] = following is None
+    return answer({**found, "next": None if following is None else encode_cursor(str(following))})
+
+
+def replayed(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
+    """What the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
+    changed: list[dict[str, Any]] = []
+    before: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    skipped, last = 0, None
+    since, until = None, None
+    with services.store.reader() as reader:
+        for entry in reader.search(search):
+            last, since, until = entry.index, entry.time, until or entry.time
+            body = orjson.loads(entry.body)
+            payload, _ = load_payload(services.gate.parts, reader, entry)
+            refused_before = any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"])
+            if refused_before or payload is None or "arguments" not in payload:  # erased, or beyond its agent's rate
+                skipped += 1
+                continue
+            outcome, reason = _evaluate(services, candidate, entry, payload)
+            before[entry.decision] += 1
+            after[outcome] += 1
+            if (outcome, reason) != (entry.decision, entry.reason):
+                changed.append(
+                    {
+                        "receipt_id": entry.receipt_id,
+                        "index": entry.index,
+                        "tool": entry.tool,
+                        "agent": entry.agent,
+                        "before": {"decision": entry.decision, "reason": entry.reason},
+                        "after": {"decision": outcome, "reason": reason},
+                    }
+                )
+    return {
+        "digest": candidate.digest,
+        "replayed": sum(before.values()),
+        "skipped": skipped,
+        "before": dict(before),
+        "after": dict(after),
+        "changed": changed,
+        "summary": summary_of(changed),
+        "span": {"since": since and rfc3339(since), "until": until and rfc3339(until)},
+        "last": last,
+    }
+
+
+def _evaluate(services: Services, candidate: Policy, entry: Entry, payload: dict[str, Any]) -> tuple[str, str]:
+    incoming = Incoming(
+        tool=payload["tool"],
+        server=payload["server"],
+        arguments=payload["arguments"],
+        principal=Principal(id=entry.principal, roles=frozenset({"agent"}), agent=entry.agent),
+        agent=entry.agent,
+        session=entry.session,
+        call_id=entry.call_id,
+        now=entry.time,
+        task=payload.get("claimed", {}).get("task"),
+        charge=False,
+    )
+    combined = services.evaluate(candidate, incoming).combined
+    return combined.outcome.word, combined.reason.value

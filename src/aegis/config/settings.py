@@ -1,0 +1,137 @@
+"""The model of `aegis.yaml`: what may stand where. Unknown keys are refused everywhere.
+
+Values that a person should see are not defaults here: they are lines of the profile that the file
+names (`policies/profiles`), and a section without a default is always filled by the profile.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
+from aegis.config.judges import JudgingSettings, ValidatorSettings
+from aegis.config.proxies import DraftingSettings, ProxySettings
+from aegis.config.runs import RunSettings
+from aegis.config.sections import ContentSettings, MissionSettings, PreviewSettings
+from aegis.config.tools import ApprovalSettings, PolicySettings, ToolSettings
+from aegis.core.outcome import EvidencePolicy
+from aegis.policy import model
+
+MAX_RULE_FOLDERS = 16
+PROFILES = ("strict", "standard", "observe")
+
+
+class RegistrySettings(Section):
+    """What tiers may do, and what happens to tools that nobody registered."""
+
+    allow_unregistered: Literal["scan", "block", "require_approval"]
+    """`scan` decides from facts and content; a tool of another server counts as unregistered."""
+    max_allowed_tier: Tier
+    """Calls above this tier are blocked."""
+    allow_critical: bool
+    """Critical calls are blocked unless this is true."""
+    escalation_threshold: Tier
+    """Irreversible calls at or above this tier are held for an approval."""
+
+
+class LimitSettings(Section):
+    """How often an agent may call, and how far one call is read."""
+
+    rate: RateField
+    """Calls of one agent in any such time, whichever process on the log decides them; `unlimited` lifts both rates."""
+    byte_rate: ByteRateField
+    """Bytes of arguments and results of one agent in any such time, as each process counts them."""
+    max_depth: Annotated[int, Field(ge=1, le=MAX_LEVELS)]
+    """Levels of nesting; beyond it the call is blocked."""
+    max_strings: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Strings, keys included; beyond it the call is blocked."""
+    max_bytes: Size
+    """Bytes of all strings; beyond it the call is blocked."""
+
+
+class AlwaysSettings(Section):
+    """A guard that is asked about every call and cannot be switched off."""
+
+    mode: Literal["enforce", "observe"]
+    """Whether its reports count, or are only recorded."""
+
+
+class GuardSettings(Section):
+    """A guard without options of its own."""
+
+    mode: Mode
+    """Whether its reports count, are only recorded, or are never asked for."""
+
+
+class GuardsSettings(Section):
+    """One member for each guard that this version has."""
+
+    protected: AlwaysSettings
+    """Blocks calls that name Aegis's own files, keys, socket or commands."""
+    evidence: AlwaysSettings
+    """Names what nobody could look at; `insufficient_evidence` says what happens then."""
+    rate: GuardSettings
+    """Counts calls against `limits.rate`."""
+    registry: GuardSettings
+    """Applies `tools` and `registry`."""
+    schema_: GuardSettings = Field(alias="schema")
+    """Checks the schemas of tools, and policies that are schemas."""
+    content: ContentSettings
+    """Looks for attacks, secrets and personal data, in calls and results."""
+    cedar: GuardSettings
+    """Evaluates policies in Cedar, where there are any."""
+
+    def mode(self, guard: str) -> Mode:
+        """The mode of a guard by its name."""
+        name = "schema_" if guard == "schema" else guard
+        member: GuardSettings | AlwaysSettings | ContentSettings = getattr(self, name)
+        return member.mode
+
+
+class PipelineSettings(Section):
+    """Which guards look at calls and at results, in which order; patches compose in this order."""
+
+    call: Annotated[list[str], Field(min_length=1)]
+    """Guards of calls. `protected` and `evidence` are asked before them in any case."""
+    result: Annotated[list[str], Field(min_length=1)]
+    """Guards of results."""
+
+
+class Settings(Section):
+    """The whole file, laid over its profile."""
+
+    version: Literal[1]
+    """The version of this format."""
+    profile: Literal["strict", "standard", "observe"]
+    """The starting point that the file is laid over."""
+    store: Annotated[
+        str,
+        AfterValidator(model.check_store),
+        written("`sqlite:///FILE`, `postgresql://...`, a reference to one, or `memory:`"),
+    ]
+    """Where the log is kept; a relative file lies in the home. Takes effect at the next start."""
+    durability: Literal["fsync", "os"]
+    """Whether a decision survives a power cut, or a crash of the process. Takes effect at the next start."""
+    insufficient_evidence: EvidencePolicy
+    """What happens to a call that could not be evaluated for want of evidence."""
+    tools: dict[Name, ToolSettings]
+    """The registry of tools."""
+    registry: RegistrySettings
+    limits: LimitSettings
+    guards: GuardsSettings
+    pipeline: PipelineSettings
+    policies: list[PolicySettings]
+    """Rules about arguments and calls."""
+    rules: Annotated[list[Name], Field(max_length=MAX_RULE_FOLDERS)]
+    """Folders of detector rules beside the built-in ones; a relative one lies beside this file."""
+    judges: list[ValidatorSettings]
+    """Who looks at calls before they run, in this order. A judge can only tighten."""
+    judging: JudgingSettings
+    approvals: ApprovalSettings
+    previews: PreviewSettings
+    missions: MissionSettings
+    proxies: ProxySettings
+    runs: RunSettings
+    drafting: DraftingSettings

@@ -1,0 +1,169 @@
+"""The sections about tools, policies and approvals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from aegis.config.fields import (
+    Approver,
+    DeclaredEffect,
+    Description,
+    GrantTime,
+    HourlyLimit,
+    JsonSchema,
+    Name,
+    Names,
+    People,
+    Section,
+    Tier,
+    Timeout,
+    unlike,
+)
+from aegis.config.sections import ToolPreviewSettings
+from aegis.core.approval import MAX_QUORUM, Narrowing
+from aegis.core.outcome import Effect
+from aegis.core.text import TextRole
+from aegis.policy import model
+
+
+class NotifierSettings(Section):
+    """One place that word of a held call is sent to."""
+
+    kind: Annotated[Literal["webhook", "slack"], AfterValidator(model.check_notifier)]
+    """How it is sent."""
+    url: Annotated[str, Field(min_length=1)]
+    """Where to: `https://...`, or a reference `${env:NAME}`, `file:PATH`, as the URL can be a secret itself."""
+    secret: str = ""
+    """What signs it: `${env:NAME}` or `file:PATH`, never the secret itself."""
+    private: list[Name] = Field(default_factory=list)
+    """Hosts, `name` or `name:port`, that may have private addresses and need no TLS."""
+    arguments: bool = False
+    """Whether the message carries the masked arguments."""
+
+    @model_validator(mode="after")
+    def _no_secret_in_the_file(self) -> NotifierSettings:
+        if self.secret and not self.secret.startswith(("${env:", "file:")):
+            raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
+        if self.kind == "webhook" and not self.secret:
+            raise ValueError("a webhook needs a `secret` that signs what is sent")
+        return self
+
+
+class ApprovalSettings(Section):
+    """Who releases held calls, and how long they wait."""
+
+    timeout: Timeout
+    """How long a held call waits, at most seven days."""
+    on_timeout: Literal["block", "next"]
+    """What happens then: it is blocked, or passed to the next approver. Nothing allows it."""
+    approvers: Annotated[list[Approver], Field(min_length=1), AfterValidator(unlike)]
+    """Who may release it, in the order in which `next` passes it on."""
+    quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)]
+    """How many different approvers must agree."""
+    notify: list[NotifierSettings]
+    """Where word of it is sent."""
+    separate_owner: bool
+    """Whether the owner of a session is barred from answering its calls, as the requester always is."""
+    session_grant: GrantTime
+    """How long one yes may cover the same call again in its session; `off` is never."""
+    groups: Annotated[dict[Name, People], AfterValidator(unlike)]
+    """People by the name of their group."""
+    hourly_limit: HourlyLimit
+    """How many calls one person may approve in an hour; beyond it a call waits for somebody else."""
+    max_pending: Annotated[int, Field(ge=1, le=100_000)]
+    """How many calls of one principal may wait at once; beyond it they are blocked."""
+    link: str
+    """Where people read an approval, `https://...`; messages link there. A link carries no authority."""
+
+
+class OwnApprovalSettings(Section):
+    """What a tool or a policy sets differently from the section `approvals`."""
+
+    timeout: Timeout | None = None
+    """As in `approvals`."""
+    on_timeout: Literal["block", "next"] | None = None
+    """As in `approvals`."""
+    approvers: Annotated[list[Approver], Field(min_length=1), AfterValidator(unlike)] | None = None
+    """As in `approvals`."""
+    quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)] | None = None
+    """As in `approvals`."""
+    notify: list[NotifierSettings] | None = None
+    """As in `approvals`."""
+    separate_owner: bool | None = None
+    """As in `approvals`."""
+    session_grant: GrantTime | None = None
+    """As in `approvals`."""
+
+
+class ToolApprovalSettings(OwnApprovalSettings):
+    """What one tool sets differently from the section `approvals`."""
+
+    always: bool = False
+    """Hold every call of the tool, whatever its risk."""
+    narrow: dict[str, Narrowing] = Field(default_factory=dict)
+    """What an approver may make of single arguments, by name or JSON pointer: `fixed`, `lower`, `remove`, `shorten`."""
+
+
+class ToolSettings(Section):
+    """One entry of the registry. Its key is a selector: `tool`, `server/tool`, either with `*`."""
+
+    risk: Tier = "medium"
+    """The tier of the tool. What a call would do can raise it, never lower it."""
+    irreversible: bool = False
+    """Whether its effect cannot be undone."""
+    effects: list[DeclaredEffect] | None = None
+    """What it does; `none` stands alone. What a call would do is added."""
+    category: Annotated[str, Field(max_length=64)] = ""
+    """A word of your own, for policies to select by."""
+    description: Description = ""
+    """For people; decides nothing."""
+    schema_: JsonSchema | None = Field(default=None, alias="schema")
+    """What its arguments must satisfy; also the types that Cedar policies see as `context.input`."""
+    roles: dict[str, TextRole] = Field(default_factory=dict)
+    """What arguments are for, by name or JSON pointer, where neither their names nor the schema's formats tell."""
+    approvals: ToolApprovalSettings | None = None
+    """Who releases its held calls, where that differs."""
+    skip_judge: bool = False
+    """Leave the judges out for calls of this tool that only read. Policy, schema, scan and receipt stay."""
+    unsafe_skip_judge_with_effects: bool = False
+    """Leave them out also where the tool writes, runs programs, sends or cannot be undone."""
+    dryrun_supported: bool = False
+    """Whether the tool can say what it would do without doing it."""
+    preview: ToolPreviewSettings | None = None
+    """How the effect of its held calls is looked at."""
+    permit: bool = False
+    """Whether the tool demands a permit: every call of it that may run gets one."""
+
+
+class SelectSettings(Section):
+    """Which calls a policy is about; every member that is given must hold."""
+
+    tool: Names | None = None
+    """Tools by name."""
+    category: Name | None = None
+    """Tools of this category."""
+    effect: Effect | None = None
+    """Calls with this effect, declared or seen."""
+
+
+class PolicySettings(Section):
+    """One rule about calls: exactly one of `schema`, `deny` and `cedar`."""
+
+    name: Name
+    """What findings and receipts call it."""
+    description: Description = ""
+    """For people; decides nothing."""
+    select: SelectSettings | None = None
+    """The calls that `schema` or `deny` is about; every call where it is left out."""
+    schema_: JsonSchema | None = Field(default=None, alias="schema")
+    """What the arguments must satisfy."""
+    deny: JsonSchema | None = None
+    """What the arguments must not satisfy."""
+    cedar: Annotated[str, Field(min_length=1)] | None = None
+    """Policies in Cedar, which select by their own scope. What no policy permits is denied."""
+    outcome: Literal["block", "require_approval"] = "block"
+    """What a call that breaks `schema` or `deny` gets."""
+    approvals: OwnApprovalSettings | None = None
+    """Who releases what this policy holds; added to what the tool itself asks for."""

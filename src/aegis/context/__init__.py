@@ -1,0 +1,1 @@
+"""Sessions: how they begin, and what the calls of one left behind."""

@@ -1,0 +1,209 @@
+"""What the calls of a session wrote into files, for the calls that run one of them.
+
+A document of the session names the decisions that wrote files, in their order, each with a keyed hash of the last name
+of every file. What was written stands in the payloads of those decisions alone, encrypted and erasable as ever; it is
+worked out from them when a file is run. The document is sealed, and written in the transaction that records the
+decision; the call that runs a file is recorded only where nothing was written to it since it was judged.
+
+Without a session nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+
+from aegis.context.sessions import session_key
+from aegis.core.outcome import Outcome
+from aegis.core.ports import Document, Reader, Transaction
+from aegis.core.receipt import Draft
+from aegis.detect.facts import MOST_EFFORT, Effort
+from aegis.detect.files import UNKNOWN, Files, Written, last_name, normal
+from aegis.detect.gather import writes
+from aegis.errors import StoreConflict, StoreCorrupt
+from aegis.gate.parts import Parts
+from aegis.gate.record import Subject
+from aegis.gate.repeat import load_payload
+from aegis.log.writer import Apply
+from aegis.policy.model import Evaluation
+from aegis.policy.policy import Policy
+
+COLLECTION: Final = "session-files"
+MOST_CALLS: Final = 512  # that wrote files and are looked up by session: what a flood of writes makes us keep
+MOST_GONE: Final = 1_024  # names of older ones, of which only that they were written is known
+MOST_NAMES: Final = 64  # files that one call writes: beyond them it may have written any
+MOST_READ: Final = 128  # earlier calls that one run has read again: bounds the time of a decision
+_SALT_BYTES: Final = 16
+_HASH_BYTES: Final = 8
+
+
+@dataclass(kw_only=True, slots=True)
+class _Memory:
+    """The document of one session: calls as [receipt id, whether it was held, hashes of names]."""
+
+    salt: bytes
+    count: int
+    calls: list[tuple[str, bool, list[str]]]
+    gone: list[str]
+    full: bool
+    version: int
+
+    def hash(self, path: str) -> str:
+        """The keyed hash of a file's last name."""
+        return blake2b(last_name(normal(path)).encode(), key=self.salt, digest_size=_HASH_BYTES).hexdigest()
+
+    def add(self, receipt_id: str, written: Iterable[Written], *, held: bool) -> None:
+        """Remember one call; the oldest become names alone."""
+        names = list(dict.fromkeys(self.hash(one.path) for one in written))
+        if len(names) > MOST_NAMES:
+            names, self.full = names[:MOST_NAMES], True
+        self.calls.append((receipt_id, held, names))
+        self.count += 1
+        while len(self.calls) > MOST_CALLS:
+            self.gone = list(dict.fromkeys((*self.gone, *self.calls.pop(0)[2])))
+        if len(self.gone) > MOST_GONE:
+            self.gone, self.full = self.gone[-MOST_GONE:], True
+
+
+def recalled(parts: Parts, subject: Subject, runs: Sequence[str], policy: Policy) -> tuple[Files | None, int]:
+    """What is known of the files that a call runs, `None` where its session wrote none of them.
+
+    With it the number of writing calls that the session had then.
+    """
+    with parts.store.reader(settled=False) as reader:
+        memory = _load(parts, reader, session_key(subject.principal, subject.session))
+        if memory is None:
+            return None, 0
+        wanted = {memory.hash(path): path for path in runs}
+        names = {name for _, _, hashes in memory.calls for name in hashes}
+        if not memory.full and wanted.keys().isdisjoint(names) and wanted.keys().isdisjoint(memory.gone):
+            return None, memory.count
+        return _Reading(parts, reader, memory, policy).files(wanted), memory.count
+
+
+def remembering(
+    parts: Parts, subject: Subject, evaluation: Evaluation, apply: Apply | None, receipt_id: str
+) -> Apply | None:
+    """`apply` with what recording the decision of a call writes of its files, and looks at again before."""
+    written = evaluation.written if evaluation.combined.outcome is not Outcome.BLOCK else ()
+    if not subject.session or not (written or evaluation.runs):
+        return apply
+    key = session_key(subject.principal, subject.session)
+    held = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL
+
+    def both(transaction: Transaction) -> Sequence[Draft]:
+        memory = _load(parts, transaction, key)
+        if memory is not None and memory.count > evaluation.recalled and evaluation.runs:
+            since = memory.calls[evaluation.recalled - memory.count :]
+            wanted = {memory.hash(path) for path in evaluation.runs}
+            if any(not wanted.isdisjoint(names) for _, _, names in since):
+                raise StoreConflict("a file that the call runs was written meanwhile")
+        drafts = () if apply is None else apply(transaction)
+        if written:
+            if memory is None:
+                memory = _Memory(salt=os.urandom(_SALT_BYTES), count=0, calls=[], gone=[], full=False, version=0)
+            memory.add(receipt_id, written, held=held)
+            transaction.put_document(_document(parts, key, memory))
+        return drafts
+
+    return both
+
+
+class _Reading:
+    """Works out what files hold, from the payloads of the calls that wrote them."""
+
+    def __init__(self, parts: Parts, reader: Reader, memory: _Memory, policy: Policy):
+        self._parts = parts
+        self._reader = reader
+        self._memory = memory
+        self._policy = policy
+        self._payloads: dict[str, dict[str, Any] | None] = {}
+
+    def files(self, wanted: dict[str, str]) -> Files:
+        """What the files hold whose names are `wanted`, by their hashes; also those that they are copies of.
+
+        (1) the calls that wrote one of them, the newest first where there are many
+        (2) each again, in order, upon what the ones before it left
+        (3) again with the files that were copied into these, until there are no more
+        """
+        while True:
+            chosen = [
+                number for number, (_, _, names) in enumerate(self._memory.calls) if not wanted.keys().isdisjoint(names)
+            ]
+            files, sources = self._fold(chosen[-MOST_READ:], wanted, cut=len(chosen) > MOST_READ)
+            more = {self._memory.hash(path): path for path in sources}
+            if more.keys() <= wanted.keys():
+                return files
+            wanted = {**more, **wanted}
+
+    def _fold(self, chosen: Sequence[int], wanted: dict[str, str], *, cut: bool) -> tuple[Files, set[str]]:
+        files, effort = Files(), Effort(2 * MOST_EFFORT)
+        files.full = self._memory.full
+        sources: set[str] = set()
+        older = set(wanted) if cut else wanted.keys() & set(self._memory.gone)  # were written before these, too
+        for number in chosen:
+            receipt_id, held, names = self._memory.calls[number]
+            payload = self._payload(receipt_id)
+            told: tuple[Written, ...] = ()
+            writer = tool = ""
+            if payload is not None and effort.left >= 0:
+                server, tool = payload["server"], payload["tool"]
+                writer = f"{server}"
+                arguments = payload.get("patched", payload["arguments"])
+                told = writes(self._policy.subject(server, tool, arguments), files, effort)
+            for written in told:
+                # The same relative name may be another file to another tool.
+                of = writer if written.path[:1] in {"/", "~"} else f"{writer}\n{tool}"
+                files.write(written._replace(sure=False) if held else written, of)
+                sources.update(written.flow.files)
+                if written.sure and not held and not written.append and not written.replaces:
+                    older.discard(self._memory.hash(written.path))
+            missed = (wanted.keys() & set(names)) - {self._memory.hash(written.path) for written in told}
+            for name in missed:  # erased, or too much: that it was written is all that is known
+                files.write(Written(wanted[name], UNKNOWN), writer)
+        for name in older:
+            files.write(Written(wanted[name], UNKNOWN))
+        return files, sources
+
+    def _payload(self, receipt_id: str) -> dict[str, Any] | None:
+        if receipt_id not in self._payloads:
+            entry = self._reader.entry_by_id(receipt_id)
+            if entry is None:
+                raise StoreCorrupt("a session remembers a decision that the log does not have")
+            self._payloads[receipt_id] = load_payload(self._parts, self._reader, entry)[0]
+        return self._payloads[receipt_id]
+
+
+def _load(parts: Parts, reader: Reader, key: str) -> _Memory | None:
+    document = reader.document(COLLECTION, key)
+    if document is None:
+        return None
+    wrapped, sealed = document.body[1 : 1 + document.body[0]], document.body[1 + document.body[0] :]
+    value = orjson.loads(parts.keys.open_payload(wrapped, sealed))
+    return _Memory(
+        salt=bytes.fromhex(value["salt"]),
+        count=value["count"],
+        calls=[(receipt_id, held, names) for receipt_id, held, names in value["calls"]],
+        gone=value["gone"],
+        full=value["full"],
+        version=document.version,
+    )
+
+
+def _document(parts: Parts, key: str, memory: _Memory) -> Document:
+    value = {
+        "salt": memory.salt.hex(),
+        "count": memory.count,
+        "calls": memory.calls,
+        "gone": memory.gone,
+        "full": memory.full,
+    }
+    wrapped, sealed = parts.keys.seal(orjson.dumps(value))
+    return Document(
+        collection=COLLECTION, key=key, version=memory.version + 1, body=bytes([len(wrapped)]) + wrapped + sealed
+    )

@@ -1,0 +1,131 @@
+"""Opening a session, as steps: once for each name, and found again by whoever asks for the very same.
+
+(1) an open session is answered where task, owner, mission and tools are those that it was opened with
+(2) under a mission its standing, its agent and the holder's proof are checked
+(3) the opening is recorded; of two callers one opens, and the other finds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aegis.context.sessions import SessionRecorded, find_session, opening, session_key
+from aegis.core.decision import OpenedSession, ReceiptRef
+from aegis.core.mission import Declaration
+from aegis.core.principal import Principal
+from aegis.core.receipt import Recorded
+from aegis.errors import InvalidCall, StoreConflict
+from aegis.gate.control import check_runs
+from aegis.gate.parts import Parts
+from aegis.gate.record import Surroundings, check_mounts, find_surroundings, surrounded
+from aegis.log.writer import Unit
+from aegis.missions import registry
+from aegis.missions.issuing import Issuing
+from aegis.missions.registry import ChallengeGone, MissionSession
+
+OpeningSteps = Generator[Unit, tuple[Recorded, ...], OpenedSession]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """What a host says of a session that it opens.
+
+    `tools` are what it offers the agent, `proof` answers a challenge of the mission's holder key, `owner` is the
+    person for whom the agent runs, `mounts` are folders of this machine.
+    """
+
+    task: str = ""
+    mission: str | None = None
+    tools: Sequence[Any] | None = None
+    proof: str | None = None
+    owner: str = ""
+    mounts: Sequence[Any] = ()
+
+
+def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: str, said: Opening) -> OpeningSteps:
+    """The steps that open `session`; raises `InvalidCall` where it is not opened."""
+
+    def again() -> OpenedSession | None:
+        """(1) The open session; a proof is for a new one, and its challenge is never answered twice."""
+        if said.proof is not None:
+            return None
+        around = Surroundings(mounts=places, tools=tuple(said.tools or ()))
+        return _again(parts, issuing, principal, session, said, around)
+
+    with parts.store.reader() as reader:
+        check_runs(reader, principal)
+    places = check_mounts(said.mounts, parts.policy.current.previews.rules.mounts, parts.private)
+    found = again()
+    if found is not None:
+        return found
+    acting: Declaration | None = None
+    if said.mission is None:
+        if said.proof is not None:
+            raise InvalidCall("`proof` belongs to a `mission`, which is not named")
+        unit = opening(principal, session, said.task, said.owner)
+    else:
+        unit, acting = issuing.open(  # (2)
+            principal, session, said.task, said.mission, proof=said.proof, tools=said.tools, owner=said.owner
+        )
+    unit = surrounded(unit, session_key(principal, session), places, said.tools)
+    try:
+        recorded = (yield unit)[0]  # (3)
+    except ChallengeGone as error:
+        raise error.refused() from error
+    except StoreConflict as error:
+        found = again()
+        if found is None:
+            raise InvalidCall("this session is open already", code="conflict", status=409) from error
+        return found
+    receipt = ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex())
+    proves = acting is not None and acting.cnf is not None
+    audience = parts.policy.current.missions.audience if proves else None
+    return OpenedSession(session=session, receipt=receipt, fresh=True, audience=audience)
+
+
+def _again(
+    parts: Parts,
+    issuing: Issuing,
+    principal: Principal,
+    session: str,
+    said: Opening,
+    surroundings: Surroundings,
+) -> OpenedSession | None:
+    with parts.store.reader() as reader:
+        opened = find_session(parts, reader, principal, session)
+        if opened is None:
+            return None
+        around = find_surroundings(reader, session_key(principal, session))
+        under = registry.find_session(reader, session_key(principal, session))
+        served = None if under is None else under[0]
+        acting = None if served is None else issuing.acting(reader, served.mission_id)
+    _check_same(opened, served, said)
+    if around != surroundings:
+        raise InvalidCall(
+            "this session is open already, with other mounts or tools",
+            code="conflict",
+            hint="choose another name",
+            status=409,
+        )
+    receipt = ReceiptRef(id=opened.receipt_id, index=opened.index, leaf_hash=opened.leaf_hash)
+    if served is None or acting is None or acting.cnf is None:
+        return OpenedSession(session=session, receipt=receipt, fresh=False)
+    audience = parts.policy.current.missions.audience
+    return OpenedSession(
+        session=session, receipt=receipt, fresh=False, audience=audience, number=served.window.high + 1
+    )
+
+
+def _check_same(opened: SessionRecorded, served: MissionSession | None, said: Opening) -> None:
+    manifest = None if said.tools is None or served is None else registry.manifest_digest(said.tools)
+    for what, same in (
+        ("task", opened.task == said.task),
+        ("owner", (opened.owner or "") == said.owner),
+        ("mission", said.mission == (None if served is None else served.mission_id)),
+        ("list of tools", manifest == (None if served is None else served.manifest)),
+    ):
+        if not same:
+            message = f"this session is open already, with another {what}"
+            raise InvalidCall(message, code="conflict", hint="choose another name", status=409)

@@ -1,0 +1,163 @@
+"""Sessions: opened by the host with the task that is trusted, listed and traced from the log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from msgspec import to_builtins
+from starlette.responses import Response
+
+from aegis.core.call import MAX_TASK_CHARS
+from aegis.core.ports import Entry, Reader, Search, SessionRow
+from aegis.errors import InvalidCall
+from aegis.gate.events import new_id
+from aegis.gate.record import MAX_MOUNTS
+from aegis.log.receipts import listed, moment
+from aegis.missions.routes import TOKEN
+from aegis.server.endpoint import Asked
+from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
+from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, listing, nullable, optional, ref
+from aegis.server.services import Services
+
+# Sessions.
+
+MAX_TOOLS: Final = 2_000
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "SessionOpening": optional(
+        {
+            "session": {**NAME, "description": "its name under this principal; drawn where it is left out"},
+            "task": {"type": "string", "maxLength": MAX_TASK_CHARS, "description": "what the user asked for"},
+            "owner": {**NAME, "description": "the person for whom it runs, who may be barred from approving its calls"},
+            "available_tools": {
+                "type": "array",
+                "maxItems": MAX_TOOLS,
+                "description": "what the host offers the agent: names or whole definitions",
+            },
+            "mounts": {
+                "type": "array",
+                "items": TEXT,
+                "maxItems": MAX_MOUNTS,
+                "description": "the folders on the gateway's machine that the agent works in",
+            },
+            "mission": {**NAME, "description": "the id of the mission that the session serves"},
+            "proof": {**TOKEN, "description": "answers the challenge with the key that the mission names"},
+        }
+    ),
+    "SessionOpened": closed(
+        {
+            "session": TEXT,
+            "receipt": ref("ReceiptRef"),
+            "audience": {**TEXT, "description": "what the proofs of its calls are made for"},
+            "next_number": {**WHOLE, "description": "the first sequence number that no proof has used"},
+        },
+        "session",
+        "receipt",
+    ),
+    "Attestation": closed({"session": TEXT, "attestation": TOKEN}),
+    "Projection": closed(
+        {"receipt_id": TEXT, "view": {"type": "string", "enum": ["public", "audit"]}, "projection": TOKEN}
+    ),
+    "SessionRow": closed(
+        {"session": TEXT, "principal": TEXT, "agent": TEXT, "first": WHOLE, "last": WHOLE, "count": WHOLE}
+    ),
+    "Sessions": listing("SessionRow"),
+    "Trace": closed({"session": TEXT, "items": {"type": "array", "items": ref("Receipt")}, "next": nullable(TEXT)}),
+}
+
+
+LIST_FILTERS: Final = ("principal", "agent", "session")
+TRACE_FILTERS: Final = ("kind", "principal", "agent", "call_id", "tool", "decision", "reason")
+SCAN: Final = 200  # sessions read at once while a list is filtered
+MAX_SCANNED: Final = 10_000  # sessions looked at for one page: a rare filter gives a short page and a cursor
+MAX_INDEX: Final = 2**53 - 1
+
+
+async def open_session(asked: Asked) -> Response:
+    """Open a session under the caller's principal; the same name with other words is a conflict."""
+    body = asked.body
+    opened = await asked.services.gate.aopen_session(
+        body.get("session") or new_id(),
+        task=body.get("task", ""),
+        mission=body.get("mission"),
+        tools=body.get("available_tools"),
+        proof=body.get("proof"),
+        owner=body.get("owner", ""),
+        mounts=body.get("mounts", ()),
+        principal=asked.principal,
+    )
+    value: dict[str, Any] = {"session": opened.session, "receipt": to_builtins(opened.receipt)}
+    if opened.audience is not None:
+        value["audience"], value["next_number"] = opened.audience, opened.number
+    return answer(value, 201 if opened.fresh else 200)
+
+
+async def list_sessions(asked: Asked) -> Response:
+    """Sessions by their last entry, newest first; those with anything in the span that match every filter."""
+    since, until = moment(asked.query, "since"), moment(asked.query, "until")
+    return answer(await asyncio.to_thread(_list, asked, since, until))
+
+
+async def trace_session(asked: Asked) -> Response:
+    """Everything that the log holds of the sessions of that name, newest first."""
+    query = asked.query
+    limit = query.get("limit", DEFAULT_LIMIT)
+    search = Search(
+        session=asked.path["id"],
+        **{name: query[name] for name in TRACE_FILTERS if name in query},
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        before=index_of(query.get("cursor")),
+        limit=limit,
+    )
+    entries = await asyncio.to_thread(_search, asked.services, search)
+    if not entries and query.keys() <= {"limit", "principal", "agent"}:
+        raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
+    return answer({"session": asked.path["id"], **listed(entries, limit)})
+
+
+def _list(asked: Asked, since: int | None, until: int | None) -> dict[str, Any]:
+    query = asked.query
+    limit, before = query.get("limit", DEFAULT_LIMIT), index_of(query.get("cursor"))
+    wanted = [(name, query[name]) for name in LIST_FILTERS if name in query]
+    at_once = SCAN if wanted or since is not None or until is not None else limit
+    found: list[SessionRow] = []
+    with asked.services.store.reader() as reader:
+        first = -1 if since is None else _last_until(reader, since - 1) + 1
+        end = MAX_INDEX if until is None else _last_until(reader, until)
+        for _ in range(MAX_SCANNED // SCAN):
+            rows = reader.sessions(before=before, limit=at_once)
+            for row in rows:
+                if row.last < first:
+                    return page([_row(one) for one in found], None)
+                if row.first <= end and all(getattr(row, name) == value for name, value in wanted):
+                    found.append(row)
+                    if len(found) == limit:
+                        return page([_row(one) for one in found], row.last)
+            if len(rows) < at_once:
+                return page([_row(one) for one in found], None)
+            before = rows[-1].last
+    return page([_row(one) for one in found], before)
+
+
+def _last_until(reader: Reader, time: int) -> int:
+    """The index of the last entry that is not after `time`, or -1."""
+    found = reader.search(Search(until=time, limit=1))
+    return found[0].index if found else -1
+
+
+def _search(services: Services, search: Search) -> list[Entry]:
+    with services.store.reader() as reader:
+        return reader.search(search)
+
+
+def _row(row: SessionRow) -> dict[str, Any]:
+    return {
+        "session": row.session,
+        "principal": row.principal,
+        "agent": row.agent,
+        "first": row.first,
+        "last": row.last,
+        "count": row.count,
+    }

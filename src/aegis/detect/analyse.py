@@ -1,0 +1,302 @@
+"""Hands each string to the analyser of its role, and collects what they saw."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import Final
+
+from aegis.core.finding import Finding
+from aegis.core.outcome import Category, Effect, Outcome, Risk
+from aegis.core.text import TextRole
+from aegis.detect.extract import exceeded
+from aegis.detect.facts import Effort, RanCommand, Signal, Text
+from aegis.detect.files import UNKNOWN_GAP, Files, Written
+from aegis.detect.fold import legible
+from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
+from aegis.detect.paths import climbs, is_secret_file
+from aegis.detect.tool_files import language_by_ending
+
+_RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
+EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
+_PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
+_EVIDENCE: Final = 200
+_MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
+_LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
+_MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
+_MOST_PROGRAMS: Final = 64  # pieces of code in one command that are parsed; a command with more was not read whole
+
+
+def preload() -> None:
+    """Import every parser now; without it the first text that needs one waits for that."""
+    for name in ("code", "shell.shell", "sql"):
+        importlib.import_module(f"aegis.detect.{name}")
+
+
+class Gathering:
+    """What the analysers of one call found so far."""
+
+    __slots__ = (
+        "_places",
+        "effects",
+        "effort",
+        "files",
+        "irreversible",
+        "limits",
+        "notes",
+        "ran",
+        "read",
+        "runs",
+        "shortened",
+        "signals",
+        "tier",
+        "touched",
+        "unparsed",
+        "written",
+    )
+
+    def __init__(self, files: Files | None = None) -> None:
+        self.files = files
+        self.runs: list[str] = []
+        self.read: list[tuple[str, str]] = []  # programs that stand in no argument, each with the place that runs it
+        self.written: list[Written] = []
+        self.effects: frozenset[Effect] = frozenset()
+        self.irreversible = False
+        self.tier = Risk.LOW
+        self.notes: list[Finding] = []
+        self.unparsed: list[str] = []
+        self.signals: list[Signal] = []
+        self.ran: list[RanCommand] = []
+        self._places: dict[str, set[str]] = {}
+        self.effort = Effort()
+        self.limits: list[Finding] = []
+        self.shortened = False
+        self.touched = False
+
+    def signal(self, fact: str, text: Text, evidence: str) -> None:
+        self.touched = True
+        places = self._places.setdefault(fact, set())
+        if len(places) < _MOST_SIGNALS and text.path not in places:
+            places.add(text.path)
+            self.signals.append(Signal(fact, text.path, evidence[:_EVIDENCE], text.role))
+
+    def takes(self, *facts: str) -> bool:
+        """Whether a further signal of one of these kinds would be kept; if not, no more of them are looked for."""
+        return any(len(self._places.get(fact, ())) < _MOST_SIGNALS for fact in facts)
+
+    def raise_tier(self, tier: Risk) -> None:
+        self.touched = True
+        self.tier = max(self.tier, tier)
+
+    def unread(self, text: Text) -> None:
+        """Say that a text which would be executed was not read: it is too long, or the call asks for too much."""
+        self.touched = True
+        self.unparsed.append(text.path)
+        if self.effort.left < 0 and not self.limits:
+            self.limits.append(exceeded("effort", text.path))
+
+    def is_told(self, text: Text) -> bool:
+        """Whether nothing is left to say if a text like this one is not decoded."""
+        return self.shortened and not _is_run(text)
+
+    def undecoded(self, text: Text) -> None:
+        """Say that a text was not read in every encoding because the call asks for too much; data may stay unread."""
+        self.touched = True
+        if _is_run(text):
+            self.limits = self.limits or [exceeded("decoding", text.path)]
+        else:
+            self.shortened = True
+            self.notes.append(replace(exceeded("decoding", text.path), guard="facts", outcome=Outcome.ALLOW))
+
+    def note(self, rule: str, category: Category, text: Text, message: str, evidence: str) -> None:
+        self.notes.append(
+            Finding(
+                guard="facts",
+                rule=rule,
+                category=category,
+                severity=Risk.HIGH,
+                outcome=Outcome.ALLOW,
+                path=text.path,
+                message=message,
+                evidence=evidence[:_EVIDENCE],
+            )
+        )
+
+
+def _is_run(text: Text) -> bool:
+    """Whether a tool would execute the text, or go where it leads."""
+    return text.role in _RUNS or (text.role == "code" and text.confidence >= EXECUTED)
+
+
+def analyse(text: Text, found: Gathering, tool: str = "") -> None:
+    """Add to `found` what the analyser of the text's role sees in it; `tool` is the name of what takes it.
+
+    What is parsed is parsed once more as it looks, where that makes other words of it: databases, interpreters and
+    tools differ in what they make of full-width letters and of letters with nothing visible between them.
+    """
+    role: TextRole = text.role
+    if role in _PARSED and not text.value.isascii():
+        seen = legible(text.value)
+        if seen:
+            analyse(text._replace(value=seen), found, tool)
+    if role == "sql":
+        _sql(text, found)
+    elif role == "command":
+        _shell(text, found)
+    elif role == "code":
+        _code(text, found, tool)
+    elif role == "path":
+        _path(text, found)
+    elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
+        _url(text, found)
+
+
+def analyse_reading(text: Text, reading: str, found: Gathering) -> None:
+    """The same for another reading of a text, where a decoder stands between the tool and the value."""
+    if text.role in {"path", "url", "identifier", "unknown", "query_fragment"}:
+        role: TextRole = text.role if text.role in {"path", "url"} else "url"
+        analyse(Text(text.path, reading, False, role, text.confidence), found)
+
+
+def _sql(text: Text, found: Gathering) -> None:
+    # The parsers take long to load; a call that holds no statement does not pay for that.
+    from aegis.detect.sql import analyse_sql
+
+    facts = analyse_sql(text.value, found.effort)
+    found.touched = True
+    if facts.reads:
+        found.effects |= {"read"}
+    if facts.writes:
+        found.effects |= {"write"}
+        found.raise_tier(Risk.MEDIUM)
+    if facts.irreversible:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+        found.note("facts-sql-irreversible", "destructive", text, "the statement destroys data for good", text.value)
+    if facts.too_long:
+        found.unread(text)
+    for name, evidence in facts.signals:
+        found.signal(name, text, evidence)
+
+
+def _shell(text: Text, found: Gathering) -> None:
+    from aegis.detect.shell.shell import analyse_shell
+
+    if found.files is None:
+        found.files = Files()
+    facts = analyse_shell(text.value, 0, found.effort, files=found.files)
+    found.touched = True
+    found.runs.extend(facts.runs)
+    found.written.extend(facts.written)
+    found.read.extend((text.path, program) for program in facts.read)
+    effects: set[Effect] = {"exec"}
+    if facts.network:
+        effects.add("network")
+    if facts.writes:
+        effects.add("write")
+        found.raise_tier(Risk.MEDIUM)
+    found.effects |= effects
+    if facts.irreversible:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+        found.note("facts-shell-irreversible", "destructive", text, "the command destroys data for good", text.value)
+    if facts.too_long:
+        found.unread(text)
+    for name, evidence in facts.signals:
+        found.signal(name, text, evidence)
+    found.ran.extend([one._replace(path=text.path) for one in facts.ran])
+    if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:
+        found.unread(text)
+    for statement in facts.statements[:_MOST_PROGRAMS]:
+        _destroys_data(statement, text, found)
+    if facts.programs:
+        from aegis.detect.code import analyse_code
+
+        for language, program in facts.programs[:_MOST_PROGRAMS]:
+            inner = analyse_code(program, language, found.effort, found.files)
+            found.runs.extend(inner.runs)
+            for name, evidence in inner.signals:
+                found.signal(name, text, evidence)
+            if inner.too_long:
+                found.unread(text)
+
+
+def _destroys_data(statement: str, text: Text, found: Gathering) -> None:
+    """A statement that a command hands to a database: what it destroys for good counts as the command's."""
+    from aegis.detect.sql import analyse_sql
+
+    facts = analyse_sql(statement, found.effort)
+    if facts.too_long:
+        found.unread(text)
+    elif facts.irreversible:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+        found.note("facts-sql-irreversible", "destructive", text, "the statement destroys data for good", statement)
+
+
+def _code(text: Text, found: Gathering, tool: str) -> None:
+    from aegis.detect.code import analyse_code
+
+    executed = text.confidence >= EXECUTED
+    facts = analyse_code(text.value, tool.lower(), found.effort, found.files if executed else None)
+    if executed:
+        found.runs.extend(facts.runs)
+        found.touched = True
+        found.effects |= {"exec", "network"} if facts.network else {"exec"}
+    if facts.irreversible and executed:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+    if facts.too_long and executed:
+        found.unread(text)
+    for name, evidence in facts.signals:
+        found.signal(name, text, evidence)
+
+
+def analyse_run(text: Text, found: Gathering) -> None:
+    """Add what a file does that a tool runs by its name, so far as it is known what it holds."""
+    found.touched = True
+    found.runs.append(text.value)
+    for flow in found.files.find(text.value) if found.files is not None else ():
+        if flow.gap == UNKNOWN_GAP:
+            found.unread(text)
+        found.read.append((text.path, flow.text))
+        language = language_by_ending(text.value)
+        role: TextRole = "sql" if language == "sql" else "code" if language else "command"
+        analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
+
+
+def _path(text: Text, found: Gathering) -> None:
+    value = text.value
+    if len(value) > 4_096:
+        return
+    if ".." in value and climbs(value, 1 if value.startswith(("/", "\\")) else _MOST_CLIMBED):
+        found.signal("path.leaves", text, value)
+    if is_secret_file(value):
+        found.signal("path.secret", text, value)
+    if value.startswith(("http://", "https://")):
+        _url(text, found)
+
+
+def _url(text: Text, found: Gathering) -> None:
+    value = text.value
+    if len(value) > _LONGEST_URL and text.role != "url":
+        return
+    target = read_target(value)
+    if target is None:
+        return
+    if target.scheme:
+        found.effects |= {"network"}
+        found.touched = True
+    if not found.takes("host.metadata", "host.disguised", "host.local", "host.look-alike"):
+        return
+    local = is_local(target)
+    if is_metadata(target):
+        found.signal("host.metadata", text, value)
+    elif local and (target.odd_spelling or target.userinfo or is_wildcard_name(target)):
+        found.signal("host.disguised", text, value)
+    elif local and target.scheme:
+        found.signal("host.local", text, value)
+    elif target.odd_spelling and target.scheme:
+        found.signal("host.disguised", text, value)
+    elif ("xn--" in target.host or not target.host.isascii()) and is_look_alike(target):
+        found.signal("host.look-alike", text, value)

@@ -1,0 +1,420 @@
+"""What a piece of code does: its calls after parsing (Python, JavaScript, PHP), and what flows into them.
+
+Running programs and reading files is what code is for. What is looked for is what honest code does not do: running
+what was fetched or decoded, giving a shell to the network, carrying credentials out, deleting a system.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+import re2
+import tree_sitter_javascript
+import tree_sitter_php
+import tree_sitter_python
+from tree_sitter import Language, Node, Query
+
+from aegis.detect.facts import Effort
+from aegis.detect.files import Files
+from aegis.detect.fold import unpiled
+from aegis.detect.grammar import Grammar, captures
+from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.shell.heredocs import unescaped
+from aegis.detect.shell.shell import analyse_shell
+from aegis.detect.shell.words import SYSTEM_ROOTS
+
+# A piece of code as its calls and assignments, by the grammar of its language (tree-sitter).
+#
+# The parsers never fail: what they cannot read becomes an error node, and everything around it is still there.
+
+CodeLanguage = Literal["python", "javascript", "php"]
+MAX_CODE: Final = 16_384  # characters given to a parser
+_MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
+_LONGER: Final = 2  # times as long as itself that a text may become; one character can stand for eighteen
+_UNITS: Final = 1  # of effort that a character of a call costs
+_QUERIES: Final[dict[CodeLanguage, str]] = {
+    "python": "(call) @call (assignment) @assign (import_statement) @import (import_from_statement) @import",
+    "javascript": "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)] @assign",
+    "php": (
+        "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
+        " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
+        " (assignment_expression) @assign"
+    ),
+}
+_PHP: Final = re2.compile(
+    r"(?i)<\?(?:php|=)|\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"
+)
+_JAVASCRIPT: Final = re2.compile(
+    r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
+    r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]"
+)
+_PYTHON: Final = re2.compile(
+    r"(?m)^\s*(?:import\s+\w|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)"
+)
+
+
+_LOADED: Final = re2.compile(
+    r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
+)
+_ITEM: Final = re2.compile(r"""\[['"`](\w{1,60})['"`]\]""")
+
+
+class CodeCall(NamedTuple):
+    """One call: the name of what is called, with aliases resolved; its arguments and all of it as text."""
+
+    name: str
+    arguments: str
+    text: str
+    order: int
+
+
+class Assignment(NamedTuple):
+    """A name that gets a value."""
+
+    name: str
+    value: str
+    order: int
+
+
+class Code(NamedTuple):
+    """The calls and assignments of a text, in its order; `cut` where not all of it was read as it stands."""
+
+    calls: tuple[CodeCall, ...]
+    assignments: tuple[Assignment, ...]
+    cut: bool = False
+
+
+def language_of(text: str, hint: str = "") -> CodeLanguage:
+    """The language of a piece of code: by its opening tag, the name of what runs it, then how it is written."""
+    if text.lstrip().startswith("<?"):
+        return "php"
+    for word, language in _HINTS.items():
+        if word in hint:
+            return language
+    if _PYTHON.search(text):
+        return "python"
+    if "<?" in text:
+        return "php"
+    if _JAVASCRIPT.search(text):
+        return "javascript"
+    return "php" if _PHP.search(text) else "python"
+
+
+_HINTS: Final[dict[str, CodeLanguage]] = {
+    "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
+    "javascript": "javascript", "typescript": "javascript", "deno": "javascript", "bun": "javascript", "php": "php",
+}  # fmt: skip
+
+
+# The grammar of PHP is the largest, and its repairs take longest.
+_REPAIR: Final[dict[CodeLanguage, int]] = {"python": 6, "javascript": 6, "php": 48}
+
+
+@cache
+def _grammar(language: CodeLanguage) -> Grammar:
+    modules = {
+        "python": tree_sitter_python.language,
+        "javascript": tree_sitter_javascript.language,
+        "php": tree_sitter_php.language_php,
+    }
+    grammar = Language(modules[language]())
+    return Grammar(grammar, Query(grammar, _QUERIES[language]), _REPAIR[language])
+
+
+def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
+    """The calls and assignments of at most `MAX_CODE` characters of code, as far as `effort` goes.
+
+    Calls stand inside calls, and each is read whole: what it costs is its own length.
+    """
+    if language == "php" and "<?" not in text:
+        text = f"<?php {text}"
+    grammar = _grammar(language)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
+        if len(text) > MAX_CODE * _LONGER:
+            return Code((), (), cut=True)
+    calls: list[CodeCall] = []
+    assignments: list[Assignment] = []
+    aliases: dict[str, str] = {}
+    cut = False
+    for captured in captures(grammar, text, effort):
+        if captured is None:
+            cut = True
+            continue
+        found = captured.nodes
+        for node in found.get("import", ()):
+            _aliases(node, aliases)
+        called = _affordable(found.get("call", ()), effort)
+        assigned = _affordable(found.get("assign", ()), effort)
+        calls += sorted((_call(node, aliases) for node in called), key=_order)
+        assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
+        cut = cut or len(called) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
+    return Code(tuple(calls), tuple(assignments), cut)
+
+
+def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:
+    """The first nodes, as far as `effort` goes."""
+    taken: list[Node] = []
+    for node in nodes[:_MOST_NODES]:
+        if not effort.take((node.end_byte - node.start_byte) * _UNITS):
+            break
+        taken.append(node)
+    return taken
+
+
+def _order(item: CodeCall | Assignment) -> int:
+    return item.order
+
+
+def _call(node: Node, aliases: dict[str, str]) -> CodeCall:
+    function = (
+        node.child_by_field_name("function")
+        or node.child_by_field_name("constructor")
+        or node.child_by_field_name("name")
+    )
+    name = _text(function) if function is not None else node.type.removesuffix("_expression")
+    receiver = node.child_by_field_name("object") or node.child_by_field_name("scope")
+    if receiver is not None and node.type.startswith(("member", "scoped")):
+        name = f"{_text(receiver)}.{name}"
+    head, dot, rest = name.partition(".")
+    name = f"{aliases.get(head, head)}{dot}{rest}"
+    arguments = node.child_by_field_name("arguments")
+    given = _text(arguments) if arguments is not None else _text(node)
+    return CodeCall(_plain("".join(name.split()).lower())[-200:], given, _text(node), node.start_byte)
+
+
+def _plain(name: str) -> str:
+    """What is called, where its module is loaded on the spot or it is an item: `require('fs')['rm']` as `fs.rm`."""
+    if "(" in name or "[" in name:
+        return str(_ITEM.sub(r".\1", _LOADED.sub(r"\1", name)))
+    return name
+
+
+def _assignment(node: Node) -> Assignment | None:
+    left = node.child_by_field_name("left") or node.child_by_field_name("name")
+    right = node.child_by_field_name("right") or node.child_by_field_name("value")
+    if left is None or right is None:
+        return None
+    return Assignment(_text(left)[:80], _text(right), node.start_byte)
+
+
+def _aliases(node: Node, aliases: dict[str, str]) -> None:
+    """The names that an import brings in, with what they stand for: `from os import system as s`."""
+    module = node.child_by_field_name("module_name")
+    prefix = f"{_text(module)}." if module is not None else ""
+    for child in node.named_children:
+        if child.type == "aliased_import":
+            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
+            if target is not None and alias is not None:
+                aliases[_text(alias)] = prefix + _text(target)
+        elif prefix and child.type == "dotted_name" and child != module:
+            aliases[_text(child)] = prefix + _text(child)
+
+
+def _text(node: Node) -> str:
+    raw: bytes = node.text or b""
+    return raw.decode("utf-8", "replace")
+
+
+_SHELL_CALLS: Final = re2.compile(
+    r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:\w+\.)*(?:exec|execsync|"
+    r"spawn|spawnsync|execfile|execfilesync)|system|shell_exec|passthru|popen|proc_open|pcntl_exec|shell_command|run|"
+    r"asyncio\.create_subprocess_shell|call|check_output|check_call)$"
+)
+_RUNS_TEXT: Final = re2.compile(
+    r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
+    r"setinterval)|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
+)
+_UNPICKLES: Final = re2.compile(
+    r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
+    r"full_load)$|^unserialize$|(?:^|\.)unserialize$|^serialize\.unserialize$"
+)
+_SENDS: Final = re2.compile(
+    r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
+    r"curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
+)
+_NETWORK_SENDS: Final = re2.compile(
+    r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
+)
+_DELETES: Final = re2.compile(
+    r"^(?:shutil\.rmtree|(?:fs\.)?(?:rm|rmsync|rmdir|rmdirsync)|fs\.promises\.rm|rimraf|os\.removedirs|rmdir)$"
+)
+_FETCHED: Final = re2.compile(
+    r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|\bfetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
+    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
+    r"SERVER|FILES)\b|php://input|getallheaders"
+)
+_DECODED: Final = re2.compile(
+    r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"
+    r"\batob\s*\(|,\s*['\"](?:base64|hex)['\"]\s*\)|base64_decode|gzinflate|gzuncompress|str_rot13|convert_uudecode|"
+    r"codecs\.decode|marshal\.loads|fromcharcode|\bchr\s*\([^)]*\)\s*(?:for|\+|\.)|hex2bin|strrev\s*\("
+)
+_ENVIRONMENT: Final = re2.compile(
+    r"\b\w+\.environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
+)
+_STRINGS: Final = re2.compile(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
+_ESCAPES_SANDBOX: Final = re2.compile(
+    r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
+    r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
+)
+_DUPLICATES: Final = re2.compile(
+    r"\bdup2\s*\(|fileno\s*\(\)|\.pipe\s*\(\s*\w*(?:stdin|sh\.stdin|client|socket|net)|stdin\s*=\s*s\b|proc_open"
+)
+_CONNECTS: Final = re2.compile(
+    r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
+)
+_SHELL_NAME: Final = re2.compile(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
+_PRIVILEGE: Final = re2.compile(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
+_DEEPEST: Final = 3  # programs that one another start and are read in turn
+_MOST_PROGRAMS: Final = 16
+_FORK: Final = re2.compile(
+    r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
+)
+
+
+@dataclass(kw_only=True, slots=True)
+class CodeFacts:
+    """What one piece of code does; `signals` are stable names with the piece that shows them."""
+
+    too_long: bool = False
+    network: bool = False
+    irreversible: bool = False
+    signals: list[tuple[str, str]] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    programs: list[tuple[str, str]] = field(default_factory=list)
+
+
+def analyse_code(
+    text: str, hint: str = "", effort: Effort | None = None, files: Files | None = None, depth: int = 0
+) -> CodeFacts:
+    """The facts of one piece of code; never raises, and reads `MAX_CODE` characters at most, while `effort` lasts.
+
+    `files` is what is known of files that were written before; `runs` of the answer are those that it runs.
+    """
+    facts = CodeFacts()
+    effort = effort or Effort()
+    if len(text) > MAX_CODE or not effort.take(len(text)):
+        facts.too_long = True
+        return facts
+    language = language_of(text, hint)
+    code = parse_code(text, language, effort)
+    facts.too_long = code.cut
+    kinds = _flows(code)
+    for call in code.calls:
+        _judge(call, kinds, language, facts, effort, files)
+    for started, program in facts.programs[:_MOST_PROGRAMS]:
+        if depth == _DEEPEST:
+            facts.too_long = True
+            break
+        inner = analyse_code(program, started, effort, files, depth + 1)
+        facts.too_long |= inner.too_long
+        facts.runs.extend(inner.runs)
+        facts.signals.extend(inner.signals)
+    if _ESCAPES_SANDBOX.search(text):
+        facts.signals.append(("code.escapes", text[:80]))
+    if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
+        facts.signals.append(("code.reverse", text[:80]))
+    if _FORK.search(text):
+        facts.signals.append(("code.destroys", text[:80]))
+    return facts
+
+
+def _judge(
+    call: CodeCall,
+    kinds: dict[str, frozenset[str]],
+    language: CodeLanguage,
+    facts: CodeFacts,
+    effort: Effort,
+    files: Files | None,
+) -> None:
+    name, shown = call.name, call.text[:80]
+    given = _kinds(call.arguments, kinds)
+    if _RUNS_TEXT.match(name) and not (language == "javascript" and name in {"require", "compile"}):
+        if "fetched" in given:
+            facts.signals.append(("code.runs-fetched", shown))
+        elif "decoded" in given:
+            facts.signals.append(("code.runs-decoded", shown))
+    if _SHELL_CALLS.match(name):
+        if "fetched" in given:
+            facts.signals.append(("code.runs-fetched", shown))
+        elif "decoded" in given:
+            facts.signals.append(("code.runs-decoded", shown))
+        _shell(call, facts, effort, files)
+    if _UNPICKLES.match(name) and given & {"fetched", "decoded"}:
+        facts.signals.append(("code.unpickles", shown))
+    if _DELETES.match(name) and any(_is_system(word) for word in _strings(call.arguments)):
+        facts.irreversible = True
+        facts.signals.append(("code.destroys", shown))
+    if _PRIVILEGE.match(name) and call.arguments.strip("() ") == "0":
+        facts.signals.append(("code.privilege", shown))
+    reads = (
+        "open" in name or "read" in name or "load" in name or "copy" in name or "get_contents" in name or "path" in name
+    )
+    if reads and any(is_secret_file(word) or is_secret_place(word) for word in _strings(call.arguments)):
+        facts.signals.append(("code.reads-secret", shown))
+    if _SENDS.search(name) and _NETWORK_SENDS.search(call.text):
+        facts.network = True
+        if given & {"secret", "environment"}:
+            facts.signals.append(("code.sends-secret", shown))
+
+
+def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
+    """What a call that runs a program runs: the words of a list are one command line."""
+    words = list(_strings(call.arguments))
+    if not words:
+        return
+    line = " ".join(words) if call.arguments.lstrip("( ").startswith("[") else words[0]
+    # A raw string keeps its backslashes, every other one is undone.
+    for script in dict.fromkeys((unescaped(line), line)):
+        inner = analyse_shell(script, 1, effort, files=files)
+        facts.runs.extend(inner.runs)
+        facts.programs.extend(inner.programs)
+        facts.too_long |= inner.too_long
+        facts.network |= inner.network
+        facts.irreversible |= inner.irreversible
+        facts.signals.extend(inner.signals)
+
+
+def _flows(code: Code) -> dict[str, frozenset[str]]:
+    """What the names of a text hold, by what was assigned to them, in its order."""
+    kinds: dict[str, frozenset[str]] = {}
+    for assignment in code.assignments:
+        found = _kinds(assignment.value, kinds)
+        if found:
+            kinds[assignment.name] = kinds.get(assignment.name, frozenset()) | found
+    return kinds
+
+
+_NAME: Final = re2.compile(r"\$?[A-Za-z_]\w*")
+
+
+def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
+    found: set[str] = set()
+    if _FETCHED.search(text):
+        found.add("fetched")
+    if _DECODED.search(text):
+        found.add("decoded")
+    if _ENVIRONMENT.search(text):
+        found.add("environment")
+    if any(is_secret_file(word) or word == "/etc/passwd" for word in _strings(text)):
+        found.add("secret")
+    if known:
+        for match in _NAME.finditer(text):
+            found |= known.get(match.group(), frozenset())
+    return frozenset(found)
+
+
+def _strings(text: str) -> Iterator[str]:
+    for number, match in enumerate(_STRINGS.finditer(text)):
+        if number >= 100:
+            return
+        yield next(group for group in match.groups() if group is not None)
+
+
+def _is_system(word: str) -> bool:
+    lowered = word.lower()
+    return lowered in SYSTEM_ROOTS or (lowered.rstrip("/") or "/") in SYSTEM_ROOTS

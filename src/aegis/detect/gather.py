@@ -1,0 +1,350 @@
+"""Everything that one call's arguments tell by themselves: roles, readings, and what would be done."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from aegis.core.outcome import Effect
+from aegis.core.text import TextRole
+from aegis.detect.analyse import Gathering, analyse, analyse_reading, analyse_run
+from aegis.detect.assembled import HINTS, SURE, Assembled, Whole, assembled, plain_name
+from aegis.detect.extract import walk
+from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
+from aegis.detect.files import Files, Written
+from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
+from aegis.detect.operands import below
+from aegis.detect.roles import argument_of, named_role, role_of, words_of, writes_by_name, writes_file
+from aegis.detect.tool_files import PATCHES, run_by, written_by
+from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
+
+# Many short strings looked at in one go: what most of them have nothing of is asked once a batch, not once each.
+
+_SIZE: Final = 16_384  # characters of one batch; a longer string is a batch of its own
+
+
+class TextBatch(NamedTuple):
+    """The strings from `first` up to `last`, the latter excluded, and all of them as lines of one text."""
+
+    first: int
+    last: int
+    together: str
+
+
+def batches(values: Sequence[str]) -> Iterator[TextBatch]:
+    """The strings of `values` in their order, cut into batches."""
+    first = size = 0
+    for index, value in enumerate(values):
+        if index > first and size + len(value) > _SIZE:
+            yield TextBatch(first, index, "\n".join(values[first:index]))
+            first, size = index, 0
+        size += len(value)
+    if values:
+        yield TextBatch(first, len(values), "\n".join(values[first:]))
+
+
+# Effect classes of a call: from what its strings do first, then from the verbs in the tool's name.
+
+_VERBS: Final[dict[Effect, frozenset[str]]] = {
+    "external_send": frozenset({
+        "send", "email", "mail", "post", "publish", "tweet", "share", "upload", "notify", "reply", "forward",
+        "message",
+        "webhook", "submit", "transfer", "pay", "invite", "broadcast", "sms", "push",
+    }),
+    "write": frozenset({
+        "write", "create", "update", "delete", "remove", "insert", "add", "edit", "set", "save", "put", "modify",
+        "move",
+        "rename", "append", "cancel", "book", "order", "schedule", "replace", "drop", "patch", "purchase",
+    }),
+    "exec": frozenset({"run", "execute", "exec", "eval", "bash", "shell", "terminal", "python", "command",
+        "invoke", "launch"}),
+    "network": frozenset({"fetch", "download", "http", "browse", "crawl", "request", "scrape", "url", "web",
+        "curl", "ping"}),
+    "read": frozenset({
+        "read", "get", "list", "search", "find", "lookup", "query", "show", "view", "check", "describe", "count",
+        "load",
+        "select", "retrieve", "calculate", "open", "fetch",
+    }),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def named_effects(tool: str) -> frozenset[Effect]:
+    """The effects that the verbs of a tool's name speak of; empty where there is none."""
+    words = set(words_of(tool))
+    return frozenset(effect for effect, verbs in _VERBS.items() if words & verbs)
+
+
+# Values that only together make an attack: neighbours read in one, as the tool will put them together.
+
+_MOST_PARTS: Final = 12
+_LONGEST_PART: Final = 511
+_MOST_CHARS: Final = 4_096
+_LEAST_CHARS: Final = 4
+JOINED: Final = "joined"
+SEAM: Final = "\x1e"  # between the two ways of joining: a match across it is none
+
+
+def joined_view(texts: list[Text], values: list[int]) -> TextView | None:
+    """One reading of all short values of a call together, where there are two to twelve of them.
+
+    `values` says which of `texts` are values. The reading counts as a view of the last short one, and has the
+    kind `joined`.
+    """
+    if len(values) < 2:
+        return None
+    last = 0
+    parts: list[str] = []
+    for index in values:
+        value = texts[index].value
+        if len(value) <= _LONGEST_PART:
+            if len(parts) == _MOST_PARTS:
+                return None
+            parts.append(value)
+            last = index
+    together = "".join(parts)
+    if len(parts) < 2 or not _LEAST_CHARS <= len(together) <= _MOST_CHARS:
+        return None
+    # What is put together without blanks comes second: a line that begins with it seldom begins with a command.
+    return TextView(last, f"{' '.join(parts)}\n{SEAM}\n{together}", (JOINED,))
+
+
+ASSEMBLED: Final = "assembled"
+_NOTHING: Final = Assembled()
+_JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "query_fragment", "code", "path", "url"})
+_PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
+_DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
+_EXECUTED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url", "query_fragment", "code"})
+_MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
+_text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold thousands
+
+
+def gather(subject: FactSubject) -> Facts:
+    """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
+    raw, total, limits = walk(subject.arguments, subject.limits)
+    tool, declared = subject.tool, subject.roles
+    texts: list[Text] = []
+    views: list[TextView] = []
+    values: list[int] = []  # where the strings stand that are no keys
+    told: list[int] = []  # and those that say more than a name or a small number does
+    to_file = writes_file(tool, raw)
+    to_files = to_file or writes_by_name(tool)
+    parts: dict[str, TextRole] = {}  # strings in lists, of which something may be put together
+    hinted = False
+    for path, value, is_key in raw:
+        if is_key:
+            hinted = hinted or plain_name(value) in HINTS
+            texts.append(_text(Text, (path, value, True, "identifier", 0)))
+            continue
+        role, confidence = role_of(tool, path, argument_of(path), value, declared, to_file=to_file)
+        if role in _JOINED and path[-1].isdigit():
+            parts[path] = role
+        values.append(len(texts))
+        if len(value) > _PLAIN or role == "command" or not value.isalnum() or not value.isascii():
+            told.append(len(texts))
+        texts.append(_text(Text, (path, value, False, role, confidence)))
+        to_files = to_files or (role == "document" and value.startswith(PATCHES))
+    found = Gathering(None if subject.files is None else subject.files.copy())
+    made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
+    if made.words:
+        _lay_out(texts, made.words)
+    together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None
+    differing, unseen = _differing(texts, told, together)
+    if together is None:  # what may be executed is decoded first
+        told.sort(key=lambda index: texts[index].role in _DATA)
+    decoding = Effort(MOST_DECODED)
+    for index in told:
+        if found.limits:  # the call is refused, whatever else it holds
+            break
+        text = texts[index]
+        if index in differing:
+            value = text.value
+            if decoding.left >= 0:
+                for reading, kinds in views_of(value, decoding):
+                    views.append(TextView(index, reading, kinds))
+                    analyse_reading(text, reading, found)
+                    _unseen(reading, text, found)
+            if decoding.left < 0 and not found.is_told(text) and may_have_views(value):
+                found.undecoded(text)
+            if index in unseen:
+                _unseen(value, text, found)
+        analyse(text, found, tool)
+    for whole in made.wholes:
+        _whole(whole, texts, views, found, decoding, tool)
+    if to_files:
+        found.written.extend(written_by(tool, texts))
+    for program in run_by(tool, texts):
+        analyse_run(program, found)
+    if found.read:
+        views.extend(_programs(texts, found.read))
+    joined = joined_view(texts, values)
+    if joined is not None:
+        views.append(joined)
+    if views and together is not None:
+        together = "\n".join([together, *[view.value for view in views]])
+    if not found.touched:
+        return Facts(
+            texts=Texts(strings=tuple(texts), total_bytes=total, limits=limits, unresolved=subject.unresolved),
+            effects=named_effects(tool),
+            views=tuple(views),
+            together=together,
+            vectors=_vectors(made),
+            written=tuple(found.written),
+        )
+    return Facts(
+        texts=Texts(
+            strings=tuple(texts),
+            total_bytes=total,
+            limits=(*limits, *found.limits),
+            unresolved=subject.unresolved,
+        ),
+        effects=named_effects(tool) | found.effects,
+        shown=found.effects,
+        irreversible=found.irreversible,
+        tier=found.tier,
+        findings=tuple(found.notes),
+        unparsed=tuple(found.unparsed),
+        signals=tuple(found.signals),
+        views=tuple(views),
+        together=together,
+        ran=tuple([one._replace(folder=_folder(one, made)) for one in found.ran] if made.folders else found.ran),
+        vectors=_vectors(made),
+        runs=tuple(dict.fromkeys(found.runs)),
+        written=tuple(found.written),
+    )
+
+
+def _lay_out(texts: list[Text], words: Collection[str]) -> None:
+    """Read the strings that are words of a command as what they are: the command is read as a whole."""
+    for index, text in enumerate(texts):
+        if not text.is_key and (text.path in words or text.path.rpartition("/")[0] in words):
+            texts[index] = text._replace(role="document", confidence=SURE)
+
+
+def _whole(
+    whole: Whole, texts: list[Text], views: list[TextView], found: Gathering, decoding: Effort, tool: str
+) -> None:
+    """Read a text that was put together like any other, in every encoding."""
+    source = next(index for index, text in enumerate(texts) if text.path.startswith(whole.path))  # its words, or keys
+    told = texts[source]
+    text = Text(whole.path, whole.value, False, whole.role, told.confidence if told.role == whole.role else SURE)
+    if not decoding.take(len(whole.value)):
+        found.undecoded(text)
+        return
+    views.append(TextView(source, whole.value, (ASSEMBLED,), whole.role))
+    if may_have_views(whole.value):
+        readings = [(reading, kinds) for reading, kinds in views_of(whole.value, decoding)]
+        if decoding.left < 0:
+            found.undecoded(text)
+        views.extend(TextView(source, reading, (ASSEMBLED, *kinds), whole.role) for reading, kinds in readings)
+        for reading, _ in readings:
+            analyse_reading(text, reading, found)
+    analyse(text, found, tool)
+
+
+def _folder(one: RanCommand, made: Assembled) -> str:
+    """The folder that a command runs in: what its text says, below what stands beside the text."""
+    path = one.path
+    beside = made.folders.get(path) or made.folders.get(path.rpartition("/")[0], "")
+    return below(beside, one.folder) if one.folder else beside
+
+
+def _vectors(made: Assembled) -> tuple[Vector, ...]:
+    return tuple([Vector(whole.path, whole.words) for whole in made.wholes if whole.words]) if made.wholes else ()
+
+
+def _programs(texts: Sequence[Text], read: Sequence[tuple[str, str]]) -> Iterator[TextView]:
+    """The programs that a call runs which none of its texts shows as they are, for whoever reads texts."""
+    places: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        if not text.is_key:
+            places.setdefault(text.path.rpartition("/")[0], place)  # a command that was put together from a list
+            places[text.path] = place
+    seen: set[tuple[str, str]] = set()
+    for path, program in read:
+        index = places.get(path)
+        if index is not None and (path, program) not in seen and program.strip() not in texts[index].value:
+            seen.add((path, program))
+            if len(seen) <= MAX_VIEWS:
+                yield TextView(index, program, ("file",))
+
+
+def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written, ...]:
+    """The files that a call writes, and what it writes to them, upon what `files` held before; as far as `effort` goes.
+
+    The same as `gather` says of the call, for a fraction of its cost.
+    """
+    raw, _, _ = walk(subject.arguments, subject.limits)
+    found = Gathering(files.copy())
+    found.effort = effort
+    to_file = writes_file(subject.tool, raw)
+    texts: list[Text] = []
+    parts: dict[str, TextRole] = {}
+    for path, value, is_key in raw:
+        role: TextRole = "identifier"
+        confidence = 0
+        if not is_key:
+            role, confidence = role_of(subject.tool, path, argument_of(path), value, subject.roles, to_file=to_file)
+            if role in _JOINED and path[-1].isdigit():
+                parts[path] = role
+        texts.append(Text(path, value, is_key, role, confidence))
+    made = assembled(subject.tool, subject.arguments, parts)
+    _lay_out(texts, made.words)
+    wholes = [Text(whole.path, whole.value, False, whole.role, SURE) for whole in made.wholes]
+    for text in (*texts, *wholes):
+        if text.role == "command":
+            analyse(text, found, subject.tool)
+    if writes_by_name(subject.tool) or any(
+        text.role == "document" and text.value.startswith(PATCHES) for text in texts
+    ):
+        found.written.extend(written_by(subject.tool, texts))
+    return tuple(found.written)
+
+
+def executed_places(subject: FactSubject) -> frozenset[str]:
+    """Where the strings stand that are run, opened or reached, by their role or by the name of their argument alone."""
+    raw, _, _ = walk(subject.arguments, subject.limits)
+    to_file = writes_file(subject.tool, raw)
+    return frozenset(
+        path
+        for path, value, is_key in raw
+        if not is_key and not _EXECUTED.isdisjoint(_roles_of(subject, path, value, to_file=to_file))
+    )
+
+
+def _roles_of(subject: FactSubject, path: str, value: str, *, to_file: bool) -> tuple[TextRole, TextRole]:
+    argument = argument_of(path)
+    role, _ = role_of(subject.tool, path, argument, value, subject.roles, to_file=to_file)
+    return role, named_role("", argument)[0]
+
+
+def _unseen(value: str, text: Text, found: Gathering) -> None:
+    """Add what a text, or another reading of it, holds that nobody sees."""
+    if not found.takes("text.hidden", "text.reordered") or not may_be_unseen(value):
+        return
+    hidden = hidden_text(value)
+    if hidden:
+        found.signal("text.hidden", text, hidden)
+    if has_reordering(value):
+        found.signal("text.reordered", text, value)
+
+
+def _differing(
+    texts: Sequence[Text], told: Sequence[int], together: str | None
+) -> tuple[Container[int], Container[int]]:
+    """Which of the `told` texts can have another reading, and which of these can hold what nobody sees.
+
+    Asked of all at once, or of batches in a large call.
+    """
+    if together is not None:
+        every = range(len(texts)) if may_have_views(together) else range(0)
+        return every, every if may_be_unseen(together) else ()
+    differing: set[int] = set()
+    unseen: set[int] = set()
+    for batch in batches([texts[index].value for index in told]):
+        if may_have_views(batch.together):
+            differing.update(told[batch.first : batch.last])
+            if may_be_unseen(batch.together):
+                unseen.update(told[batch.first : batch.last])
+    return differing, unseen

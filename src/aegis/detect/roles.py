@@ -1,0 +1,351 @@
+"""What a string is for: from the operator's word, then the string itself, then the names around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+
+from aegis.core.json import escape
+from aegis.core.text import TextRole
+from aegis.detect.extract import Raw
+
+# Words in names of arguments and tools, and what they say about a string's use.
+#
+# Names are split at case changes, digits and punctuation; the last telling word wins, because names end with what a
+# thing is (`file_path`, `queryUrl`). They are the weakest evidence: a declared role, then the string itself, come
+# first.
+
+_WORD: Final = re2.compile(r"[A-Z]+[a-z]*|[a-z]+")
+_ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
+    "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal"),
+    "sql": ("sql", "statement", "statements", "stmt"),
+    "path": (
+        "path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
+        "destination",
+        "cwd", "pathname", "workdir",
+    ),
+    "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
+        "website", "site", "address"),
+    "query_fragment": ("filter", "where", "conditions", "condition", "criteria", "orderby", "keyword", "search",
+        "term", "selector"),
+    "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
+    "content": (
+        "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
+        "note",
+        "notes", "document", "html", "markdown", "caption", "reason", "prompt", "instructions", "instruction",
+        "patch",
+        "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
+        "post",
+        "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
+    ),
+    "identifier": (
+        "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
+        "status", "key",
+        "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date", "time",
+        "location", "unit",
+        "currency", "language", "format", "mode", "order", "product", "customer", "surname", "title_id",
+        "password", "token",
+    ),
+}  # fmt: skip
+_BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.items() for word in words}
+_SQL_TOOL: Final = frozenset(
+    {"sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb"}
+)
+_CODE_TOOL: Final = frozenset(
+    {"python", "javascript", "code", "node", "repl", "notebook", "jupyter", "interpreter", "ruby", "php"}
+)
+
+
+@lru_cache(maxsize=8_192)
+def words_of(name: str) -> tuple[str, ...]:
+    """The lower-case words of a name; at most 16."""
+    plain = name[:256].encode("ascii", "ignore").decode()
+    return tuple(word.lower() for word in _WORD.findall(plain)[:16])
+
+
+@lru_cache(maxsize=8_192)
+def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
+    """What the names alone say: a role, and how sure that is (0 to 60)."""
+    words = words_of(argument)
+    for word in reversed(words):
+        role = _BY_WORD.get(word)
+        if role is None:
+            continue
+        if word == "search" or role == "query_fragment":
+            return "query_fragment", 40
+        return role, 60 if role in {"command", "sql", "path", "url"} else 50
+    tool_words = set(words_of(tool))
+    if "query" in words or "q" in words or not words:
+        if tool_words & _SQL_TOOL:
+            return "sql", 50
+        return "query_fragment" if "query" in words or "q" in words else "unknown", 20
+    return "unknown", 0
+
+
+# Names that say of a text no more than that it is one, and tools that carry texts to people.
+_ANY_TEXT: Final = frozenset({
+    "data", "email", "input", "output", "payload", "str", "string", "text", "value",
+})  # fmt: skip
+_TO_PEOPLE: Final = frozenset({
+    "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "memo", "message", "notify",
+    "outlook", "post", "publish", "reply", "respond", "say", "send", "slack", "sms", "speak", "teams", "telegram",
+    "think", "thinking", "tweet", "whatsapp",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def is_for_people(tool: str) -> bool:
+    """Whether a tool's name says that its texts go to people."""
+    return not _TO_PEOPLE.isdisjoint(words_of(tool))
+
+
+@lru_cache(maxsize=8_192)
+def names_any_text(argument: str) -> bool:
+    """Whether an argument's name says no more than that there is some text: `input`, `value`, `user_data`."""
+    return next((word for word in reversed(words_of(argument)) if word in _BY_WORD), "") in _ANY_TEXT
+
+
+# Where text is searched for, or goes to a forge that shows it as it is: nothing executes, renders or obeys it.
+_WEB: Final = frozenset({
+    "web", "google", "bing", "internet", "duckduckgo", "brave", "tavily", "wikipedia", "docs", "documentation", "arxiv",
+    "news", "scholar", "perplexity", "serp", "online",
+})  # fmt: skip
+_FORGE: Final = frozenset({"issue", "pull", "commit", "pr", "gist", "release", "jira", "ticket", "merge", "git"})
+_PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
+
+
+@lru_cache(maxsize=8_192)
+def is_inert(tool: str, argument: str, role: TextRole) -> bool:
+    """Whether names say that a text is only searched for or filed: patterns, web searches, issues and commits."""
+    words = set(words_of(tool))
+    if _PATTERNS & set(words_of(argument)):
+        return True
+    if role == "query_fragment":
+        return bool(words & _WEB)
+    return role == "content" and bool(words & _FORGE)
+
+
+_WRITES: Final = frozenset({
+    "write", "edit", "create", "save", "update", "patch", "append", "insert", "replace", "apply", "put", "add",
+    "commit",
+    "overwrite", "modify", "push", "multiedit", "generate", "new",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def writes_by_name(tool: str) -> bool:
+    """Whether a tool's name says that it writes."""
+    return not _WRITES.isdisjoint(words_of(tool))
+
+
+@lru_cache(maxsize=8_192)
+def executes(tool: str) -> TextRole | None:
+    """What a tool executes by its name: commands, SQL or code; `None` where the name does not say."""
+    words = words_of(tool)
+    found = set(words)
+    if found & _SQL_TOOL:
+        return "sql"
+    if found & _CODE_TOOL:
+        return "code"
+    if found & {"bash", "shell", "terminal", "sh", "cmd", "powershell", "console", "command"}:
+        return "command"
+    return None
+
+
+# What arguments are for by the word of the tool's own JSON Schema.
+#
+# Formats and media types are said by whoever declared the tool, so they count before names do (JSON Schema 2020-12,
+# validation vocabulary, clauses 7 and 8). Descriptions are prose and decide nothing.
+
+_MOST: Final = 1_000  # properties of one schema that are looked at
+_DEEPEST: Final = 8
+_FORMATS: Final[Mapping[str, TextRole]] = {
+    "uri": "url", "uri-reference": "url", "iri": "url", "iri-reference": "url", "hostname": "url",
+    "idn-hostname": "url", "ipv4": "url", "ipv6": "url",
+    "email": "identifier", "idn-email": "identifier", "uuid": "identifier", "date": "identifier",
+    "date-time": "identifier", "time": "identifier", "duration": "identifier",
+}  # fmt: skip
+_MEDIA: Final[Mapping[str, TextRole]] = {
+    "application/sql": "sql", "application/x-sh": "command", "text/x-shellscript": "command",
+    "application/x-shellscript": "command", "text/javascript": "code", "application/javascript": "code",
+    "text/x-python": "code", "application/x-php": "code", "text/plain": "content", "text/html": "content",
+    "text/markdown": "content",
+}  # fmt: skip
+
+
+def schema_roles(schema: Mapping[str, Any] | None) -> dict[str, TextRole]:
+    """The roles that a schema of arguments gives, by JSON pointer; empty where it says nothing.
+
+    References, alternatives and items of arrays give nothing: names decide there.
+    """
+    found: dict[str, TextRole] = {}
+    waiting: list[tuple[str, Any, int]] = [("", schema, 0)]
+    seen = 0
+    while waiting and seen < _MOST:
+        path, part, depth = waiting.pop()
+        seen += 1
+        if not isinstance(part, Mapping):
+            continue
+        role = _role(part)
+        if path and role is not None:
+            found[path] = role
+        properties = part.get("properties")
+        if isinstance(properties, Mapping) and depth < _DEEPEST:
+            waiting.extend((f"{path}/{escape(str(name))}", inner, depth + 1) for name, inner in properties.items())
+    return found
+
+
+def _role(part: Mapping[str, Any]) -> TextRole | None:
+    media, form = part.get("contentMediaType"), part.get("format")
+    if isinstance(media, str) and media.partition(";")[0].strip().lower() in _MEDIA:
+        return _MEDIA[media.partition(";")[0].strip().lower()]
+    if isinstance(form, str) and form in _FORMATS:
+        return _FORMATS[form]
+    return None
+
+
+# Whether a text is a SQL statement, by its first two words; needs no parser.
+
+_COMPANIONS: Final[dict[str, frozenset[str]]] = {
+    "insert": frozenset({"into", "ignore", "overwrite"}),
+    "replace": frozenset({"into"}),
+    "delete": frozenset({"from"}),
+    "create": frozenset(
+        {"table", "view", "index", "database", "schema", "user", "or", "unique", "temporary", "function"}
+    ),
+    "drop": frozenset({"table", "view", "index", "database", "schema", "user", "column", "function", "trigger"}),
+    "alter": frozenset({"table", "user", "database", "view", "role"}),
+    "truncate": frozenset({"table"}),
+    "grant": frozenset({"all", "select", "insert", "update", "delete", "create", "usage", "execute"}),
+    "merge": frozenset({"into"}),
+    "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
+    "explain": frozenset({"select", "analyze", "query"}),
+}
+
+
+_STARTS: Final = frozenset(
+    {letter for verb in (*_COMPANIONS, "select", "with") for letter in (verb[0], verb[0].upper())}
+)
+
+
+def looks_like_sql(text: str) -> bool:
+    """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
+    if text.lstrip().lstrip("(")[:1] not in _STARTS:
+        return False
+    words = text.split(None, 2)
+    if len(words) < 2:
+        return False
+    first, second = words[0].lower().lstrip("("), words[1].lower()
+    if first in {"select", "with"}:
+        lowered = text[:4_096].lower()
+        return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
+    companions = _COMPANIONS.get(first)
+    return companions is not None and second in companions
+
+
+_MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
+# Places that hold a short plain value by their nature: a whole statement in one of them is an attack on
+# the query that it will be put into, not a query.
+_PLAIN: Final[frozenset[TextRole]] = frozenset({"identifier", "path", "url", "content", "code"})
+_STATED: Final[frozenset[TextRole]] = _PLAIN | {"command"}
+_WRITTEN: Final[frozenset[TextRole]] = frozenset({"content", "code"})
+_RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "command", "code"})
+_SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
+
+
+_FILE: Final = re2.compile(
+    r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12}|(?:Make|Docker|Jenkins|Proc)file|LICENSE|README)$"
+)
+# A short text of one line is as much a value as any other: what is put into a query, a command or a path.
+_SHORT: Final = 200
+# What a text for people does not begin with: at most one word, and then a sign that ends a value.
+_ENDS_VALUE: Final = re2.compile(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
+_VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
+_PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
+
+
+def argument_of(path: str) -> str:
+    """The nearest name in a pointer: indexes of arrays are no names."""
+    above, _, token = path.rpartition("/")
+    return token if token and not token.isdigit() else _last_name(above)
+
+
+@lru_cache(maxsize=8_192)
+def _last_name(path: str) -> str:
+    for token in reversed(path.split("/")):
+        if token and not token.isdigit():
+            return token
+    return ""
+
+
+def writes_file(tool: str, raw: Sequence[Raw]) -> bool:
+    """Whether a call writes or edits a file: the tool's name says so, and an argument names the file."""
+    if not writes_by_name(tool):
+        return False
+    for path, value, is_key in raw[:_MOST_NAMES]:
+        if not is_key and named_role(tool, argument_of(path))[0] == "path" and _FILE.search(value):
+            return True
+    return False
+
+
+def role_of(
+    tool: str, path: str, argument: str, value: str, declared: Mapping[str, TextRole], *, to_file: bool = False
+) -> tuple[TextRole, int]:
+    """The role of one string, and how sure it is (0 to 100).
+
+    `path` is the string's pointer and `argument` the nearest name above it; `declared` maps pointers
+    and argument names to the operator's word, which is always believed. `to_file` says that the call
+    writes a file, so that what would be content or code is the text of that file.
+    """
+    if declared:
+        word = declared.get(path) or declared.get(argument)
+        if word is not None:
+            return word, 100
+    role, confidence, inert, runs = _named(tool, argument)
+    if role in _WRITTEN and (to_file or value.startswith(_PATCH)):
+        return "document", 70
+    if inert:
+        return "document", 50
+    if runs is not None and role in _RUN:
+        if role == "command" or (runs == "sql" and role != "content"):
+            return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
+        if runs == "command" and role == "unknown":
+            return "command", 60
+        if runs == "code" and (role == "code" or (role != "query_fragment" and "\n" in value)):
+            return "code", 70 if role == "code" else 60
+    if role not in _STATED and looks_like_sql(value):
+        return "sql", 80
+    if role in _SHAPED:
+        return _by_shape(value, role, confidence)
+    if role == "content" and _is_value(tool, argument, value):
+        return _by_shape(value, "unknown", 20)
+    return role, confidence
+
+
+@lru_cache(maxsize=8_192)
+def _named(tool: str, argument: str) -> tuple[TextRole, int, bool, TextRole | None]:
+    """What names say: the role, how sure it is, whether it is inert, and what the tool executes."""
+    role, confidence = named_role(tool, argument)
+    return role, confidence, is_inert(tool, argument, role), executes(tool)
+
+
+def _is_value(tool: str, argument: str, value: str) -> bool:
+    """Whether what stands in a place for text is no text for people: short, and named or written like a value."""
+    if len(value) > _SHORT or "\n" in value or is_for_people(tool):
+        return False
+    if names_any_text(argument):
+        return True
+    return not _VALUE_SIGNS.isdisjoint(value) and _ENDS_VALUE.search(value) is not None
+
+
+def _by_shape(value: str, role: TextRole, confidence: int) -> tuple[TextRole, int]:
+    if value.startswith(("http://", "https://", "ftp://", "file://")) and " " not in value:
+        return "url", 70
+    if value.startswith(("/", "./", "../", "~/")) and " " not in value and len(value) < 1_024:
+        return "path", 60
+    if len(value) > 200 and value.count(" ") * 12 > len(value):
+        return "content", 50
+    return role, confidence

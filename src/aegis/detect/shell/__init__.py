@@ -1,0 +1,1 @@
+"""What shell commands do, read from their syntax trees."""

@@ -1,0 +1,476 @@
+"""What reaches interpreters by another way than an argument: by pipes, redirections, substitutions and files.
+
+A shell text is gone through in the order in which it runs. Each command gets what it reads, so far as that is known,
+and says what it prints and writes; a text that reaches an interpreter is a program of its language and is read as if
+it had been given by `-c`.
+
+    (1) substitutions in a command's words are worked out, and variables that hold what was worked out
+    (2) what the command runs: a program that it is given, a file, what it reads; or another command elsewhere
+    (3) what it prints, for whatever stands behind it, and the files that it writes
+"""
+
+from __future__ import annotations
+
+import shlex
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import re2
+
+from aegis.detect.facts import Effort
+from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
+from aegis.detect.shell.heredocs import Given, given_by, literal
+from aegis.detect.shell.outputs import Variables, Word, printed
+from aegis.detect.shell.programs import (
+    STDIN,
+    Language,
+    Program,
+    commands_in_code,
+    commands_in_sql,
+    files_made,
+    interpreter,
+    language_of_file,
+    programs,
+    recipes,
+    started,
+    started_file,
+    strings_in_code,
+    with_arguments,
+    words_of_input,
+)
+from aegis.detect.shell.starts import unwrapped
+from aegis.detect.shell.tree import Command, ShellUnit
+from aegis.detect.shell.words import SHELLS
+
+_DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
+_MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
+_UNITS_A_CHARACTER: Final = 8  # characters of a flow that cost a unit of effort
+_REDIRECT: Final = re2.compile(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
+_FUNCTION: Final = re2.compile(r"^\s*(?:function\s+)?([\w.-]+)")
+_OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
+
+_BY_NULL: Final = frozenset({"-0", "--null", "-r0", "-0r"})
+_WHOLE_LINES: Final = _BY_NULL | {"-d", "--delimiter"}
+
+RunScript = Callable[[str, "FileFlow | None"], FileFlow]
+
+
+@dataclass(kw_only=True, slots=True)
+class Fed:
+    """What one text runs that reaches an interpreter, and what it writes.
+
+    `runs` are the files that it runs as programs, `written` the files that it writes, `output` what it prints as a
+    whole, and `unread` says that something is run which was written here and cannot be known. `read` are the
+    programs that came out of a file or a pipe.
+    """
+
+    programs: list[tuple[str, str]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)  # of cron
+    runs: list[str] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    output: FileFlow = EMPTY
+    read: list[str] = field(default_factory=list)
+    unread: bool = False
+
+
+class Feeds:
+    """One text on its way. `run` reads a shell text that is run, with what it reads itself, and says what it prints."""
+
+    def __init__(self, given: Sequence[Given], files: Files, effort: Effort, run: RunScript):
+        self._given = given
+        self._files = files
+        self._effort = effort
+        self._run_script = run
+        self._special: dict[str, FileFlow] = {}  # process substitutions and descriptors, by their names
+        self._variables = Variables()
+        self._functions: dict[str, ShellUnit] = {}
+        self._depth = 0
+        self.fed = Fed()
+
+    def units(self, units: Sequence[ShellUnit], stdin: FileFlow | None) -> None:
+        """Go through a text."""
+        self.fed.output = self._inner(units, stdin)
+
+    def commands(self, commands: Sequence[Command], stdin: FileFlow | None) -> None:
+        """Go through a text of plain commands, through which no data goes."""
+        out = EMPTY
+        for command in commands:
+            out = out.then(self._command(command, (), stdin))
+        self.fed.output = out
+
+    # Units
+
+    def _inner(
+        self, units: Sequence[ShellUnit], stdin: FileFlow | None, tail: int = -1, fed: FileFlow | None = None
+    ) -> FileFlow:
+        """What units print one after the other; those from `tail` on read `fed`."""
+        if self._depth >= _DEEPEST:
+            self.fed.unread = True
+            return UNKNOWN
+        self._depth += 1
+        out = EMPTY
+        for unit in units:
+            here = fed if 0 <= tail <= unit.start else stdin
+            if unit.kind == "pipeline":
+                out = out.then(self._pipeline(unit, here, tail, fed))
+            elif unit.kind == "redirected":
+                out = out.then(self._redirected(unit, here))
+            elif unit.kind == "command" and unit.command is not None:
+                out = out.then(self._command(unit.command, unit.inner, here))
+            elif unit.kind == "function":
+                match = _FUNCTION.match(unit.source)
+                if match is not None:
+                    self._functions[match.group(1)] = unit
+            elif unit.kind == "assignment":
+                self._assign(unit, here)
+            elif unit.kind != "redirect":
+                self._inner(unit.inner, here)
+        self._depth -= 1
+        return out
+
+    def _pipeline(self, unit: ShellUnit, stdin: FileFlow | None, tail: int, fed: FileFlow | None) -> FileFlow:
+        stages: dict[int, list[ShellUnit]] = {}
+        for inner in unit.inner:
+            stages.setdefault(bisect_right(unit.stages, inner.start), []).append(inner)
+        flow = stdin
+        for _, stage in sorted(stages.items()):
+            flow = self._inner(stage, flow, tail, fed)
+        return flow or EMPTY
+
+    def _redirected(self, unit: ShellUnit, stdin: FileFlow | None) -> FileFlow:
+        redirects = [inner for inner in unit.inner if inner.kind == "redirect" and inner.start >= unit.tail]
+        body = [inner for inner in unit.inner if inner not in redirects]
+        fed = stdin
+        for redirect in redirects:
+            fed = self._input(redirect, fed, stdin)
+        tail = unit.tail if fed is not stdin else -1
+        return self._outputs(redirects, self._inner(body, stdin, tail, fed), sure=unit.first)
+
+    def _input(self, redirect: ShellUnit, fed: FileFlow | None, stdin: FileFlow | None) -> FileFlow | None:
+        """What a redirection gives to read; `fed` where it is none of input."""
+        match = _REDIRECT.match(redirect.source)
+        if match is None or match.group(2) not in {"<", "<>", "<&"}:
+            return fed
+        descriptor, sign = match.group(1), match.group(2)
+        target = self._target(match.group(3))
+        if sign == "<&":
+            flow = self._special.get(f"/dev/fd/{target}")
+            return fed if flow is None else flow
+        substitution = next((inner for inner in redirect.inner if inner.kind == "substitution"), None)
+        if substitution is not None and target.startswith("<("):
+            flow = self._inner(substitution.inner, stdin)
+        else:
+            flow = self._read(target, stdin)
+        if descriptor not in {"", "0"}:
+            self._special[f"/dev/fd/{descriptor}"] = flow
+            return fed
+        return flow
+
+    def _outputs(self, redirects: Sequence[ShellUnit], out: FileFlow, *, sure: bool) -> FileFlow:
+        """Where output goes: what is left of it for whatever stands behind."""
+        left = out
+        for redirect in redirects:
+            match = _REDIRECT.match(redirect.source)
+            if match is None or match.group(2) not in {">", ">>", ">|", ">&"}:
+                continue
+            descriptor, sign = match.group(1), match.group(2)
+            target = self._target(match.group(3))
+            if target in _OWN_DESCRIPTORS or target.isdecimal() or target == "-" or not target:
+                continue
+            if descriptor in {"", "1", "&"}:
+                left = EMPTY
+            sink = next((inner for inner in redirect.inner if inner.kind == "substitution"), None)
+            if sink is not None and target.startswith(">("):
+                self._inner(sink.inner, out)
+            else:
+                # A relative name may be one in another folder than it was before.
+                self._write(Written(target, out, append=sign == ">>", sure=sure and target[:1] in {"/", "~"}))
+        return left
+
+    def _target(self, raw: str) -> str:
+        """The file of a redirection, which ends where its word does."""
+        if raw.startswith(("<(", ">(")):
+            return raw
+        end = next((at for at, char in enumerate(raw) if char in " \t\n" and raw[:at].count('"') % 2 == 0
+                    and raw[:at].count("'") % 2 == 0), len(raw)) if len(raw) < 1_024 else len(raw)  # fmt: skip
+        return self._variables.expand(literal(raw[:end]))
+
+    def _assign(self, unit: ShellUnit, stdin: FileFlow | None) -> None:
+        name, _, raw = unit.source.partition("=")
+        value = self._variables.word(raw, self._substitutes(unit.inner, stdin))
+        self._variables.known[name.rstrip("+")] = value._replace(text=value.text[:MAX_FLOW])
+
+    # Commands
+
+    def _command(self, command: Command, inner: Sequence[ShellUnit], stdin: FileFlow | None) -> FileFlow:
+        # (1)
+        redirects = [unit for unit in inner if unit.kind == "redirect"]
+        fed = stdin
+        for redirect in redirects:
+            fed = self._input(redirect, fed, stdin)
+        for unit in inner:
+            if unit.kind == "assignment":
+                self._assign(unit, stdin)
+        substitutes = self._substitutes(inner, stdin)
+        words, computed, files = self._variables.words(command, substitutes)
+        if not words:
+            return UNKNOWN
+        name, program = words[0].rsplit("/", 1)[-1], words[0]
+        actual = unwrapped(command._replace(name=name, args=tuple(words[1:]), program=program))
+        is_script = (computed or files != []) and (
+            actual.name == "eval" or any(one.text is not None for one in programs(actual, actual.args))
+        )
+        if computed and not is_script:
+            self._run_script(shlex.join(words), fed)
+            head = command.words[0] if command.words else ""
+            if words[0] != head and head[:1] in {"$", "`"}:  # a whole line may have come out of it
+                value = self._variables.word(head, substitutes).text
+                self._run_script(f"{value} {shlex.join(words[len(value.split()) :])}", fed)
+        # (2)
+        out = self._runs(actual, fed)
+        if is_script or not words[0]:
+            for file in files:
+                self._file("sh", "shell", file, (), fed)
+        # (3)
+        for unit in inner:
+            if unit.kind == "substitution" and unit.source.startswith(">("):
+                self._inner(unit.inner, (fed or EMPTY) if actual.name in {"tee", "pv"} else (fed or EMPTY).then(out))
+        return self._outputs(redirects, out, sure=False)
+
+    def _substitutes(self, inner: Sequence[ShellUnit], stdin: FileFlow | None) -> dict[str, FileFlow]:
+        """What the substitutions among the words of a command print, by how they are written."""
+        found: dict[str, FileFlow] = {}
+        for unit in inner:
+            if unit.kind == "substitution" and not unit.source.startswith(">("):
+                flow = self._inner(unit.inner, stdin)
+                if unit.source.startswith("<("):
+                    self._special[unit.source] = flow
+                elif flow.text or flow.files:
+                    found[unit.source] = flow
+        return found
+
+    def _runs(self, command: Command, stdin: FileFlow | None) -> FileFlow:
+        """Run a command as far as it is known; what it prints."""
+        name, words = command.name.lower(), command.args
+        function = self._functions.get(command.name)
+        if function is not None:
+            return self._call(function, words, stdin)
+        if name == "eval":
+            return self._run_script(" ".join(words), stdin)
+        if name in {"xargs", "parallel"}:
+            return self._line_by_line(name, words, stdin)
+        if name in {"read", "mapfile", "readarray"}:
+            text = "" if stdin is None else stdin.text
+            for word in words or ("REPLY",):
+                if word.isidentifier():
+                    self._variables.known[word] = Word(text, bool(text), () if stdin is None else stdin.files)
+            return EMPTY
+        elsewhere = started(command, words)
+        if elsewhere is not None:
+            return self._elsewhere(elsewhere.line, stdin)
+        found = programs(command, words)
+        if found:
+            out = EMPTY
+            for program in found:
+                out = out.then(self._program(command.name, program, stdin))
+            return out
+        file = started_file(command)
+        if file:
+            self._file("", None, file, words, stdin)
+        return self._prints(command, stdin)
+
+    def _prints(self, command: Command, stdin: FileFlow | None) -> FileFlow:
+        name, words = command.name.lower(), command.args
+        flow = stdin or EMPTY
+        if name == "tee":
+            append = "-a" in words or "--append" in words
+            for word in words:
+                if not word.startswith(("-", ">(")):
+                    self._write(Written(word, flow, append=append))
+        elif name == "sponge" and words:
+            self._write(Written(words[-1], flow))
+        elif name == "sed" and any(word.startswith(("-i", "--in-place")) for word in words) and words:
+            self._write(Written(words[-1], printed(name, words, EMPTY, lambda target: self._read(target, stdin))))
+        for target, source in files_made(command, words):
+            self._write(Written(target, self._read(source, stdin) if source else UNKNOWN))
+        if name == "printf" and words[:1] == ("-v",) and len(words) > 1:
+            self._variables.known[words[1]] = Word(printed(name, words, flow, self._no_file).text, True)
+            return EMPTY
+        out = printed(name, words, flow, lambda target: self._read(target, stdin))
+        self._effort.left -= len(out.text) // _UNITS_A_CHARACTER
+        if self._effort.left < 0:
+            self.fed.unread = True
+            return UNKNOWN
+        return out
+
+    def _no_file(self, _: str) -> FileFlow:
+        return UNKNOWN
+
+    def _call(self, function: ShellUnit, words: Sequence[str], stdin: FileFlow | None) -> FileFlow:
+        """What a function prints that the text defines, called with `words`."""
+        before = self._variables.known
+        numbered = {str(number): Word(word, computed=True) for number, word in enumerate(words[:9], 1)}
+        everything = {"@": Word(shlex.join(words), computed=True), "*": Word(" ".join(words), computed=True)}
+        self._variables.known = {**before, **numbered, **everything}
+        # A function that calls itself stays known as what it is only outside of itself.
+        names = [name for name, unit in self._functions.items() if unit is function]
+        for name in names:
+            del self._functions[name]
+        out = self._inner(function.inner, stdin)
+        self._functions.update(dict.fromkeys(names, function))
+        self._variables.known = before
+        return out
+
+    def _elsewhere(self, line: str, stdin: FileFlow | None) -> FileFlow:
+        """What a command line prints that is run on another machine, in a container or as another user."""
+        words = line.split()
+        shell = words[0].rsplit("/", 1)[-1] if words else "sh"
+        if shell in SHELLS and all(word.startswith("-") and "c" not in word for word in words[1:]):
+            return self._program(shell, Program("shell"), stdin)  # a shell that waits for whoever sits there
+        return self._run_script(line, stdin)
+
+    def _line_by_line(self, name: str, words: Sequence[str], stdin: FileFlow | None) -> FileFlow:
+        """`xargs` and `parallel`: a command for what is read."""
+        rest = list(words)
+        placeholder = "{}" if name == "parallel" else ""
+        while rest and rest[0].startswith("-"):
+            option = rest.pop(0)
+            if option in {"-I", "--replace"} and rest:
+                placeholder = rest.pop(0)
+            elif option.startswith("-I") or option == "-i":
+                placeholder = option[2:] or "{}"
+            elif option in _XARGS_VALUED and rest:
+                rest.pop(0)
+        if ":::" in rest:
+            stdin = FileFlow("\n".join(rest[rest.index(":::") + 1 :]))
+            rest = rest[: rest.index(":::")]
+        text = "" if stdin is None else stdin.text
+        if not text.strip():
+            return UNKNOWN
+        whole = name == "xargs" and any(word in _WHOLE_LINES or word[:2] == "-d" for word in words)
+        base = shlex.join(rest)
+        by_null = "\0" in text or any(word in _BY_NULL for word in words)
+        lines = [line for line in text.split("\0" if by_null else "\n") if line.strip()]
+        if len(lines) > _MOST_RUNS:
+            self.fed.unread = self.fed.unread or interpreter(rest[0].rsplit("/", 1)[-1] if rest else "sh") != ""
+            lines = lines[:_MOST_RUNS]
+        if name == "parallel" and not rest:
+            return self._run_script("\n".join(lines), None)
+        if placeholder and any(placeholder in word for word in rest):
+            run = [shlex.join([word.replace(placeholder, line) for word in rest]) for line in lines]
+            return self._run_script("\n".join(run), None)
+        if not rest:
+            return FileFlow(" ".join(text.split()) + "\n")
+        arguments = shlex.join(lines if whole else words_of_input(text))
+        return self._run_script(f"{base} {arguments}"[:MAX_FLOW], None)
+
+    # Programs
+
+    def _program(self, name: str, program: Program, stdin: FileFlow | None) -> FileFlow:
+        if program.text is not None:
+            text = program.text
+            if program.language == "shell" and program.arguments:
+                text = with_arguments(text, program.arguments)
+            return self._text(program.language, name, text, stdin)
+        if program.file is not None:
+            return self._file(name, program.language, program.file, program.arguments, stdin)
+        if stdin is None:
+            return UNKNOWN
+        out = UNKNOWN
+        if stdin.text.strip():
+            self.fed.read.append(stdin.text)
+            text = with_arguments(stdin.text, ("", *program.arguments)) if program.arguments else stdin.text
+            out = self._text(program.language, name, text, None)
+        for file in stdin.files:
+            self._file(name, program.language, file, (), None)
+        return out
+
+    def _file(
+        self, name: str, language: Language | None, file: str, arguments: Sequence[str], stdin: FileFlow | None
+    ) -> FileFlow:
+        """Run a file: every text that it may hold."""
+        if file in STDIN:
+            return self._program(name, Program(language or "shell"), stdin)
+        given = self._special.get(_descriptor(file)) or self._here(file)
+        flows = [given] if given is not None else self._files.find(file)
+        if given is None and file not in self.fed.runs:
+            self.fed.runs.append(file)
+        out = EMPTY
+        if (normal(file), given) in self._files.running:  # a program that starts itself
+            return UNKNOWN
+        self._files.running.add((normal(file), given))
+        for flow in flows:
+            if flow.gap == UNKNOWN_GAP and given is None:
+                self.fed.unread = True
+            own = language_of_file(flow.text) if language is None else (name, language)
+            if flow.text.strip():
+                self.fed.read.append(flow.text)
+                text = with_arguments(flow.text, ("", *arguments)) if arguments and own[1] == "shell" else flow.text
+                out = out.then(self._text(own[1], own[0], text, stdin))
+            for further in flow.files:
+                if normal(further) != normal(file) and further not in self.fed.runs and self._depth < _DEEPEST:
+                    self._depth += 1
+                    self._file(own[0], own[1], further, (), stdin)
+                    self._depth -= 1
+        self._files.running.discard((normal(file), given))
+        return out if flows else UNKNOWN
+
+    def _text(self, language: Language, name: str, text: str, stdin: FileFlow | None) -> FileFlow:
+        """Run a text in its language."""
+        fed = self.fed
+        if language == "shell":
+            return self._run_script(text, stdin)
+        if language == "sql":
+            fed.statements.append(text)
+            commands, includes = commands_in_sql(text)
+            for command in commands:
+                self._run_script(command, None)
+            for file in includes:
+                self._file(name, "sql", file, (), None)
+            return UNKNOWN
+        if language == "make":
+            self._run_script(recipes(text), None)
+            return UNKNOWN
+        if language == "cron":
+            fed.tables.append(text)
+            return UNKNOWN
+        if (name, text) not in fed.programs:
+            fed.programs.append((interpreter(name), text))
+            if language == "other":
+                for command in commands_in_code(text):
+                    self._run_script(command, None)
+        return FileFlow(strings_in_code(text)[:MAX_FLOW], UNKNOWN_GAP)
+
+    # Files
+
+    def _here(self, name: str) -> FileFlow | None:
+        given = given_by(name, self._given)
+        if given is None:
+            return None
+        text = given.text if given.plain else self._variables.expand(given.text)
+        return FileFlow(f"{text}\n"[:MAX_FLOW], UNKNOWN_GAP if len(text) >= MAX_FLOW else 0)
+
+    def _read(self, name: str, stdin: FileFlow | None) -> FileFlow:
+        """What a file holds: the text that it was written with last, else what was there before."""
+        if name in STDIN:
+            return stdin or EMPTY
+        known = self._special.get(_descriptor(name)) or self._here(name)
+        if known is not None:
+            return known
+        flows = self._files.find(name)
+        if not flows:
+            return local(name)
+        return flows[-1]._replace(files=tuple(dict.fromkeys((*flows[-1].files, name))))
+
+    def _write(self, written: Written) -> None:
+        if not written.path.startswith(("/dev/", "/proc/", ">(", "<(")) and written.path:
+            self._files.write(written)
+            self.fed.written.append(written)
+
+
+def _descriptor(name: str) -> str:
+    return name.replace("/proc/self/fd/", "/dev/fd/") if name.startswith("/proc/self/fd/") else name

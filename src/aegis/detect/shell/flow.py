@@ -1,0 +1,147 @@
+"""Where data goes between the commands of one text: from network to interpreter, from secret to network."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import re2
+
+from aegis.detect.hosts import read_target
+from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.shell.tree import Command
+from aegis.detect.shell.words import FETCHERS, INTERPRETERS, LOOSE_PLACES, SENDERS
+
+Signalled = tuple[str, str]
+_CONNECTS: Final = frozenset({"nc", "ncat", "netcat", "telnet", "finger", "socat"})
+_RUNS_LINES: Final = frozenset({"iex", "invoke-expression", "cmd", "cmd.exe", "at", "batch"})
+# Commands that print what a secret store holds: words that must all stand in the command.
+_STORES: Final[dict[str, tuple[frozenset[str], ...]]] = {
+    "aws": (frozenset({"secretsmanager", "get-secret-value"}), frozenset({"--with-decryption"})),
+    "vault": (frozenset({"kv", "get"}), frozenset({"read"})),
+    "gcloud": (frozenset({"secrets", "access"}), frozenset({"auth", "print-access-token"})),
+    "kubectl": (frozenset({"get", "secret"}), frozenset({"get", "secrets"})),
+    "az": (frozenset({"keyvault", "secret", "show"}), frozenset({"get-access-token"})),
+    "op": (frozenset({"read"}), frozenset({"item", "get"})),
+    "pass": (frozenset({"show"}),),
+    "gh": (frozenset({"auth", "token"}),),
+    "security": (frozenset({"find-generic-password"}),),
+}
+_DUMPERS: Final = frozenset({"mysqldump", "mariadb-dump", "pg_dump", "pg_dumpall", "mongodump", "sqlite3_dump"})
+_RESOLVERS: Final = frozenset({"dig", "nslookup", "host", "ping", "ping6", "getent", "drill", "kdig"})
+_SCRIPT_OPTIONS: Final = frozenset({"-c", "-e", "-m", "-n", "-pe", "-ne", "-r", "-E", "-lne", "-i", "--eval", "-p"})
+
+
+def pipeline(stages: list[Command]) -> list[Signalled]:
+    """The signals of one pipeline, its commands in order."""
+    found: list[Signalled] = []
+    fetched = decoded = secret = False
+    for command in sorted(stages, key=lambda stage: stage.stage):
+        name, shown = command.name.lower(), command.text[:80]
+        if (name in INTERPRETERS or name in _RUNS_LINES) and not has_script(command):
+            if fetched:
+                found.append(("shell.network-to-interpreter", shown))
+            if decoded:
+                found.append(("shell.encoded", shown))
+        if secret and name in SENDERS and name != "ssh":
+            found.append(("shell.sends-secret", shown))
+        fetched = fetched or name in FETCHERS or name in _CONNECTS or "s_client" in command.args
+        decoded = decoded or decodes(command)
+        secret = secret or prints_secret(command) or name in _DUMPERS
+    return found
+
+
+def prints_secret(command: Command) -> bool:
+    """Whether a command's output holds credentials: files of them, the whole environment, a secret store."""
+    name, words = command.name, frozenset(command.args)
+    if name in {"env", "printenv"} and not command.args:
+        return True
+    if any(is_secret_file(arg) or is_secret_place(arg) or arg == "/etc/passwd" for arg in command.args):
+        return name not in {"echo", "printf", "ls", "find"}
+    return any(needs <= words for needs in _STORES.get(name, ()))
+
+
+def asks_with_output(command: Command) -> bool:
+    """Whether a look-up of a name carries the output of another command as a label of it (ATT&CK T1048.003)."""
+    name = command.name
+    carries = any(("$(" in arg or "`" in arg) and ("@" in arg or name == "whois") for arg in command.args)
+    if carries and (name == "finger" or (name == "whois" and "-h" in command.args)):
+        return True
+    return command.name in _RESOLVERS and any(
+        (")." in arg and "$(" in arg) or (arg.count("`") > 1 and "`." in arg) for arg in command.args
+    )
+
+
+def has_script(command: Command) -> bool:
+    """Whether an interpreter in a pipeline has its program already and reads data from the pipe."""
+    args = command.args
+    if any(arg in _SCRIPT_OPTIONS or arg.startswith(("-c", "-e")) for arg in args):
+        return True
+    plain = [arg for arg in args if not arg.startswith("-")]
+    return bool(plain) and plain[0] not in {"/dev/stdin", "-"} and "-s" not in args
+
+
+def decodes(command: Command) -> bool:
+    """Whether a command turns encoded text back."""
+    name, args = command.name, command.args
+    if name in {"base64", "base32", "gbase64"}:
+        return any(arg in {"-d", "-D", "--decode", "-di"} for arg in args)
+    if name == "xxd":
+        return any(arg.startswith("-") and "r" in arg for arg in args)
+    if name == "openssl":
+        return "-d" in args
+    return name in {"rev", "uudecode"} or (name == "printf" and "\\x" in command.text)
+
+
+def substitutions(commands: list[Command]) -> list[Signalled]:
+    """`bash <(curl ...)`, `sh -c "$(curl ...)"`, `eval "$(... | base64 -d)"`."""
+    fetches = any(command.inside and command.name.lower() in FETCHERS for command in commands)
+    decoded = any(command.inside and decodes(command) for command in commands)
+    if not fetches and not decoded:
+        return []
+    for command in commands:
+        if command.words and _RUNS_FETCHED.match(command.words[0]):
+            return [("shell.network-to-interpreter", command.text[:80])]
+        if command.name in INTERPRETERS or command.name in {"eval", "source", "."}:
+            given = [arg for arg in command.args if arg.startswith(("<(", "$(", "`", '"$('))]
+            if given:
+                return [("shell.network-to-interpreter" if fetches else "shell.encoded", command.text[:80])]
+    return []
+
+
+# A substitution in the place of a command: what was fetched is the command.
+_RUNS_FETCHED: Final = re2.compile(r"^\"?(?:\$\(|`)\s*(?:sudo\s+)?(?:curl|wget|fetch|aria2c|lynx|lwp-request)\s")
+
+
+def dropped(commands: list[Command]) -> list[Signalled]:
+    """A file fetched from an odd place, or put into one, and started by a later command of the same text."""
+    fetched: dict[str, str] = {}
+    for command in commands:
+        name = command.name.lower()
+        for target in fetched:
+            path = command.text.split(None, 1)[0] if command.text else ""
+            runs = path in {target, f"./{target}"} or (name in INTERPRETERS and target in command.args)
+            if runs or (name in {"start", "nohup", "setsid", "source", "."} and target in command.args):
+                return [("shell.drops-program", command.text[:80])]
+        if name in FETCHERS:
+            fetched.update(_downloads(command))
+    return []
+
+
+def _downloads(command: Command) -> dict[str, str]:
+    """The files that a command fetches from an address without name or TLS, or to a place that anyone can write."""
+    args = command.args
+    address = next((arg for arg in args if "://" in arg or (arg[:1].isdigit() and "/" in arg)), "")
+    target = ""
+    for at, arg in enumerate(args):
+        if arg in {"-o", "-O", "--output", "--output-document", "-OutFile"} and at + 1 < len(args):
+            following = args[at + 1]
+            target = following if "://" not in following else following.rsplit("/", 1)[-1]
+        elif arg.startswith(("-o/", "-O/")):
+            target = arg[2:]
+    if not target and (command.name.lower() == "wget" or "-O" in args or "-LO" in args):
+        target = address.rstrip("/").rsplit("/", 1)[-1]
+    if not target or not address:
+        return {}
+    host = read_target(address)
+    odd = not address.startswith("https://") or (host is not None and bool(host.address))
+    return {target: address} if odd or target.startswith(LOOSE_PLACES) else {}

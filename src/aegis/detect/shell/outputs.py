@@ -1,0 +1,491 @@
+"""What commands print, so far as it can be worked out from their words and from what they read.
+
+Commands that choose lines or order them (`head`, `grep`, `sort`) are taken to pass on all that they read: what follows
+is then judged by more than it gets, never by less. Nothing here runs anything, and every answer is bounded.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import re2
+
+from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
+from aegis.detect.shell.heredocs import literal, unescaped
+from aegis.detect.shell.tree import Command
+
+# What the words of a command are once the variables and substitutions in them that are known are put in.
+
+_USED: Final = re2.compile(r"\$(?:([A-Za-z_]\w*|[@*0-9])|\{([A-Za-z_]\w*|[@*0-9])(?:\[[@*]\])?\})")
+
+
+class Word(NamedTuple):
+    """A word with everything known put in; whether that had to be worked out, and the files that parts come from."""
+
+    text: str
+    computed: bool = False
+    files: tuple[str, ...] = ()
+
+
+class Variables:
+    """The variables of a text so far as they are known, and the words that hold them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Word] = {}
+
+    def words(self, command: Command, substitutes: dict[str, FileFlow]) -> tuple[list[str], bool, list[str]]:
+        """The words of a command as they are once everything known is put in.
+
+        With them whether that had to be worked out, and the files that parts of them come from.
+        """
+        words: list[str] = []
+        files: list[str] = []
+        any_computed = False
+        for raw in command.words or (command.name, *command.args):
+            if "$" not in raw and "`" not in raw:
+                words.append(literal(raw))
+                continue
+            value, computed, of_files = self.word(raw, substitutes)
+            files += of_files
+            any_computed = any_computed or (computed and value != "")
+            if computed and '"' not in raw and (words or value):
+                words += value.split()
+            else:
+                words.append(value)
+        return words, any_computed, files
+
+    def word(self, raw: str, substitutes: dict[str, FileFlow]) -> Word:
+        if raw[:1] == "'" and raw[-1:] == "'" and "'" not in raw[1:-1]:
+            return Word(raw[1:-1])
+        computed = False
+        files: list[str] = []
+        pieces: list[str] = []
+        for source, flow in substitutes.items():
+            if source in raw:
+                raw = raw.replace(source, f"\0{len(pieces)}\0")
+                pieces.append(flow.text.rstrip("\n"))
+                files += flow.files
+                computed = True
+        if "$" in raw and self.known:
+
+            def value(match: Any) -> str:
+                nonlocal computed
+                known = self.known.get(match.group(1) or match.group(2))
+                if known is None:
+                    return str(match.group())
+                computed = computed or known.computed
+                files.extend(known.files)
+                pieces.append(known.text)
+                return f"\0{len(pieces) - 1}\0"
+
+            raw = _USED.sub(value, raw)
+        word = literal(raw)
+        if pieces and "\0" in word:
+            parts = word.split("\0")
+            parts[1::2] = [
+                pieces[int(part)] if part.isdecimal() and int(part) < len(pieces) else "" for part in parts[1::2]
+            ]
+            word = "".join(parts)[:MAX_FLOW]
+        return Word(word, computed, tuple(files))
+
+    def expand(self, text: str) -> str:
+        """A text with the variables in it that are known."""
+        if "$" not in text or not self.known:
+            return text
+
+        def value(match: Any) -> str:
+            known = self.known.get(match.group(1) or match.group(2))
+            return str(match.group()) if known is None else known.text
+
+        return str(_USED.sub(value, text))[:MAX_FLOW]
+
+
+_MOST_FILES: Final = 32  # operands of one filter
+_WIDEST: Final = 256  # characters that a directive of `printf` may pad to
+Read = Callable[[str], FileFlow]  # what a file holds, by its name
+
+
+def printed(name: str, args: Sequence[str], stdin: FileFlow, read: Read) -> FileFlow:
+    """What a command prints that reads `stdin`; `UNKNOWN` for every command that is not known here."""
+    simple = _SIMPLE.get(name)
+    if simple is not None:
+        return simple(args)
+    if name in _SILENT:
+        return EMPTY
+    if name == "tee":
+        return stdin
+    if name == "openssl":
+        source = next((value for option, value in pairwise(args) if option == "-in"), "-")
+        return _decoded(name, args, stdin if source == "-" else read(source))
+    if name == "xxd" or name in _CODED:
+        return _decoded(name, args, _given(args, stdin, read, valued=_CODED_VALUES))
+    if name == "tr":
+        return stdin.with_text(_translated(args, stdin.text))
+    if name in _TRANSFORMS:
+        flow = _given(args, stdin, read)
+        return flow.with_text(_TRANSFORMS[name](flow.text))
+    if name == "sed":
+        return _edited(args, stdin, read)
+    valued = _PASSES.get(name)
+    if valued is not None:
+        flow = _given(args, stdin, read, valued=valued, skip=name in _PATTERN_FIRST)
+        return flow.with_text(flow.text + _members(flow.text)) if name in {"jq", "yq"} else flow
+    return UNKNOWN
+
+
+def _given(
+    args: Sequence[str], stdin: FileFlow, read: Read, *, valued: frozenset[str] = frozenset(), skip: bool = False
+) -> FileFlow:
+    """What a filter reads: its operands, or what comes in."""
+    names: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg in valued:
+            next(rest, "")
+        elif arg == "-" or not arg.startswith("-"):
+            names.append(arg)
+    if skip:
+        names = names[1:]
+    if not names:
+        return stdin
+    flow = EMPTY
+    for name in names[:_MOST_FILES]:
+        flow = flow.then(stdin if name == "-" else read(name))
+    return flow if len(names) <= _MOST_FILES else flow.then(UNKNOWN)
+
+
+def _echoed(args: Sequence[str]) -> FileFlow:
+    words = list(args)
+    newline, escapes = "\n", None
+    while words and words[0][:1] == "-" and words[0][1:] and not words[0][1:].strip("neE"):
+        option = words.pop(0)
+        newline = "" if "n" in option else newline
+        escapes = "e" in option if "e" in option or "E" in option else escapes
+    text = " ".join(words)
+    if "\\" in text and escapes is not False:
+        # Without an option it depends on the shell whether escapes are undone: both are read.
+        text = unescaped(text) if escapes else f"{unescaped(text)}\n{text}"
+    return EMPTY.with_text(text + newline)
+
+
+_DIRECTIVE: Final = re2.compile(r"%(%|[-+ #0]*(\d+|\*)?(?:\.(?:\d+|\*))?([a-zA-Z]))")
+_NUMBERS: Final = frozenset("diouxX")
+
+
+def _formatted(args: Sequence[str]) -> FileFlow:
+    words = list(args)
+    if words[:1] == ["-v"]:
+        words = words[2:]
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        return EMPTY
+    pattern, values = words[0], words[1:]
+    out: list[str] = []
+    size = 0
+    while True:
+        before = len(values)
+        piece = _once(pattern, values)
+        out.append(piece)
+        size += len(piece)
+        if not values or len(values) == before or size > MAX_FLOW:
+            break
+    return EMPTY.with_text("".join(out))
+
+
+def _once(pattern: str, values: list[str]) -> str:
+    """One round of `printf` over its format, which takes what it needs from `values`."""
+    out: list[str] = []
+    at = 0
+    for match in _DIRECTIVE.finditer(pattern):
+        out.append(unescaped(pattern[at : match.start()]))
+        at = match.end()
+        if match.group(1) == "%":
+            out.append("%")
+            continue
+        width = match.group(2)
+        if width == "*" and values:
+            values.pop(0)
+        value = values.pop(0) if values else ""
+        kind = match.group(3)
+        if kind == "b":
+            value = unescaped(value)
+        elif kind == "c":
+            value = value[:1]
+        elif kind in _NUMBERS:
+            value = _number(value, kind)
+        if width and width.isdecimal():
+            value = value.rjust(min(int(width[:4]), _WIDEST))
+        out.append(value)
+    out.append(unescaped(pattern[at:]))
+    return "".join(out)
+
+
+def _number(value: str, kind: str) -> str:
+    try:
+        number = ord(value[1]) if value[:1] in {"'", '"'} and len(value) > 1 else int(value[:20] or "0", 0)
+    except ValueError:
+        return "0"
+    return {"o": f"{number:o}", "x": f"{number:x}", "X": f"{number:X}"}.get(kind, str(number))
+
+
+def _repeated(args: Sequence[str]) -> FileFlow:
+    return FileFlow(" ".join(args or ("y",)) + "\n", UNKNOWN_GAP)
+
+
+_CODED: Final[dict[str, frozenset[str]]] = {
+    "base64": frozenset({"-d", "-D", "--decode", "-di", "-id"}),
+    "gbase64": frozenset({"-d", "-D", "--decode", "-di"}),
+    "base32": frozenset({"-d", "-D", "--decode", "-di"}),
+}
+_CODED_VALUES: Final = frozenset({"-w", "-c", "-l", "-s", "-b"})
+
+
+def _decoded(name: str, args: Sequence[str], flow: FileFlow) -> FileFlow:
+    """What a decoder prints; an encoder's output runs nothing and is not worked out."""
+    try:
+        if name == "xxd":
+            if not any(arg.startswith("-") and "r" in arg for arg in args):
+                return FileFlow("", UNKNOWN_GAP, flow.files)
+            return flow.with_text(_hex(flow.text, plain=any(arg.startswith("-") and "p" in arg for arg in args)))
+        if name == "openssl":
+            if "-d" not in args or not {"base64", "-base64", "-a"} & set(args):
+                return FileFlow("", UNKNOWN_GAP, flow.files)
+        elif not _CODED[name] & set(args):
+            return FileFlow("", UNKNOWN_GAP, flow.files)
+        body = "".join(flow.text.split())
+        if name == "base32":
+            return flow.with_text(
+                base64.b32decode(body + "=" * (-len(body) % 8), casefold=True).decode("utf-8", "replace")
+            )
+        return flow.with_text(_from_base64(body))
+    except (binascii.Error, ValueError):
+        return FileFlow("", UNKNOWN_GAP, flow.files)
+
+
+def _from_base64(body: str) -> str:
+    """The decoded text; each padded piece on its own, as decoders take what follows padding."""
+    out: list[str] = []
+    for piece in body.replace("=", "= ").split():
+        core = piece.rstrip("=")
+        if core:
+            core = core[: len(core) - (len(core) % 4 == 1)]
+            out.append(base64.b64decode(core + "=" * (-len(core) % 4)).decode("utf-8", "replace"))
+    return "".join(out)
+
+
+def _hex(text: str, *, plain: bool) -> str:
+    if not plain:  # each line has its place before it and its characters behind it
+        text = "\n".join(line.partition(":")[2].partition("  ")[0] or line for line in text.split("\n"))
+    digits = "".join(text.split())
+    return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("utf-8", "replace")
+
+
+_CLASSES: Final = {
+    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "[:lower:]": "abcdefghijklmnopqrstuvwxyz", "[:digit:]": "0123456789",
+    "[:space:]": " \t\n\r\v\f", "[:blank:]": " \t",
+}  # fmt: skip
+
+
+def _translated(args: Sequence[str], text: str) -> str:
+    """What `tr` makes of a text: replaced, deleted, or (as it stands) squeezed."""
+    flags = "".join(arg[1:] for arg in args if arg.startswith("-") and len(arg) > 1)
+    sets = [arg for arg in args if not arg.startswith("-") or arg == "-"]
+    if not sets:
+        return text
+    first = _set(sets[0])
+    if "d" in flags:
+        kept = set(first)
+        return "".join(char for char in text if (char in kept) == ("c" in flags or "C" in flags))
+    if len(sets) < 2 or not first:
+        return text
+    second = _set(sets[1]) or " "
+    if "c" in flags or "C" in flags:
+        kept = set(first)
+        return "".join(char if char in kept else second[-1] for char in text)
+    second += second[-1] * (len(first) - len(second))
+    return text.translate({ord(left): right for left, right in reversed(list(zip(first, second, strict=False)))})
+
+
+def _set(written: str) -> str:
+    """The characters of a set of `tr`: ranges, classes and escapes."""
+    for name, members in _CLASSES.items():
+        written = written.replace(name, members)
+    written = unescaped(written)[:_WIDEST]
+    out: list[str] = []
+    at = 0
+    while at < len(written):
+        if at + 2 < len(written) and written[at + 1] == "-" and 0 <= ord(written[at + 2]) - ord(written[at]) < _WIDEST:
+            out.append("".join(map(chr, range(ord(written[at]), ord(written[at + 2]) + 1))))
+            at += 3
+        else:
+            out.append(written[at])
+            at += 1
+    return "".join(out)[: 4 * _WIDEST]
+
+
+def _turned(text: str) -> str:
+    return "\n".join(line[::-1] for line in text.split("\n"))
+
+
+def _bottom_up(text: str) -> str:
+    return "\n".join(reversed(text.split("\n")))
+
+
+_TRANSFORMS: Final[dict[str, Callable[[str], str]]] = {"rev": _turned, "tac": _bottom_up}
+_MOST_EDITS: Final = 32  # substitutions of one `sed` that are worked out
+
+
+def _edited(args: Sequence[str], stdin: FileFlow, read: Read) -> FileFlow:
+    """What `sed` prints: its substitutions done, every other command of it left out."""
+    scripts: list[str] = []
+    names: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg in {"-e", "--expression"}:
+            scripts.append(next(rest, ""))
+        elif arg == "-" or not arg.startswith("-"):
+            names.append(arg)
+    if not scripts and names:
+        scripts.append(names.pop(0))
+    flow = _given(names, stdin, read)
+    if not flow.text:
+        return flow
+    extended = any(arg[:1] == "-" and arg[1:2] != "-" and ("E" in arg or "r" in arg) for arg in args)
+    text = flow.text
+    for number, (pattern, instead, flags) in enumerate(_substitutes(scripts)):
+        if number >= _MOST_EDITS:
+            return FileFlow(text, UNKNOWN_GAP, flow.files)
+        found = _pattern(pattern, extended=extended, ignores_case="i" in flags.lower())
+        if found is None:  # what it makes of the text is not known: what it read stands for it
+            flow = flow._replace(gap=UNKNOWN_GAP)
+            continue
+        replace = _replacement(instead)
+        text = "\n".join(found.sub(replace, line, 0 if "g" in flags else 1) for line in text.split("\n"))[:MAX_FLOW]
+    return flow.with_text(text)
+
+
+_QUIET: Final = re2.Options()
+_QUIET.log_errors = False
+# What a backslash means in a basic expression is what none means in an extended one (POSIX.1-2017, 9.3.3).
+_SWAPPED: Final = re2.compile(r"\\?[(){}+?|]")
+
+
+def _pattern(written: str, *, extended: bool, ignores_case: bool) -> Any:
+    """A pattern of `sed`, compiled; `None` where it is none that is known here."""
+    if not extended:
+        written = str(
+            _SWAPPED.sub(lambda found: found.group()[-1] if len(found.group()) > 1 else f"\\{found.group()}", written)
+        )
+    try:
+        return re2.compile(f"(?i){written}" if ignores_case else written, _QUIET)
+    except re2.error:
+        return None
+
+
+_BACK: Final = re2.compile(r"\\([0-9])|\\(.)|&")
+
+
+def _replacement(written: str) -> Callable[[Any], str]:
+    """What `sed` puts in place of a match: `&` and `\\1` are what was matched."""
+
+    def replace(match: Any) -> str:
+        def part(found: Any) -> str:
+            if found.group(2) is not None:
+                return {"n": "\n", "t": "\t"}.get(found.group(2), str(found.group(2)))
+            number = int(found.group(1) or 0)
+            return (match.group(number) or "") if number <= match.re.groups else ""
+
+        return str(_BACK.sub(part, written))
+
+    return replace
+
+
+def _substitutes(scripts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """The substitutions of `sed` scripts: pattern, what stands in its place, and flags."""
+    for script in scripts:
+        rest = script
+        while rest:
+            rest = rest.lstrip(" \t\n;{}0123456789,$")
+            if len(rest) > 3 and rest[0] in "sy" and not rest[1].isalnum() and not rest[1].isspace():
+                transliterates = rest[0] == "y"
+                parts = _parts(rest[2:], rest[1])
+                if parts is None:
+                    return
+                left, right, rest = parts
+                if transliterates:
+                    yield from ((str(re2.escape(one)), other, "g") for one, other in zip(left, right, strict=False))
+                    continue
+                flags = rest[: len(rest) - len(rest.lstrip("gipPeIM0123456789"))]
+                rest = rest[len(flags) :]
+                yield left, right, flags
+            else:
+                cut = min((at for at in (rest.find("\n"), rest.find(";")) if at >= 0), default=len(rest))
+                rest = rest[cut + 1 :]
+
+
+def _parts(text: str, sign: str) -> tuple[str, str, str] | None:
+    """What stands before the first and the second `sign` that no backslash quotes, and what follows."""
+    found: list[str] = []
+    piece: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == "\\" and at + 1 < len(text):
+            piece.append(text[at + 1] if text[at + 1] == sign else text[at : at + 2])
+            at += 2
+            continue
+        if char == sign:
+            found.append("".join(piece))
+            piece = []
+            if len(found) == 2:
+                return found[0], found[1], text[at + 1 :]
+        else:
+            piece.append(char)
+        at += 1
+    return None
+
+
+def _members(text: str) -> str:
+    """Every text in a JSON value, a line each: what `jq -r` picks is one of them."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    found: list[str] = []
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return "\n" + "\n".join(reversed(found))
+
+
+_SIMPLE: Final[Mapping[str, Callable[[Sequence[str]], FileFlow]]] = {
+    "echo": _echoed, "printf": _formatted, "yes": _repeated, "print": _echoed,
+}  # fmt: skip
+_SILENT: Final = frozenset({
+    ":", "cd", "chmod", "export", "false", "mkdir", "pushd", "popd", "set", "shopt", "sleep", "touch", "true", "umask",
+    "unset", "wait", "local", "declare", "typeset", "readonly", "read", "alias", "cp", "mv", "ln", "rm",
+})  # fmt: skip
+_PASSES: Final[dict[str, frozenset[str]]] = {
+    "cat": frozenset(), "head": frozenset({"-n", "-c"}), "tail": frozenset({"-n", "-c"}), "bat": frozenset(),
+    "grep": frozenset({"-m", "-A", "-B", "-C"}), "egrep": frozenset(), "fgrep": frozenset(),
+    "sort": frozenset({"-k", "-t"}),
+    "uniq": frozenset(), "cut": frozenset({"-d", "-f", "-c", "-b"}), "fold": frozenset({"-w"}), "nl": frozenset(),
+    "pv": frozenset(), "expand": frozenset(), "unexpand": frozenset(), "iconv": frozenset({"-f", "-t"}),
+    "dos2unix": frozenset(), "envsubst": frozenset(), "awk": frozenset({"-F", "-v"}), "gawk": frozenset({"-F", "-v"}),
+    "paste": frozenset({"-d"}), "column": frozenset(), "less": frozenset(), "more": frozenset(), "shuf": frozenset(),
+    "strings": frozenset(), "jq": frozenset(), "yq": frozenset(), "sponge": frozenset(), "fmt": frozenset(),
+    "stdbuf": frozenset(), "unbuffer": frozenset(), "type": frozenset(), "get-content": frozenset(),
+}  # fmt: skip
+_PATTERN_FIRST: Final = frozenset({"grep", "egrep", "fgrep", "awk", "gawk", "jq", "yq"})

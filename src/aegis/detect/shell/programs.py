@@ -1,0 +1,436 @@
+"""Which program a command runs that it is given: in which language, and from where.
+
+Closed tables from the manuals of interpreters, of database clients, and of what starts a command on another machine,
+in a container or as another user.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import re2
+
+from aegis.detect.quick import remembered
+from aegis.detect.shell.starts import USUAL_PLACES
+from aegis.detect.shell.tree import Command
+from aegis.detect.shell.words import SHELLS
+
+Language = Literal["shell", "python", "javascript", "php", "sql", "make", "cron", "other"]
+
+
+class Program(NamedTuple):
+    """A program that a command runs: written out, in a file, or (neither) what the command reads.
+
+    `arguments` are those of the program itself.
+    """
+
+    language: Language
+    text: str | None = None
+    file: str | None = None
+    arguments: tuple[str, ...] = ()
+
+
+class _Options(NamedTuple):
+    """What the options of one interpreter mean: with a program behind them, with a file of one, with another value."""
+
+    text: frozenset[str] = frozenset()
+    file: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    module: frozenset[str] = frozenset()
+    language: Language = "other"
+    operands: int = 0  # that stand before the file of the program; -1 where no operand is one
+
+
+_SHELL: Final = _Options(
+    frozenset(), frozenset({"--rcfile", "--init-file"}), frozenset({"-o", "-O", "+o", "+O"}), language="shell"
+)
+_PYTHON: Final = _Options(
+    frozenset({"-c"}), frozenset(), frozenset({"-W", "-X", "-Q"}), frozenset({"-m"}), language="python"
+)
+_NODE: Final = _Options(
+    frozenset({"-e", "--eval", "-p", "--print", "-pe", "eval"}), frozenset({"-r", "--require", "--import"}),
+    language="javascript",
+)  # fmt: skip
+_PHP: Final = _Options(frozenset({"-r"}), frozenset({"-f"}), frozenset({"-d", "-c"}), language="php")
+_E: Final = frozenset({"-e", "-E"})
+_INTERPRETERS: Final[dict[str, _Options]] = {
+    **dict.fromkeys(SHELLS | {"powershell", "powershell.exe", "pwsh.exe", "cmd", "mksh", "yash"}, _SHELL),
+    "python": _PYTHON, "pypy": _PYTHON, "ipython": _PYTHON, "uv-python": _PYTHON,
+    "node": _NODE, "nodejs": _NODE, "bun": _NODE, "deno": _NODE, "tsx": _NODE, "ts-node": _NODE,
+    "php": _PHP,
+    "perl": _Options(_E, valued=frozenset({"-I", "-M"})),
+    "ruby": _Options(_E, frozenset({"-r"}), frozenset({"-I"})),
+    "lua": _Options(_E, valued=frozenset({"-l"})), "luajit": _Options(_E),
+    "tclsh": _Options(), "expect": _Options(frozenset({"-c"}), frozenset({"-f"})), "rscript": _Options(_E),
+    "julia": _Options(_E), "groovy": _Options(_E), "osascript": _Options(_E), "guile": _Options(frozenset({"-c"})),
+    "psql": _Options(
+        frozenset({"-c", "--command"}), frozenset({"-f", "--file"}),
+        frozenset({"-d", "-h", "-p", "-U", "-v", "-o", "-F", "-R", "-T", "-L", "-P"}), language="sql", operands=-1,
+    ),
+    **dict.fromkeys(("mysql", "mariadb"), _Options(
+        frozenset({"-e", "--execute"}), valued=frozenset({"-u", "-h", "-P", "-D", "-S"}), language="sql", operands=-1
+    )),
+    "sqlite3": _Options(frozenset({"-cmd"}), frozenset({"-init"}), language="sql", operands=-1),
+    "sqlcmd": _Options(frozenset({"-Q", "-q"}), frozenset({"-i"}), frozenset({"-S", "-U", "-P", "-d"}), language="sql",
+                       operands=-1),
+    "sqlplus": _Options(language="sql", operands=-1),
+    "cockroach": _Options(frozenset({"-e", "--execute"}), frozenset({"-f"}), language="sql", operands=-1),
+    "clickhouse-client": _Options(frozenset({"-q", "--query"}), language="sql", operands=-1),
+    "duckdb": _Options(frozenset({"-c"}), frozenset({"-init"}), language="sql", operands=-1),
+    **dict.fromkeys(("make", "gmake"), _Options(
+        frozenset(), frozenset({"-f", "--file", "--makefile"}), frozenset({"-C", "-j", "-I", "-o", "-W"}),
+        language="make", operands=-1,
+    )),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _Options(
+        frozenset(), frozenset({"-f", "--file"}), frozenset({"-F", "-v"})
+    )),
+    "crontab": _Options(valued=frozenset({"-u"}), language="cron"),
+    "at": _Options(frozenset(), frozenset({"-f"}), frozenset({"-q", "-t"}), language="shell", operands=-1),
+    "batch": _Options(language="shell", operands=-1),
+    "source": _Options(language="shell"), ".": _Options(language="shell"),
+}  # fmt: skip
+_AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_LETS_LEAVE: Final = frozenset({"-l", "-r", "--version", "-V", "--help", "-?", "-h", "-n", "--dry-run", "-p", "-q"})
+
+
+def interpreter(name: str) -> str:
+    """The name under which an interpreter is known here: `python3.12` as `python`; empty for every other program."""
+    plain = name.lower()
+    if plain in _INTERPRETERS:
+        return plain
+    plain = plain.rstrip("0123456789.")
+    return plain if plain in _INTERPRETERS and plain else ""
+
+
+def programs(command: Command, words: Sequence[str]) -> list[Program]:
+    """The programs that an interpreter runs, its `words` without its own name; none for any other command."""
+    name = interpreter(command.name)
+    if not name:
+        return []
+    options = _INTERPRETERS[name]
+    language = options.language
+    if name == "crontab" and (not words or _LETS_LEAVE & set(words)):
+        return [Program("cron")] if not words else []
+    found: list[Program] = []
+    rest = list(words)
+    reads = True
+    while rest:
+        word = rest.pop(0)
+        head, joined, value = word.partition("=")
+        if word in STDIN or (word == "-s" and language == "shell"):
+            return [*found, Program(language, arguments=tuple(rest))]
+        if word == "--":
+            continue
+        if language == "shell" and name not in _NO_SCRIPTS and _is_script_option(word):
+            found += [Program("shell", text=rest[0], arguments=tuple(rest[1:]))] if rest else []
+            return found
+        if word in options.text or (word[:1] == "-" and word[1:2] != "-" and name in _BUNDLES and word[-1:] in "eE"):
+            found += [Program(language, text=rest.pop(0))] if rest else []
+            reads = False
+            if language in {"python", "javascript"}:
+                return found
+        elif joined and (head in options.text or head in options.file):
+            found.append(Program(language, text=value) if head in options.text else _in_file(language, value))
+            reads = False
+        elif word in options.file:
+            found += [_in_file(language, rest.pop(0))] if rest else []
+            reads = reads and word in _BESIDE
+        elif word in options.module:
+            return [*found, Program(language, file=rest[0].replace(".", "/") + ".py")] if rest else found
+        elif word in options.valued:
+            del rest[:1]
+        elif word[:1] == "-" or (word[:1] == "+" and language == "shell"):
+            if word in {"--version", "--help"}:
+                return found
+        elif word == "0" and command.fed:
+            continue  # the grammar reads the descriptor of a redirection (`sh 0< x`) as a word
+        elif name in _AWKS:
+            return [*found, Program("other", text=word)] if reads else found
+        elif options.operands == 0 and reads:
+            return [*found, _in_file(language, word, tuple(rest))]
+    if name == "make" and reads:
+        return [Program("make", file=each) for each in ("Makefile", "makefile", "GNUmakefile")]
+    return [*found, Program(language)] if reads else found
+
+
+_NO_SCRIPTS: Final = frozenset({"at", "batch", "source", "."})
+_BUNDLES: Final = frozenset({"perl", "ruby"})  # whose letters are put together: `-lne`
+_BESIDE: Final = frozenset({"-r", "--require", "--import", "--rcfile", "--init-file", "-init"})  # and a program besides
+
+
+def _in_file(language: Language, name: str, arguments: tuple[str, ...] = ()) -> Program:
+    return Program(language, arguments=arguments) if name in STDIN else Program(language, None, name, arguments)
+
+
+def _is_script_option(word: str) -> bool:
+    lowered = word.lower()
+    return (word[:1] == "-" and word[1:2] != "-" and "c" in word and "=" not in word) or lowered in {"-command", "/c"}
+
+
+def started_file(command: Command) -> str:
+    """The file that a command is by its own name (`./build.sh`); empty for programs of the system."""
+    program = command.program
+    return program if "/" in program and not program.startswith(USUAL_PLACES) and "$(" not in program else ""
+
+
+_SHEBANG: Final = re2.compile(r"^#!\s*\S*?/?(?:env\s+(?:-\S+\s+)*)?([\w.+-]+)(?:\s|$)")
+
+
+def language_of_file(text: str) -> tuple[str, Language]:
+    """The interpreter that the first line of a program names, and its language; the shell where none does."""
+    match = _SHEBANG.match(text)
+    name = interpreter(match.group(1).rsplit("/", 1)[-1]) if match is not None else ""
+    return (name, _INTERPRETERS[name].language) if name else ("sh", "shell")
+
+
+_STARTED_IN_CODE: Final = re2.compile(
+    r"""(?:\b(?:system|exec|popen|popen3|spawn|shell_exec|passthru|capture2e?|capture3|qx|sh|run|readpipe)|%x|"""
+    r"""do shell script)"""
+    r"""\s*[({\[]*\s*(?:"((?:[^"\\\n]|\\.)+)"|'((?:[^'\\\n]|\\.)+)')|`([^`\n]+)`|(?:%x|\bqx)\s*[({\[/]([^)}\]/\n]+(?:/[^)}\]\n]*)?)"""
+    r"""|"((?:[^"\\\n]|\\.)+)"\s*\|\s*getline|\|\s*"((?:[^"\\\n]|\\.)+)\""""
+)
+_MOST_STARTED: Final = 32
+
+
+def commands_in_code(code: str) -> list[str]:
+    """The command lines that a program starts in a language without a grammar here: Perl, Ruby, awk, Lua, Tcl."""
+    found: list[str] = []
+    for match in _STARTED_IN_CODE.finditer(code):
+        text = next((group for group in match.groups() if group), "")
+        if text and len(found) < _MOST_STARTED:
+            found.append(text.replace('\\"', '"').replace("\\'", "'"))
+    return found
+
+
+_STRINGS: Final = re2.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'")
+
+
+def strings_in_code(code: str) -> str:
+    """Every text that stands in a program, a line each: what it prints is made of them."""
+    found = (next((group for group in match.groups() if group), "") for match in _STRINGS.finditer(code))
+    return "\n".join(found).replace("\\n", "\n")
+
+
+_ESCAPE: Final = re2.compile(r"(?m)^\s*(?:\\!|\.(?:shell|system)\b|system\b|!!|host\b|!)\s*(\S.*)$")
+_INCLUDES: Final = re2.compile(r"(?m)^\s*(?:\\ir?|\.read|source|\\\.|@{1,2})\s+(\S+)")
+
+
+def commands_in_sql(text: str) -> tuple[list[str], list[str]]:
+    """The commands that lines of a database client's input start, and the files that they read."""
+    return (
+        [match.group(1) for match in _ESCAPE.finditer(text)][:_MOST_STARTED],
+        [match.group(1) for match in _INCLUDES.finditer(text)][:_MOST_STARTED],
+    )
+
+
+_RECIPE: Final = re2.compile(r"(?m)^(?:\t|[^\s:#=][^:=\n]*:[^=;\n]*;)[ \t@+-]*(.+)$|\$\(shell\s+([^)]*)\)")
+
+
+def recipes(text: str) -> str:
+    """The commands of a makefile, a line each."""
+    found = (next((group for group in match.groups() if group), "") for match in _RECIPE.finditer(text))
+    return "\n".join(found).replace("$$", "$")
+
+
+# What starts a command elsewhere: the options that take a value, where those are few.
+_VALUED: Final[dict[str, frozenset[str]]] = {
+    "ssh": frozenset({
+        "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S",
+        "-W", "-w", "-B",
+    }),
+    "chroot": frozenset(), "nsenter": frozenset({"-t", "--target", "-S", "-G"}),
+    "kubectl": frozenset({"-n", "--namespace", "-c", "--container", "--context", "--kubeconfig", "-f"}),
+    "lxc": frozenset({"--env", "--user", "--cwd"}), "su": frozenset({"-s", "--shell", "-g", "-G", "-w"}),
+    "runuser": frozenset({"-u", "-s", "-g", "-G"}), "adb": frozenset({"-s"}), "multipass": frozenset({"-d"}),
+}  # fmt: skip
+_VALUED["oc"] = _VALUED["kubectl"]
+# Options of `docker run` and `docker exec` without a value; every other one takes one, or has it behind `=`.
+_FLAGS: Final = frozenset({
+    "-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-dt", "-P", "-q", "--detach", "--init", "--interactive",
+    "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm",
+    "--sig-proxy", "--tty", "-T", "--no-deps", "--service-ports", "--build", "--no-TTY",
+})  # fmt: skip
+_ENGINES: Final = frozenset({"docker", "podman", "nerdctl", "docker-compose", "podman-compose"})
+_COMMAND_OPTION: Final = frozenset({"-c", "--command", "-C"})
+
+
+_MOVES: Final = frozenset({
+    "cp", "mv", "ln", "install", "dd", "curl", "wget", "aria2c", "iwr", "invoke-webrequest", "irm", "tee", "sponge",
+    "sed", "eval", "xargs", "parallel", "trap", "adb", "gcloud", "vagrant", "fly", "flyctl", "az",
+})  # fmt: skip
+_PLAIN: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+["
+
+
+@remembered
+def _moves(name: str) -> bool:
+    plain = name.lower()
+    return (
+        plain in _MOVES or plain in _VALUED or plain in _ENGINES or interpreter(plain) != "" or bool(name.strip(_PLAIN))
+    )
+
+
+def moves_programs(command: Command) -> bool:
+    """Whether a command can run, start, copy or fetch a program; most can do nothing of it."""
+    return _moves(command.name) or started_file(command) != ""
+
+
+class Started(NamedTuple):
+    """A command line that is run elsewhere; where it is empty, what waits there is a shell that reads."""
+
+    line: str
+
+
+def started(command: Command, words: Sequence[str]) -> Started | None:
+    """What a command starts on another machine, in a container or as another user; `None` where it starts nothing."""
+    name = command.name.lower()
+    rest = list(words)
+    if name == "ssh":
+        line = _behind(rest, _VALUED["ssh"], 1)
+        return None if line is None else Started(" ".join(line))
+    if name in {"su", "runuser"}:
+        for at, word in enumerate(rest):
+            if word in {"-c", "--command"} or (word[:1] == "-" and word[1:2] != "-" and "c" in word):
+                return Started(rest[at + 1]) if at + 1 < len(rest) else None
+        behind = _after(rest, "--")
+        return Started(shlex.join(behind) if behind and name == "runuser" else "")
+    if name in _ENGINES:
+        return _in_container(name, rest)
+    if name in {"kubectl", "oc", "lxc", "multipass"}:
+        if "exec" not in rest[:8] and not (name != "lxc" and "run" in rest[:8]):
+            return None
+        behind = _after(rest, "--")
+        if behind is None and "exec" in rest[:8]:
+            behind = _behind(rest[rest.index("exec") + 1 :], _VALUED[name], 1)
+        return None if not behind else Started(shlex.join(behind))
+    if name in {"chroot", "nsenter"}:
+        behind = _after(rest, "--") or _behind(rest, _VALUED[name], 1 if name == "chroot" else 0)
+        return None if behind is None else Started(shlex.join(behind))
+    if name == "adb" and "shell" in rest[:4]:
+        return Started(" ".join(rest[rest.index("shell") + 1 :]))
+    if name in {"gcloud", "vagrant", "fly", "flyctl", "az"} and "ssh" in rest[:4]:
+        for at, word in enumerate(rest):
+            head, joined, value = word.partition("=")
+            if head in _COMMAND_OPTION:
+                return Started(value if joined else " ".join(rest[at + 1 : at + 2]))
+        return Started("")
+    if name == "trap" and len(rest) > 1 and rest[0] not in {"-", "-p", "-l"}:
+        return Started(rest[0])
+    return None
+
+
+def _in_container(name: str, rest: list[str]) -> Started | None:
+    at = next((at for at, word in enumerate(rest[:8]) if word in {"exec", "run"}), None)
+    if at is None:
+        return None
+    runs = rest[at] == "run"
+    rest = rest[at + 1 :]
+    entry: list[str] = []
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        head, joined, value = word.partition("=")
+        if head == "--entrypoint":
+            entry = [value if joined else rest.pop(0) if rest else ""]
+        elif not joined and word not in _FLAGS and rest:
+            rest.pop(0)
+    if not rest:
+        return None
+    behind = [*entry, *rest[1:]]
+    return Started(shlex.join(behind)) if behind or not runs else None
+
+
+def _behind(words: Sequence[str], valued: frozenset[str], operands: int) -> list[str] | None:
+    """The words behind a command's options and so many operands; `None` where it has fewer."""
+    rest = list(words)
+    while rest:
+        word = rest[0]
+        if word == "--":
+            rest.pop(0)
+            return rest[operands:] if len(rest) >= operands else None
+        if word.startswith("-"):
+            del rest[: 2 if word in valued else 1]
+        elif operands:
+            operands -= 1
+            rest.pop(0)
+        else:
+            break
+    return None if operands else rest
+
+
+def _after(words: Sequence[str], mark: str) -> list[str] | None:
+    return list(words[words.index(mark) + 1 :]) if mark in words else None
+
+
+def files_made(command: Command, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The files that a command writes by their names, each with the file that it is a copy of, or nothing.
+
+    Nothing stands for what nobody can know: what was downloaded.
+    """
+    name = command.name.lower()
+    plain = [word for word in words if not word.startswith("-") or word == "-"]
+    if name in {"cp", "mv", "ln", "install"}:
+        if name == "install":
+            plain = _behind(list(words), frozenset({"-m", "-o", "-g", "--mode", "-S"}), 0) or []
+            plain = [word for word in plain if not word.startswith("-")]
+        for source in plain[:-1]:
+            target = plain[-1]
+            yield target, source
+            if len(plain) > 2 or "." not in target.strip("./").rsplit("/", 1)[-1]:  # perhaps into a folder
+                yield f"{target.rstrip('/')}/{source.rsplit('/', 1)[-1]}", source
+    elif name == "dd":
+        values = dict(word.split("=", 1) for word in words if "=" in word)
+        if "of" in values:
+            yield values["of"], values.get("if", "-")
+    elif name in {"curl", "wget", "aria2c", "iwr", "invoke-webrequest", "irm"}:
+        yield from ((target, "") for target in _downloaded(name, words))
+
+
+def _downloaded(name: str, words: Sequence[str]) -> Iterator[str]:
+    """The files that a download is written to."""
+    named = False
+    for at, word in enumerate(words):
+        following = words[at + 1] if at + 1 < len(words) else ""
+        is_output = word in {"-o", "--output", "--output-document", "-OutFile", "--out"}
+        if is_output or (word == "-O" and name == "wget"):
+            named = True
+            if following not in {"-", ""}:
+                yield following
+        elif word.startswith(("--output=", "--output-document=", "--out=")):
+            named = True
+            yield word.partition("=")[2]
+        elif word[:1] == "-" and word[1:2] != "-" and word[-1:] == ("O" if name == "wget" else "o"):
+            named = True
+            if following not in {"-", ""}:
+                yield following
+    remote = name == "wget" or any(word[:1] == "-" and word[1:2] != "-" and "O" in word for word in words)
+    if remote and not named:
+        for word in words:
+            if "://" in word:
+                yield word.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+
+
+def words_of_input(text: str) -> list[str]:
+    """What `xargs` makes of its input: words, quotes undone."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+_OF_SCRIPT: Final = re2.compile(r"\"?\$(?:([0-9@*])|\{([0-9@*])\})\"?")
+
+
+def with_arguments(text: str, arguments: Sequence[str]) -> str:
+    """A script with what it is called with in place of `$0`, `$1` and `$@`."""
+    if "$" not in text:
+        return text
+
+    def value(match: Any) -> str:
+        name = match.group(1) or match.group(2)
+        if name in "@*":
+            return " ".join(arguments[1:])
+        return arguments[int(name)] if int(name) < len(arguments) else str(match.group())
+
+    return str(_OF_SCRIPT.sub(value, text))

@@ -1,0 +1,389 @@
+"""What a shell text does: its commands after parsing, not the words that it is written with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import re2
+
+from aegis.detect.facts import LEAST, Effort, RanCommand
+from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
+from aegis.detect.hosts import asks_metadata
+from aegis.detect.operands import located, plain, plain_word, runs
+from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
+from aegis.detect.shell.destroy import SIGNAL as BREAKS
+from aegis.detect.shell.destroy import (
+    breaks,
+    breaks_file,
+    cloud_deed,
+    destroys,
+    feeds_deleter,
+    finds,
+    loads,
+    loops_over_root,
+    sets_permissions,
+    writes_device,
+)
+from aegis.detect.shell.feeds import Feeds
+from aegis.detect.shell.flow import asks_with_output, dropped, pipeline, substitutions
+from aegis.detect.shell.heredocs import Extracted, extracted, restored
+from aegis.detect.shell.programs import moves_programs
+from aegis.detect.shell.services import service_deed
+from aegis.detect.shell.starts import (
+    STARTS_GIVEN,
+    helpers,
+    in_odd_place,
+    inner_spawn,
+    interposed,
+    replaces,
+    spawned,
+    unwrapped,
+)
+from aegis.detect.shell.tamper import grants, tampering, tampering_write, written
+from aegis.detect.shell.tree import MAX_SHELL, Command, Shell, parse_shell
+from aegis.detect.shell.unquote import expanded_words, with_variables
+from aegis.detect.shell.words import (
+    DELETERS,
+    LOOSE_PLACES,
+    NAMERS,
+    NETWORK,
+    READERS,
+    SENDERS,
+    SHELLS,
+    WRITERS,
+    statements,
+)
+
+_FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
+MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
+_MOST_SCRIPTS: Final = 64
+_SHOWN: Final = 80
+# Signals of what cannot be undone, though it need not be an attack.
+_FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
+# Options whose value a program writes: naming a key there makes one.
+_OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--output-document", "-of"})
+
+
+@dataclass(kw_only=True, slots=True)
+class ShellFacts:
+    """What one shell text does; `signals` are stable names with the piece that shows them.
+
+    `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and
+    `statements` the SQL that it hands to a database. `ran` are its commands, in plain words. `runs` are the files that
+    it runs as programs, `written` those that it writes with what it writes to them, and `output` is what it prints.
+    `read` are the programs that it runs which stand in no argument as they are.
+    """
+
+    too_long: bool = False
+    network: bool = False
+    writes: bool = False
+    irreversible: bool = False
+    signals: list[tuple[str, str]] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    programs: list[tuple[str, str]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
+    ran: list[RanCommand] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    output: FileFlow = EMPTY
+    read: list[str] = field(default_factory=list)
+    effort: Effort = field(default_factory=Effort)
+
+    def may_read(self, units: int) -> bool:
+        """Whether `units` of effort are left; where they are not, something stays unread."""
+        if self.effort.take(units):
+            return True
+        self.too_long = True
+        return False
+
+    def add(self, name: str, evidence: str) -> None:
+        self.signals.append((name, evidence[:_SHOWN]))
+        self.irreversible = self.irreversible or name in _FINAL
+
+    def absorb(self, inner: ShellFacts) -> None:
+        self.signals.extend(inner.signals)
+        self.programs.extend(inner.programs)
+        self.statements.extend(inner.statements)
+        self.ran.extend(inner.ran)
+        self.runs.extend(inner.runs)
+        self.written.extend(inner.written)
+        self.read.extend(inner.read)
+        self.network |= inner.network
+        self.writes |= inner.writes
+        self.irreversible |= inner.irreversible
+        self.too_long |= inner.too_long
+
+
+def analyse_shell(
+    text: str,
+    depth: int = 0,
+    effort: Effort | None = None,
+    *,
+    stdin: FileFlow | None = None,
+    files: Files | None = None,
+) -> ShellFacts:
+    """The facts of one shell text; never raises, and reads at most `MAX_SHELL` characters, as far as `effort` goes.
+
+    `stdin` is what the text itself reads, and `files` what is known of files that were written before, to which its
+    own are added.
+    """
+    facts = ShellFacts(effort=effort or Effort())
+    if len(text) > MAX_SHELL or not facts.may_read(len(text)):
+        facts.too_long = True
+        return facts
+    extract = extracted(text)
+    text = expanded_words(extract.text)
+    shell = parse_shell(text, facts.effort)
+    facts.too_long = shell.cut
+    commands = [plain(unwrapped(command)) for command in shell.commands]
+    if stdin is not None:
+        commands = [command._replace(fed=True) for command in commands]
+    pipes: dict[int, list[Command]] = defaultdict(list)
+    for command in commands:
+        if command.pipe:
+            pipes[command.pipe].append(command)
+        _command(command, facts, depth)
+    for stages in pipes.values():
+        facts.signals.extend(pipeline(stages))
+        if feeds_deleter(stages):
+            facts.add("shell.destroy", stages[-1].pipeline)
+    facts.ran.extend(runs(commands))
+    for command in located(commands):
+        _command(command, facts, depth)
+    facts.signals.extend(substitutions(commands))
+    facts.signals.extend(dropped(commands))
+    for target, source in ((plain_word(target), source) for target, source in shell.writes):
+        facts.writes = facts.writes or not target.startswith("/dev/")
+        _written(target, restored(source, extract.given), facts)
+    if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
+        facts.add("shell.destroy", text)
+    done: Container[str] = ()
+    # Most texts neither write a file nor run a program that could come from elsewhere.
+    if depth or stdin is not None or ">" in text or "$(" in text or "`" in text or any(map(moves_programs, commands)):
+        done = _follow(shell, extract, facts, depth, stdin, Files() if files is None else files)
+    given = with_variables(text)
+    if given is not None:
+        facts.scripts.append(given)
+    scripts = [script for script in dict.fromkeys(facts.scripts) if script != text and script not in done]
+    if depth == MAX_DEPTH or len(scripts) > _MOST_SCRIPTS:
+        facts.too_long |= bool(scripts)  # what is not read is not harmless
+        return facts
+    for script in scripts:
+        facts.absorb(analyse_shell(script, depth + 1, facts.effort))
+    return facts
+
+
+def _follow(
+    shell: Shell, extract: Extracted, facts: ShellFacts, depth: int, stdin: FileFlow | None, files: Files
+) -> dict[str, FileFlow]:
+    """Read what reaches interpreters by pipes, files and substitutions; the scripts that did, with their output."""
+    done: dict[str, FileFlow] = {extract.text: UNKNOWN}
+
+    def run(script: str, given: FileFlow | None) -> FileFlow:
+        known = done.get(script)
+        if known is not None and given is None:
+            return known
+        if depth == MAX_DEPTH or len(done) > _MOST_SCRIPTS:
+            facts.too_long = facts.too_long or bool(script.strip())
+            return UNKNOWN
+        done[script] = UNKNOWN
+        inner = analyse_shell(script, depth + 1, facts.effort, stdin=given, files=files)
+        facts.absorb(inner)
+        done[script] = inner.output
+        return inner.output
+
+    feeds = Feeds(extract.given, files, facts.effort, run)
+    if shell.units:
+        feeds.units(shell.units, stdin)
+    else:
+        feeds.commands(shell.commands, stdin)
+    fed = feeds.fed
+    facts.output = fed.output
+    facts.runs.extend(fed.runs)
+    facts.written.extend(fed.written)
+    facts.read.extend(fed.read)
+    facts.programs.extend(program for program in fed.programs if program not in facts.programs)
+    facts.statements.extend(statement for statement in fed.statements if statement not in facts.statements)
+    facts.too_long |= fed.unread
+    for table in fed.tables:
+        _written("crontab", table, facts)
+    for one in fed.written:
+        if one.flow.text:
+            _written(one.path, one.flow.text, facts)
+    return done
+
+
+def _command(command: Command, facts: ShellFacts, depth: int) -> None:
+    name = command.name.lower()
+    facts.network = facts.network or name in NETWORK
+    if (name in NETWORK or name in _CLIENTS) and any(map(asks_metadata, command.args)):
+        facts.add("host.metadata", command.text)
+    facts.writes = facts.writes or name in WRITERS or name in DELETERS
+    for signal in destroys(command):
+        facts.writes = True
+        facts.add(signal, command.text)
+    if name in {"find", "xargs", "parallel"}:
+        _starts_others(command, facts, depth)
+    elif name in {"chmod", "chown", "chgrp", "setfacl", "setcap", "install"}:
+        facts.writes = True
+        for signal in sets_permissions(command):
+            facts.add(signal, command.text)
+    elif name in {"tee", "cp", "mv"} and command.args:
+        for target in command.args if name == "tee" else command.args[-1:]:
+            _written(target, command.pipeline, facts)
+    for signal, evidence in tampering(command):
+        facts.add(signal, evidence)
+    broken = breaks(command)
+    if broken:
+        facts.writes = True
+        facts.add(broken, command.text)
+    deed = service_deed(command) or cloud_deed(command) or grants(command)
+    if deed:
+        facts.writes = facts.network = True
+        facts.add(deed, command.text)
+    replaced = replaces(command)
+    if replaced:
+        facts.writes = True
+        facts.add("shell.persists", replaced)
+    loaded = loads(command)
+    if loaded:
+        facts.add("shell.interposes", loaded)
+    if asks_with_output(command):
+        facts.network = True
+        facts.add("shell.sends-secret", command.text)
+    facts.statements.extend(statements(command))
+    if name in SHELLS or name in {"eval", "su", "runuser"}:
+        _script(command, facts)
+    if command.name.rstrip("0123456789.") in _CODE_OPTIONS:
+        _program(command, facts)
+    for helper in helpers(command):
+        facts.scripts.append(helper)
+        if helper.startswith(LOOSE_PLACES) or (name not in STARTS_GIVEN and in_odd_place(helper)):
+            facts.add("shell.interposes", helper)
+    odd = interposed(command)
+    if odd:
+        facts.add("shell.interposes", odd)
+    for signal, evidence in spawned(command, depth):
+        facts.add(signal, evidence)
+    _reads(command, facts)
+
+
+def _script(command: Command, facts: ShellFacts) -> None:
+    """Scripts given as arguments: `sh -c ...`, `eval ...`."""
+    args = command.args
+    if command.name == "eval":
+        facts.scripts.append(" ".join(args))
+        return
+    for at, arg in enumerate(args):
+        if arg.startswith("-") and not arg.startswith("--") and "c" in arg and at + 1 < len(args):
+            facts.scripts.append(args[at + 1])
+            return
+
+
+_CODE_OPTIONS: Final[dict[str, frozenset[str]]] = {
+    "python": frozenset({"-c"}), "node": frozenset({"-e", "--eval", "-p"}), "nodejs": frozenset({"-e"}),
+    "php": frozenset({"-r"}), "deno": frozenset({"eval"}), "bun": frozenset({"-e"}),
+}  # fmt: skip
+
+
+def _program(command: Command, facts: ShellFacts) -> None:
+    """Code in another language that stands on the command line."""
+    name = command.name.rstrip("0123456789.")
+    for option, following in pairwise(command.args):
+        if option in _CODE_OPTIONS[name]:
+            facts.programs.append((name, following))
+            return
+
+
+def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
+    """`find ... -exec`, `xargs` and `parallel` start another command with what they find."""
+    args = command.args
+    if command.name == "find":
+        facts.writes = facts.writes or "-delete" in args
+        for signal in finds(command):
+            facts.add(signal, command.text)
+        named = [value for option, value in pairwise(args) if option in _NAMES and is_secret_file(value)]
+        for at, arg in enumerate(args):
+            if arg in {"-exec", "-execdir", "-ok", "-okdir"} and at + 1 < len(args):
+                if not facts.may_read(len(args) - at):
+                    return
+                inner = args[at + 1 :]
+                stop = next((end for end, item in enumerate(inner) if item in {";", "+", "\\;"}), len(inner))
+                _inner(command, (*inner[:stop], *named), facts, depth)
+        return
+    rest = list(args)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option in {"-I", "-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j"} and rest and not rest[0].startswith("-"):
+            rest.pop(0)
+    _inner(command, tuple(rest), facts, depth)
+
+
+def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: int) -> None:
+    if not words or not facts.may_read(LEAST + sum(map(len, words))):
+        return
+    name = words[0].rsplit("/", 1)[-1]
+    inner = plain(unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True)))
+    if inner_spawn(inner):
+        facts.add("shell.spawn", command.text)
+    elif inner.name not in {"find", "xargs", "parallel"}:
+        facts.ran.extend(runs([inner]))
+        _command(inner, facts, depth)
+
+
+def _reads(command: Command, facts: ShellFacts) -> None:
+    name = command.name
+    args = command.args
+    if name not in READERS:
+        if name not in NAMERS and any(map(is_system_secret, args)):
+            facts.add("shell.reads-secret", command.text)
+        elif name in _CARRIERS and any(map(is_secret_file, args)) and not _CARRIES.isdisjoint(args):
+            facts.add("shell.sends-secret", command.text)
+        return
+    operands = args[:-1] if name in {"cp", "mv", "install"} and len(args) > 1 else args
+    for at, arg in enumerate(operands):
+        if at and args[at - 1] in _OUTPUTS:
+            continue
+        value = arg.lstrip("@<").rsplit("=@", 1)[-1]
+        if not value or value.startswith("-"):
+            continue
+        posted = name in SENDERS and value != arg and is_account_file(value)
+        if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
+            facts.add("shell.reads-secret", command.text)
+            if name in SENDERS:
+                facts.add("shell.sends-secret", command.text)
+            return
+
+
+_CLIENTS: Final = frozenset({"http", "https", "xh", "curlie", "httpie", "grpcurl", "hurl", "w3m", "links", "elinks"})
+_NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
+# Programs that carry a file away, and the words with which they do.
+_CARRIERS: Final = frozenset({
+    "aws", "az", "croc", "gcloud", "gh", "glab", "gsutil", "mc", "rclone", "s3cmd", "s5cmd", "wormhole",
+})  # fmt: skip
+_CARRIES: Final = frozenset({
+    "copy", "copyto", "cp", "create", "move", "mv", "put", "rcat", "send", "sync", "upload", "upload-batch",
+})  # fmt: skip
+_TAKES_FOLDERS: Final = frozenset({"cp", "mv", "tar", "zip", "scp", "rsync", "7z"})
+
+
+def _written(target: str, source: str, facts: ShellFacts) -> None:
+    """What writing `source`, the text of the statement that writes, to `target` means."""
+    if writes_device(target):
+        facts.add("shell.destroy", target)
+        return
+    if breaks_file(target, source):
+        facts.add(BREAKS, target)
+        return
+    trace = tampering_write(target, source)
+    if trace is not None:
+        facts.add(*trace)
+        return
+    signal, scripts = written(target, source)
+    facts.scripts.extend(scripts)
+    if signal:
+        facts.add(signal, target)

@@ -1,0 +1,450 @@
+"""What a program starts besides itself: the command behind a prefix, and the helpers that options name.
+
+Closed tables from the programs' manuals. A helper is a command line like any other and is analysed as one,
+so `rsync -e ssh` is daily work and `rsync -e 'sh -c ...'` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import re2
+
+from aegis.detect.shell.tamper import gives_power
+from aegis.detect.shell.tree import Command
+from aegis.detect.shell.words import FETCHERS, LOOSE_PLACES, NAMES_A_SHELL, SHELLS, STARTS
+
+# Programs of a system replaced by others, shells under other names, and downloads that land in files of power.
+#
+# What is put in the place of `ls` or `passwd` runs with the rights of whoever calls it (ATT&CK T1554, T1036.003); a
+# copy of a shell is made to keep rights that are lost otherwise (T1548.001).
+
+_PLACES: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"})
+# Programs that everybody calls, or that run as root, and that packages alone replace.
+_GUARDED: Final = frozenset({
+    "passwd", "su", "sudo", "doas", "pkexec", "login", "sshd", "ssh", "ls", "cat", "id", "ps", "ss", "netstat", "top",
+    "lsof", "mount", "umount", "ping", "crontab", "cron", "chsh", "chfn", "newgrp", "gpasswd", "who", "w", "last",
+    "find", "init", "systemd", "agetty", "getty", "ifconfig", "iptables", "kill", "systemctl", "service",
+})  # fmt: skip
+_COPIES: Final = frozenset({"cp", "mv", "ln", "install", "rsync"})
+_TAKE_VALUE: Final = frozenset({"-m", "-o", "-g", "-S", "-e", "--mode", "--owner", "--group"})
+_OUTPUTS: Final = frozenset({"-o", "-O", "-out", "--output", "--output-document", "-OutFile"})
+
+
+def replaces(command: Command) -> str:
+    """What a command puts where a program or a file of power stands, as evidence; or nothing."""
+    name, args = command.name.lower(), command.args
+    if name in _COPIES and len(args) > 1:
+        operands = [
+            arg for before, arg in pairwise(("", *args)) if not arg.startswith("-") and before not in _TAKE_VALUE
+        ]
+        if len(operands) > 1 and any(_takes_place(source, operands[-1], name) for source in operands[:-1]):
+            return command.text
+    if name == "dd":
+        given = dict(arg.split("=", 1) for arg in args if arg.startswith(("if=", "of=")))
+        if _takes_place(given.get("if", ""), given.get("of", ""), name):
+            return command.text
+    if name == "update-alternatives" and "--install" in args:
+        target = args[args.index("--install") + 1 :][:1]
+        return command.text if any(map(_is_guarded, target)) else ""
+    if name in FETCHERS or name in {"openssl", "dd"}:
+        return next((target for target in _outputs(args) if gives_power(target)), "")
+    return ""
+
+
+def _takes_place(source: str, target: str, name: str) -> bool:
+    """Whether `source` becomes a guarded program under another name, or a shell gets another name."""
+    kept = source.rsplit("/", 1)[-1]
+    taken = target.rsplit("/", 1)[-1]
+    if _is_guarded(target):
+        return kept != taken
+    folder = source.rpartition("/")[0]
+    copies_shell = kept in SHELLS and folder in _PLACES and name != "ln"
+    return copies_shell and taken not in {"", ".", "..", "bin", "sbin", "*"} | SHELLS and "/bin/" not in target
+
+
+def _is_guarded(target: str) -> bool:
+    folder, _, name = target.rpartition("/")
+    return folder in _PLACES and name in _GUARDED
+
+
+def _outputs(args: tuple[str, ...]) -> Iterator[str]:
+    for option, value in pairwise(args):
+        if option in _OUTPUTS:
+            yield value
+    for arg in args:
+        if arg.startswith(("of=", "--output=", "-o/", "-O/")):
+            yield arg[arg.index("/") :] if "/" in arg else arg
+
+
+# Whether a command ends in an interactive shell, or gives one to the network.
+#
+# A program that has no business with shells and is handed one starts it; a shell that is given nothing to run and
+# reads from no pipe waits for whoever sits at the other end.
+
+Signalled = tuple[str, str]
+# A shell's path as a word of its own, with nothing after it that it would run: quotes and brackets close
+# around it, redirections follow, or the command ends.
+_HANDED_SHELL: Final = re2.compile(
+    r"(?:^|[^\w#./!]|[ '\"(=!]!)\s*/(?:usr/(?:local/)?)?bin/(?:ba|z|da|k|c|tc|a|fi)?sh"
+    r"(?:\s+-[ilps]+)*\s*(?:\z|[\])'\"`;|&<>\n,#}\\]|[012][<>])"
+)
+# A shell started from a program in another language: `system("sh")`, `spawn sh`, `"sh" | getline`.
+_STARTED_IN_CODE: Final = re2.compile(
+    r"(?:\bspawn\s+|\.shell\s+|:te(?:rm(?:inal)?)?\s+|\bdo\s+shell\s+script\s+['\"\\]*)"
+    r"(?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh\b"
+    r"|['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-\w+)?['\"]\s*\|&?\s*getline"
+    r"|\bprint[^|\n]{0,60}\|\s*\"(?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh\""
+    r"|=\s*/(?:usr/)?bin/(?:ba|z|da|k)?sh\s*(?:\n|\z)"
+)
+_UNSAFE_MODES: Final[dict[str, frozenset[str]]] = {
+    # Options that switch off what keeps a document from running commands.
+    "dvips": frozenset({"-R0"}), "pic": frozenset({"-U"}), "groff": frozenset({"-U"}), "troff": frozenset({"-U"}),
+    "gs": frozenset({"-dNOSAFER"}), "ghostscript": frozenset({"-dNOSAFER"}),
+    "latex": frozenset({"--shell-escape", "-shell-escape"}), "pdflatex": frozenset({"--shell-escape", "-shell-escape"}),
+    "xelatex": frozenset({"--shell-escape", "-shell-escape"}),
+    "lualatex": frozenset({"--shell-escape", "-shell-escape"}),
+    "tex": frozenset({"--shell-escape", "-shell-escape"}),
+}  # fmt: skip
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "lxc", "kubectl", "ctr", "crictl"})
+_HOST_MOUNT: Final = re2.compile(
+    r"(?:-v|--volume)[= ]\s*['\"]?(?:/|/etc|/root|/home|/var/run/docker\.sock|/proc|/boot):"
+    r"|--mount[= ]\S*(?:source|src)=/,"
+    r"|--device[= ]/dev/(?:sd|nvme|vd|xvd|mem|kmem|mapper)"
+    r"|\bsource=/\s+path=|security\.privileged=true|/var/run/docker\.sock:"
+)
+_LISTENERS: Final = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
+
+
+def spawned(command: Command, depth: int) -> list[Signalled]:
+    """The signals of one command; `depth` is above 0 where another program starts it."""
+    name, text = command.name, command.text
+    if name in _LISTENERS or name == "socat":
+        return [("shell.reverse", text)] if _connects_shell(command) else []
+    if name in _CONTAINERS:
+        return [("shell.privilege", text)] if _leaves_container(command) else []
+    if _UNSAFE_MODES.get(name, frozenset()) & set(command.args):
+        return [("shell.spawn", text)]
+    if name in {"xargs", "find", "parallel", "$"}:
+        return []
+    if name in SHELLS:
+        return [("shell.spawn", text)] if _waits(command, depth) else []
+    match = _STARTED_IN_CODE.search(text) if name not in _SHOWS and _may_start(text) else None
+    if match is None and "bin/" in text and (name not in NAMES_A_SHELL or name in STARTS):
+        match = _HANDED_SHELL.search(text)
+    if match is not None:
+        return [("shell.spawn", match.group().strip())]
+    if name in STARTS and command.args and command.args[-1].rsplit("/", 1)[-1] in SHELLS:
+        return [("shell.spawn", text)]
+    return []
+
+
+def _may_start(text: str) -> bool:
+    """Whether any of the signs stands in `text` that `_STARTED_IN_CODE` asks for: most commands have none."""
+    return (
+        "spawn" in text or "getline" in text or "bin/" in text or ".shell" in text or ":te" in text or "script" in text
+    )
+
+
+_SHOWS: Final = frozenset({"echo", "printf", "cat", "grep", "rg", "man", "which", "type"})
+
+
+def inner_spawn(command: Command) -> bool:
+    """Whether what `find` or `xargs` starts is a shell with nothing to run."""
+    if command.name not in SHELLS:
+        return False
+    args = command.args
+    given = any(word.startswith("-") and not word.startswith("--") and "c" in word for word in args)
+    return not given and not any(not arg.startswith("-") for arg in args)
+
+
+def _waits(command: Command, depth: int) -> bool:
+    """A shell that nobody gives anything to run. Of a text of its own only what attackers add counts as such."""
+    if command.stage or command.inside or command.fed:
+        return False
+    args = command.args
+    # The grammar reads the descriptor of a redirection (`sh 0<&2`) as a word.
+    plain = all(arg.startswith("-") or arg in {"0", "1", "2"} for arg in args)
+    if not plain or any(arg in {"--version", "--help", "-s"} for arg in args):
+        return False
+    letters = "".join(arg[1:] for arg in args if not arg.startswith("--"))
+    if "c" in letters or "s" in letters or "n" in letters:
+        return False
+    privileged = "p" in letters  # keeps the rights of the file's owner
+    return depth > 0 or privileged or command.text.split(None, 1)[0].startswith("/")
+
+
+def _connects_shell(command: Command) -> bool:
+    args = command.args
+    if command.name == "socat":
+        return any(word in arg.lower() for arg in args for word in ("exec:", "system:", "shell:"))
+    for at, arg in enumerate(args):
+        if arg in {"-e", "-c", "--exec", "--sh-exec", "--lua-exec"}:
+            given = args[at + 1].split(None, 1) if at + 1 < len(args) else []
+            return not given or given[0] not in _SHOWS or _lets_run(given[-1])
+        if arg.startswith("-") and not arg.startswith("--") and arg.endswith("e") and at + 1 < len(args):
+            return True
+    return False
+
+
+def _lets_run(text: str) -> bool:
+    """Whether what a listener answers with goes on to another program, and so to whoever connects."""
+    return any(sign in text for sign in ("|", ";", "&&", "/bin/", "<"))
+
+
+def _leaves_container(command: Command) -> bool:
+    """A container with the host's root, its processes or its container service."""
+    if _HOST_MOUNT.search(command.text):
+        return True
+    words = frozenset(command.args)
+    host = any(word in words for word in ("--pid=host", "nsenter", "--ipc=host", "--userns=host"))
+    if "--privileged" in words and (host or "--net=host" in words):
+        return True
+    return '"privileged":true' in command.text.replace(" ", "") and '"host' in command.text
+
+
+# Programs that start the command behind them, with the number of operands that stand before it.
+PREFIXES: Final[dict[str, int]] = {
+    "sudo": 0, "doas": 0, "nohup": 0, "time": 0, "nice": 0, "ionice": 0, "env": 0, "command": 0, "exec": 0,
+    "builtin": 0, "stdbuf": 0, "setsid": 0, "timeout": 1, "gtimeout": 1, "taskset": 1, "chrt": 1, "flock": 1,
+    "setarch": 1, "linux32": 0, "linux64": 0, "unshare": 0, "pkexec": 0, "catchsegv": 0, "rlwrap": 0, "torsocks": 0,
+    "proxychains": 0, "proxychains4": 0, "unbuffer": 0, "systemd-run": 0, "systemd-inhibit": 0, "dbus-run-session": 0,
+    "faketime": 1, "fakeroot": 0, "prlimit": 0, "cpulimit": 0, "choom": 0, "numactl": 0, "busybox": 0, "toybox": 0,
+    "strace": 0, "ltrace": 0, "valgrind": 0, "aa-exec": 0, "cgexec": 0, "eatmydata": 0, "watch": 0,
+}  # fmt: skip
+_TAKES_VALUE: Final[dict[str, frozenset[str]]] = {
+    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D"}),
+    "doas": frozenset({"-u", "-C"}),
+    "nice": frozenset({"-n"}),
+    "ionice": frozenset({"-c", "-n", "-t"}),
+    "env": frozenset({"-u", "-C", "-S"}),
+    "stdbuf": frozenset({"-i", "-o", "-e"}),
+    "timeout": frozenset({"-s", "-k"}),
+    "watch": frozenset({"-n", "-d"}),
+    "strace": frozenset({"-o", "-e", "-p", "-s", "-u", "-E"}),
+    "ltrace": frozenset({"-o", "-e", "-p", "-s", "-u", "-l", "-n", "-D"}),
+    "flock": frozenset({"-w", "-E"}),
+    "exec": frozenset({"-a"}),
+    "time": frozenset({"-f", "-o"}),
+    "chrt": frozenset(),
+}
+_ASSIGNMENT: Final = re2.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
+# Variables that name a program which others start for their user.
+_HELPER_VARIABLE: Final = re2.compile(
+    r"^(?:\w*PAGER|\w*EDITOR|VISUAL|BROWSER|\w*_COMMAND|\w*_SSH|\w*ASKPASS|GIT_EXTERNAL_DIFF|LESSOPEN|LESSCLOSE|TERM|"
+    r"BASH_ENV|ENV|PYTHONSTARTUP|CC|SHELL|DISPLAY_MANAGER|TEXEDIT|PERL5DB)$"
+)
+_PRELOAD: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PERL5LIB"})
+# Variables by which an interpreter loads more code before its own.
+_LOADERS: Final = frozenset({
+    "RUBYOPT", "RUBYLIB", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PERL5OPT", "GCONV_PATH", "PYTHONHOME",
+    "GIT_TEMPLATE_DIR", "GIT_EXEC_PATH", "GROFF_BIN_PATH", "FACTERLIB", "OPENSSL_CONF", "OPENSSL_ENGINES",
+})  # fmt: skip
+_PARTS: Final = re2.compile(r"[\s=:]+|^-[rMI]|\s-[rMI]")
+USUAL_PLACES: Final = (
+    "/usr/",
+    "/bin/",
+    "/sbin/",
+    "/etc/",
+    "/opt/",
+    "/snap/",
+    "/nix/",
+    "/lib/",
+    "/lib64/",
+    "/home/linuxbrew/",
+)
+# Options whose value is a command line. `=` joins are read too; a trailing `=` is a prefix of the value.
+_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I", "--info-script", "-F",
+            "--new-volume-script", "--rmt-command", "--rsh-command"),
+    "rsync": ("-e", "--rsh", "--rsync-path"),
+    "zip": ("-TT", "--unzip-command"),
+    "make": ("--eval", "-E"),
+    "gmake": ("--eval", "-E"),
+    "split": ("--filter",),
+    "tcpdump": ("-z",),
+    "script": ("-c", "--command"),
+    "flock": ("-c", "--command"),
+    "sg": ("-c",),
+    "expect": ("-c",),
+    "dmsetup": ("--exec",),
+    "man": ("-P", "--pager", "-H", "--html"),
+    "bat": ("--pager",),
+    "delta": ("--pager",),
+    "git": ("--upload-pack", "--receive-pack", "--exec", "-x", "--tree-filter", "--index-filter", "--msg-filter",
+            "--env-filter", "--commit-filter", "foreach"),
+    "hg": ("--config",), "cvs": ("-e",), "svn": ("--diff-cmd", "--diff3-cmd", "--editor-cmd"),
+    "ssh": ("-o",),
+    "scp": ("-o", "-S"),
+    "sftp": ("-o", "-S", "-D"),
+    "gcc": ("-wrapper",), "g++": ("-wrapper",), "cc": ("-wrapper",),
+    "start-stop-daemon": ("-x", "--exec", "-a", "--startas", "-S"),
+    "ncat": ("-e", "-c", "--exec", "--sh-exec"),
+    "restic": ("--password-command", "--key-hint"),
+    "rclone": ("--password-command",),
+    "borg": ("--rsh",),
+    "fzf": ("--preview",),
+    "openvpn": ("--up", "--down", "--route-up", "--tls-verify", "--ipchange"),
+    "pip": ("--editor",), "pip3": ("--editor",),
+    "yum": ("-e",),
+    "cpio": ("--rsh-command",),
+    "ansible": ("-a", "--args"),
+    "gdb": ("-ex", "--eval-command", "-iex"), "bpftrace": ("-c",),
+    "vim": ("-c", "--cmd"), "vi": ("-c",), "view": ("-c",), "nvim": ("-c", "--cmd"), "rvim": ("-c", "--cmd"),
+    "ex": ("-c",), "gvim": ("-c", "--cmd"), "vimdiff": ("-c",),
+    "psql": ("-c", "--command"), "mysql": ("-e", "--execute"), "mariadb": ("-e", "--execute"),
+    "sqlite3": ("-cmd",),
+    "rpm": ("--eval", "-E"), "rpmbuild": ("--eval", "-E"),
+    "npm": ("-c", "--call", "--script-shell", "--shell"), "npx": ("-c", "--call"),
+    "watch": ("-x",),
+    "mosh": ("--server", "--ssh"),
+    "apt": ("-o",), "apt-get": ("-o",), "aptitude": ("-o",),
+}  # fmt: skip
+# Programs whose work is to start what they are given, wherever that lies.
+STARTS_GIVEN: Final = frozenset(
+    {"start-stop-daemon", "watch", "script", "flock", "sg", "expect", "make", "gmake", "fzf"}
+)
+_SETTING: Final = re2.compile(
+    r"(?i)^(?:exec|proxycommand|localcommand|knownhostscommand|command|pager|core\.(?:pager|editor|sshcommand|fsmonitor|"
+    r"askpass|hookspath)|hooks\.[\w.-]+|sequence\.editor|diff\.external|pager\.\w+|alias\.[\w-]+|credential\.helper|gpg\.program|"
+    r"[\w:.-]*(?:pre|post)-invoke:*|merge\.\w+\.driver|filter\.\w+\.\w+)\s*=\s*"
+)
+_GIT_SETTING: Final = re2.compile(
+    r"(?i)^(?:core\.|sequence\.|diff\.|pager\.|alias\.|credential\.|gpg\.|merge\.|filter\.)"
+)
+# What starts a command inside the little languages of editors, clients and debuggers.
+_APPLE_SCRIPT: Final = 'do shell script "'
+_LEADS: Final = re2.compile(
+    r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
+    r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
+)
+_SCRIPTED: Final = frozenset({
+    "vim", "vi", "view", "nvim", "rvim", "ex", "gvim", "vimdiff", "gdb", "sqlite3", "psql", "mysql", "mariadb",
+    "expect", "rpm", "rpmbuild", "make", "gmake", "ed", "ftp", "sftp", "lftp", "less", "more",
+})  # fmt: skip
+
+
+_MOST_PREFIXES: Final = 32  # commands that start one another on one line
+
+
+def unwrapped(command: Command) -> Command:
+    """The command that `sudo`, `env`, `nohup` and the like start."""
+    for _ in range(_MOST_PREFIXES):
+        operands = PREFIXES.get(command.name)
+        if operands is None:
+            return command
+        rest = _behind(command, operands)
+        if not rest:
+            return command
+        name = rest[0].rsplit("/", 1)[-1]
+        if not name or (command.name in _TO_A_SHELL and name in SHELLS and len(rest) == 1):
+            return command
+        command = command._replace(name=name, args=tuple(rest[1:]), text=" ".join(rest), program=rest[0])
+    return command
+
+
+_TO_A_SHELL: Final = frozenset({"env", "nohup", "time", "watch"})
+
+
+def _behind(command: Command, operands: int) -> list[str]:
+    """The words of a command behind a prefix's own options, variables and operands."""
+    rest = list(command.args)
+    valued = _TAKES_VALUE.get(command.name, frozenset({"-n"}))
+    while rest:
+        word = rest[0]
+        if word == "--":
+            rest.pop(0)
+            break
+        if word.startswith("-") or _ASSIGNMENT.match(word):
+            rest.pop(0)
+            if word in valued and word != "-S" and rest:
+                rest.pop(0)
+        elif operands:
+            operands -= 1
+            rest.pop(0)
+        else:
+            break
+    return rest
+
+
+def helpers(command: Command) -> Iterator[str]:
+    """The command lines that a command starts because an option, a variable or its script says so."""
+    yield from _of_variables(command)
+    name, args = command.name, command.args
+    for at, word in enumerate(args):
+        following = args[at + 1] if at + 1 < len(args) else ""
+        for option in _OPTIONS.get(name, ()):
+            if word == option:
+                yield from _commands(name, following)
+            elif word.startswith(option + "=") or (len(option) == 2 and word.startswith(option) and len(word) > 2):
+                yield from _commands(name, word[len(option) :].lstrip("="))
+        if name == "git" and (word in {"-c", "config"} or ("." in word and _GIT_SETTING.match(word))):
+            yield from _git(word, following)
+        if name in _SCRIPTED and _LEADS.match(word.lstrip("+")):
+            yield from _commands(name, word.lstrip("+"))
+        if name == "socat" and word.lower().startswith(("exec:", "system:")):
+            yield word.partition(":")[2].partition(",")[0]
+        if name == "osascript" and _APPLE_SCRIPT in word:
+            yield word.partition(_APPLE_SCRIPT)[2].partition('"')[0]
+    if name == "capsh" and args[-1:] == ("--",):
+        yield "/bin/sh"
+
+
+def _git(word: str, following: str) -> Iterator[str]:
+    value = following if word in {"-c", "config"} else word
+    if _SETTING.match(value):
+        yield from _commands("git", value)
+    elif _GIT_SETTING.match(word) and _SETTING.match(f"{word}={following}"):
+        yield from _commands("git", f"{word}={following}")
+
+
+def _commands(name: str, value: str) -> Iterator[str]:
+    """The command line in an option's value: settings and the leads of little languages taken off."""
+    setting = _SETTING.match(value)
+    if name in {"ssh", "scp", "sftp", "apt", "apt-get", "aptitude"} and setting is None and "=" in value:
+        return
+    if setting is not None:
+        value = value[setting.end() :]
+        if setting.group().lower().startswith("alias.") and not value.startswith("!"):
+            return
+    value = value.strip()
+    lead = _LEADS.match(value)
+    if lead is not None:
+        value = value[lead.end() :]
+        if lead.group() == "%(":
+            value = value.rstrip(")'\"")
+    elif name in _SCRIPTED:
+        return
+    if name in {"gcc", "g++", "cc"}:
+        value = value.replace(",", " ")
+    value = value.strip().lstrip(";")
+    if value:
+        yield value
+
+
+def _of_variables(command: Command) -> Iterator[str]:
+    for name, value in command.variables:
+        if _HELPER_VARIABLE.match(name):
+            yield value
+
+
+def interposed(command: Command) -> str:
+    """A program or library that variables put between a command and its work, from an odd place; or nothing."""
+    for name, value in command.variables:
+        first = value.split(None, 1)[0] if value.split() else ""
+        if name in _PRELOAD and (
+            first.startswith((*LOOSE_PLACES, "./", "../")) or (name == "LD_PRELOAD" and command.elevated)
+        ):
+            return f"{name}={value}"
+        if name in _LOADERS and any(part.startswith(LOOSE_PLACES) for part in _PARTS.split(value)):
+            return f"{name}={value}"
+        if _HELPER_VARIABLE.match(name) and (in_odd_place(first) or first.startswith(("./", "../"))):
+            return f"{name}={value}"
+    return ""
+
+
+def in_odd_place(path: str) -> bool:
+    """Whether a program or library lies where a system keeps none."""
+    return path.startswith(LOOSE_PLACES) or (path.startswith("/") and not path.startswith(USUAL_PLACES))

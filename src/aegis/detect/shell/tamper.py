@@ -1,0 +1,337 @@
+"""Commands that blind a system: traces removed, defences switched off, kernel and accounts changed.
+
+From the programs' manuals, by what options and operands mean (ATT&CK T1070, T1562, T1136, T1547).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+import re2
+
+from aegis.detect.quick import remembered
+from aegis.detect.shell.services import Deed, deed
+from aegis.detect.shell.tree import Command
+
+# Commands that give access: rights in a cloud or a cluster, storage opened to the public, accounts made stronger.
+#
+# From the programs' manuals (ATT&CK T1098, T1136, T1531, T1537).
+
+# Rights given to others: daily work of few people, so a person looks at it.
+_GRANTS: Final[dict[str, tuple[Deed, ...]]] = {
+    "aws": (
+        deed("iam create-access-key"), deed("iam create-login-profile"), deed("iam update-login-profile"),
+        deed("iam attach-user-policy"), deed("iam attach-role-policy"), deed("iam attach-group-policy"),
+        deed("iam put-user-policy"), deed("iam put-role-policy"), deed("iam add-user-to-group"),
+        deed("iam update-assume-role-policy"), deed("s3api put-bucket-acl public-read"),
+        deed("s3api put-bucket-acl public-read-write"), deed("s3api delete-public-access-block"),
+        deed("ec2 modify-snapshot-attribute add"), deed("ec2 modify-image-attribute add"),
+        deed("rds modify-db-snapshot-attribute"), deed("lambda add-permission"), deed("kms create-grant"),
+    ),
+    "gcloud": (
+        deed("add-iam-policy-binding"), deed("set-iam-policy"), deed("service-accounts keys create"),
+        deed("os-login ssh-keys add"),
+    ),
+    "gsutil": (deed("iam ch"), deed("acl ch")),
+    "az": (
+        deed("role assignment create"), deed("ad sp create-for-rbac"), deed("ad sp credential reset"),
+        deed("ad app credential reset"), deed("keyvault set-policy"),
+    ),
+    "kubectl": (
+        deed("create clusterrolebinding"), deed("create rolebinding"), deed("create token"),
+        deed("certificate approve"),
+    ),
+    "oc": (deed("adm policy"),),
+    "vault": (deed("policy write"), deed("token create")),
+    "gh": (deed("repo deploy-key add"), deed("ssh-key add"), deed("secret set")),
+    "heroku": (deed("access:add"), deed("authorizations:create")),
+}  # fmt: skip
+_STRONG_GROUPS: Final = frozenset({"root", "sudo", "wheel", "admin", "shadow", "disk"})
+_IDENTITY_FILES: Final = re2.compile(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d(?:/.*)?)?|group|pam\.d(?:/.*)?)$")
+_OPEN_MODE: Final = re2.compile(r"^(?:0?[0-7]?[0-7]{2}[2367]|[augo]*[ao]?[augo]*\+[rx]*w[rwx]*)$")
+
+
+def grants(command: Command) -> str:
+    """`shell.grants` for rights given in a service, `shell.privilege` for those of the system, or nothing."""
+    name, args = command.name.lower(), command.args
+    deeds = _GRANTS.get(name)
+    if deeds is not None:
+        words = frozenset(word.lower() for word in args)
+        return "shell.grants" if "--dry-run" not in words and any(one.needs <= words for one in deeds) else ""
+    if name == "passwd":
+        return "shell.privilege" if ("-d" in args or "--delete" in args) and args[-1] == "root" else ""
+    if name == "chpasswd":
+        return "shell.privilege" if "root:" in (command.pipeline or command.text) else ""
+    if name in {"usermod", "gpasswd", "adduser"}:
+        return _joins_group(name, args)
+    if name == "chmod":
+        opens = any(_OPEN_MODE.match(arg) for arg in args[:-1])
+        return "shell.privilege" if opens and any(_IDENTITY_FILES.match(arg) for arg in args[1:]) else ""
+    if name == "mount":
+        binds = "--bind" in args or any("bind" in after for before, after in pairwise(args) if before == "-o")
+        over = args[-1] if args else ""
+        return "shell.privilege" if binds and over.startswith(("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/")) else ""
+    return ""
+
+
+def _joins_group(name: str, args: tuple[str, ...]) -> str:
+    if name == "adduser":
+        given = set(args[1:2]) if len(args) == 2 and not args[0].startswith("-") else set()
+    elif name == "gpasswd":
+        given = set(args[-1:]) if "-a" in args or "--add" in args else set()
+    else:
+        given = {
+            group
+            for before, after in pairwise(args)
+            if before in {"-G", "-aG", "-Ga", "-g", "--groups", "--gid"}
+            for group in after.split(",")
+        }
+    return "shell.privilege" if given & _STRONG_GROUPS else ""
+
+
+# What is written where a system will run it later: start-up files, schedules, keys of those who may sign in.
+#
+# Files that decide who may do what are never written by the way. In files that users edit every day it is the
+# written text that counts.
+
+# Accounts, keys and loaders: writing them gives power, whatever is written.
+_POWER: Final = re2.compile(
+    r"(?:^|/)(?:authorized_keys2?|rc\.local|ld\.so\.preload|sudoers(?:\.d/[^/]+)?|shadow|passwd|pam\.d/[^/]+|\.git/hooks/[^/]+|"
+    r"\.ssh/rc|\.rhosts|hosts\.equiv|ld\.so\.conf(?:\.d/[^/]+)?|modprobe\.d/[^/]+|udev/rules\.d/[^/]+|polkit-1/rules\.d/[^/]+|"
+    r"LaunchDaemons/[^/]+|Library/StartupItems/.+|emond\.d/rules/[^/]+)$"
+)
+# Files that run things, and that people edit every day.
+_STARTUP: Final = re2.compile(
+    r"(?:^|/)(?:\.(?:bashrc|bash_profile|profile|zshrc|zshenv|zprofile|bash_login|bash_logout|login|cshrc|xinitrc|xprofile|"
+    r"config/fish/config\.fish|config/autostart/[^/]+)|crontab|cron(?:\.\w+)?/[^/]+|cron/crontabs/[^/]+|"
+    r"profile\.d/[^/]+|systemd/(?:system|user)/[^/]+|init\.d/[^/]+|environment|LaunchAgents/[^/]+|at\.allow)$"
+)
+# Text that has no business in them: what fetches, connects, decodes, or lies where anyone can write.
+_RUNS: Final = re2.compile(
+    r"(?i)(?:curl|wget|fetch|lwp-request)\b[^\n]{0,300}(?:\||\$\(|`|-o\s|&&|;)|/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat|socat)\s|"
+    r"base64\s+(?:-d|--decode)|/tmp/|/dev/shm/|/var/tmp/|\bsh\s+-i\b|\beval\b[^\n]{0,60}\$\(\s*(?:curl|wget|echo|base64)|"
+    r"alias\s+(?:sudo|su|ssh|passwd|doas)=|LD_PRELOAD=|PROMPT_COMMAND=|NOPASSWD|python[23]?\s+-c|perl\s+-e"
+)
+_SCHEDULED: Final = re2.compile(
+    r"(?m)(?:^|['\"\n;])\s*(?:@(?:reboot|hourly|daily|weekly|monthly)|(?:[\d*/,-]+\s+){5})(?:root\s+)?([^\n'\"]{3,400})"
+)
+
+
+def written(target: str, source: str) -> tuple[str, list[str]]:
+    """The signal of writing with the statement `source` to `target`, and the commands that it schedules."""
+    if gives_power(target):
+        return "shell.persists", []
+    if target != "crontab" and not _starts_things(target):
+        return "", []
+    scripts = [match.group(1) for match in _SCHEDULED.finditer(source)]
+    return ("shell.persists" if _RUNS.search(source) else ""), scripts
+
+
+@remembered
+def gives_power(target: str) -> bool:
+    """Whether a file decides who may do what, so that writing it gives power whatever is written."""
+    return _POWER.search(target) is not None
+
+
+@remembered
+def _starts_things(target: str) -> bool:
+    return _STARTUP.search(target) is not None
+
+
+Signalled = tuple[str, str]
+_HISTORY: Final = re2.compile(r"(?:^|/)\.(?:\w+_history|history|lesshst|viminfo|wget-hsts)$")
+_SYSTEM_LOG: Final = re2.compile(
+    r"^/var/log(?:/(?:\*|auth\.log|secure|messages|syslog|wtmp|btmp|utmp|lastlog|audit(?:/.*)?|kern\.log|cron|faillog|"
+    r"journal(?:/.*)?|\*\.log))?/?$|^/run/utmp$|^/var/run/utmp$"
+)
+_KERNEL_SWITCH: Final = re2.compile(
+    r"^/proc/(?:sysrq-trigger|sys/kernel/(?:core_pattern|modprobe|hotplug|randomize_va_space|kptr_restrict|dmesg_restrict|"
+    r"yama/ptrace_scope)|sys/fs/(?:suid_dumpable|binfmt_misc/register))$|^/sys/kernel/(?:uevent_helper|security/.*)$"
+)
+_DEFENCE_UNIT: Final = re2.compile(
+    r"^(?:auditd|rsyslog|syslog(?:-ng)?|apparmor|selinux|firewalld|ufw|iptables|nftables|fail2ban|clamav\S*|falcon-sensor|"
+    r"crowdstrike\S*|osqueryd|wazuh\S*|sysmon|falco|tetragon|carbonblack|cbagentd|mdatp|ds_agent|sentinel\S*|"
+    r"systemd-journald|aide|tripwire|snort|suricata|ossec)(?:\.service|\.socket)?$"
+)
+_STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
+_HISTORY_OFF: Final = re2.compile(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
+_MINER: Final = re2.compile(
+    r"^(?:xmrig|xmr-stak\S*|minerd|cpuminer\S*|cgminer|bfgminer|ethminer|nbminer|t-rex|lolminer)$"
+)
+_POOL: Final = re2.compile(r"stratum\+(?:tcp|ssl|tls)://")
+_TUNNELS: Final = frozenset({"chisel", "ligolo", "frpc", "gost", "iodine", "dnscat", "dnscat2", "ptunnel", "revsocks"})
+_ATTACK_TOOLS: Final = frozenset({
+    "mimikatz", "mimikatz.exe", "unshadow", "john", "hashcat", "responder", "responder.py", "secretsdump.py",
+    "psexec.py", "wmiexec.py", "crackmapexec", "netexec", "msfvenom", "msfconsole", "hydra", "medusa", "sqlmap",
+    "bloodhound-python", "kerbrute", "evil-winrm", "linpeas.sh", "winpeas.exe", "pspy64", "lazagne", "lazagne.exe",
+})  # fmt: skip
+
+
+def tampering(command: Command) -> list[Signalled]:
+    """The signals of one command; empty for daily work."""
+    name, args, shown = command.name.lower(), command.args, command.text[:80]
+    found: list[Signalled] = []
+    judge = _JUDGES.get(name)
+    if judge is not None:
+        signal = judge(args)
+        if signal:
+            found.append((signal, shown))
+    if name in _REMOVES and any(_is_trace(arg) for arg in args):
+        found.append(("shell.hides-traces", shown))
+    if _is_miner(name) or any("stratum+" in arg and _POOL.search(arg) for arg in args):
+        found.append(("shell.miner", shown))
+    elif name in _TUNNELS or name in _ATTACK_TOOLS:
+        found.append(("shell.attack-tool", shown))
+    return found
+
+
+def tampering_write(target: str, source: str) -> Signalled | None:
+    """The signal of writing to `target`, where that alone blinds or changes the system; adding to a log does not."""
+    if (_is_system_log(target) and ">>" not in source) or _is_history(target):
+        return "shell.hides-traces", target[:80]
+    if target.endswith("sshd_config") and _SSHD_WEAK.search(source):
+        return "shell.weakens", target[:80]
+    if _is_kernel_switch(target):
+        return "shell.kernel", target[:80]
+    return None
+
+
+def _is_trace(arg: str) -> bool:
+    return _is_history(arg) or _is_system_log(arg)
+
+
+def _is_history(arg: str) -> bool:
+    return ("hist" in arg or "hst" in arg or "viminfo" in arg) and _HISTORY.search(arg) is not None
+
+
+def _is_system_log(arg: str) -> bool:
+    return arg.startswith(("/var/", "/run/")) and _SYSTEM_LOG.match(arg) is not None
+
+
+def _is_kernel_switch(target: str) -> bool:
+    return target.startswith(("/proc/", "/sys/")) and _KERNEL_SWITCH.match(target) is not None
+
+
+@remembered
+def _is_miner(name: str) -> bool:
+    return _MINER.match(name) is not None
+
+
+def _history(args: tuple[str, ...]) -> str:
+    return "shell.hides-traces" if any(arg in {"-c", "-cw", "-cr"} for arg in args) else ""
+
+
+def _variables(args: tuple[str, ...]) -> str:
+    return "shell.hides-traces" if any(_HISTORY_OFF.match(arg) or arg == "HISTFILE" for arg in args) else ""
+
+
+def _link(args: tuple[str, ...]) -> str:
+    return "shell.hides-traces" if "/dev/null" in args and any(map(_is_trace, args)) else ""
+
+
+def _units(args: tuple[str, ...]) -> str:
+    stops = any(arg in _STOPS for arg in args)
+    return "shell.weakens" if stops and any(_DEFENCE_UNIT.match(arg) for arg in args) else ""
+
+
+def _setenforce(args: tuple[str, ...]) -> str:
+    return "shell.weakens" if any(arg.lower() in {"0", "permissive"} for arg in args) else ""
+
+
+def _auditctl(args: tuple[str, ...]) -> str:
+    off = any(first == "-e" and second == "0" for first, second in pairwise(args))
+    return "shell.weakens" if off or "-D" in args or "-e0" in args else ""
+
+
+def _ufw(args: tuple[str, ...]) -> str:
+    return "shell.weakens" if "disable" in args or args[:1] == ("reset",) else ""
+
+
+def _packet_filter(args: tuple[str, ...]) -> str:
+    opened = any(first == "-P" and "ACCEPT" in args[at + 1 : at + 3] for at, first in enumerate(args))
+    return "shell.weakens" if opened else ""
+
+
+def _nft(args: tuple[str, ...]) -> str:
+    return "shell.weakens" if args[:2] == ("flush", "ruleset") else ""
+
+
+def _module(args: tuple[str, ...]) -> str:
+    return "shell.kernel" if any(arg.endswith((".ko", ".ko.xz")) for arg in args) else ""
+
+
+def _account(args: tuple[str, ...]) -> str:
+    root = any(first in {"-u", "-ou", "--uid"} and second == "0" for first, second in pairwise(args))
+    return "shell.privilege" if root and {"-o", "-ou", "--non-unique"} & set(args) else ""
+
+
+def _group(args: tuple[str, ...]) -> str:
+    return "shell.destroy" if "root" in args else ""
+
+
+def _sysctl(args: tuple[str, ...]) -> str:
+    weak = any(
+        arg.replace(" ", "").startswith(
+            ("kernel.randomize_va_space=0", "kernel.core_pattern=|", "kernel.yama.ptrace_scope=0")
+        )
+        for arg in args
+    )
+    return "shell.kernel" if weak else ""
+
+
+def _core(args: tuple[str, ...]) -> str:
+    agents = ("ssh-agent", "gpg-agent", "sshd", "gnome-keyring", "keepass", "sudo", "lsass")
+    return "shell.dumps-secret" if any(word in arg for arg in args for word in agents) else ""
+
+
+def _keychain(args: tuple[str, ...]) -> str:
+    return "shell.dumps-secret" if any(arg in _KEYCHAIN for arg in args) else ""
+
+
+def _integrity(args: tuple[str, ...]) -> str:
+    return "shell.weakens" if {"disable", "--master-disable", "--global-disable"} & set(args) else ""
+
+
+def _locks_key(args: tuple[str, ...]) -> str:
+    locked = any(arg.startswith("+") and "i" in arg for arg in args)
+    return "shell.persists" if locked and any(arg.endswith("authorized_keys") for arg in args) else ""
+
+
+def _edits_sshd(args: tuple[str, ...]) -> str:
+    edits = any(arg.startswith("-") and "i" in arg for arg in args)
+    weak = any(_SSHD_WEAK.search(arg) for arg in args)
+    return "shell.weakens" if edits and weak and any(arg.endswith("sshd_config") for arg in args) else ""
+
+
+def _login_hook(args: tuple[str, ...]) -> str:
+    return "shell.persists" if "write" in args and {"LoginHook", "LogoutHook"} & set(args) else ""
+
+
+_SSHD_WEAK: Final = re2.compile(
+    r"(?:PermitRootLogin|PermitEmptyPasswords|PermitUserEnvironment)\s+yes\b|StrictModes\s+no\b"
+)
+_KEYCHAIN: Final = frozenset({"dump-keychain", "find-generic-password", "find-internet-password", "export"})
+_REMOVES: Final = frozenset({"rm", "shred", "unlink", "srm", "truncate"})
+_JUDGES: Final[dict[str, Callable[[tuple[str, ...]], str]]] = {
+    "history": _history,
+    "export": _variables, "unset": _variables, "set": _variables,
+    "ln": _link,
+    "systemctl": _units, "service": _units, "chkconfig": _units, "launchctl": _units, "rc-service": _units,
+    "setenforce": _setenforce,
+    "auditctl": _auditctl,
+    "ufw": _ufw,
+    "iptables": _packet_filter, "ip6tables": _packet_filter,
+    "nft": _nft,
+    "insmod": _module,
+    "useradd": _account, "adduser": _account, "usermod": _account,
+    "userdel": _group, "deluser": _group,
+    "sysctl": _sysctl,
+    "gcore": _core, "procdump": _core,
+    "security": _keychain,
+    "csrutil": _integrity, "spctl": _integrity,
+    "chattr": _locks_key,
+    "sed": _edits_sshd,
+    "defaults": _login_hook,
+}  # fmt: skip

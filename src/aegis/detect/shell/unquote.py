@@ -1,0 +1,252 @@
+r"""Shell words as the shell joins them: quotes inside words, backslashes, `$IFS`, empty expansions.
+
+`c'a't /et""c/pass\wd`, `cat${IFS}/etc/passwd`, `{cat,/etc/passwd}` and `w$@hoami` become what runs.
+This is a reading for pattern rules; the shell analyser parses the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import re2
+
+from aegis.core.json import escape, tokens
+from aegis.core.text import TextRole
+from aegis.detect.extract import MOST_POINTERS
+from aegis.detect.roles import argument_of
+
+# Values that are not there yet: placeholders of templates, and references to results that are still pending.
+#
+# Found by us, whatever the caller declares. Braces in literal content (code, JSON, prose) are content: inside of a
+# longer text only the forms that nobody writes by chance count.
+
+MAX_FOUND: Final = 100  # pointers named for one call: bounds what a refusal carries
+_SHORT: Final = 512  # longer text is content
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+|\[[A-Za-z0-9_'\"-]+\])*"
+# The whole value is one placeholder or one reference.
+_WHOLE: Final = re2.compile(
+    rf"\s*(?:\{{\s*(?:{_NAME}|[0-9]{{1,3}})\s*(?:![rsa])?\s*\}}|\$\{{[^{{}}\n]{{1,200}}\}}|\{{\{{[^{{}}\n]{{1,200}}\}}\}}"
+    rf"|<\s*(?:pending|unresolved|await|awaiting|result of|output of)\s*:[^<>\n]{{1,200}}>"
+    rf"|\$(?:ref|result|output|pending):[^\s]{{1,200}})\s*"
+)
+# Inside of a text: what no language writes by chance, and names in braces where the text is short.
+_ANYWHERE: Final = re2.compile(r"<pending:[^<>\n]{1,200}>")
+_TEMPLATE: Final = re2.compile(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
+_FORMAT: Final = re2.compile(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
+# Arguments whose text is content: braces belong to it.
+_CONTENT: Final = frozenset({
+    "body", "text", "content", "contents", "code", "message", "html", "markdown", "template", "script", "prompt",
+    "description", "comment", "note", "notes", "data", "json", "yaml", "xml", "css", "source_code", "snippet", "patch",
+    "diff", "new_string", "old_string", "new_str", "old_str", "file_text", "format", "pattern", "regex", "expression",
+    "formula", "title", "summary", "schema", "graphql",
+})  # fmt: skip
+_FORMATTED: Final = frozenset({"url", "uri", "endpoint", "sql", "statement", "query"})  # where `=` is no code
+# Where a shell expands names itself, `${x}` is its own syntax.
+_SHELL: Final = frozenset({"command", "cmd", "script", "bash", "shell"})
+# Roles of text that is for people or is written as it stands.
+_TEXTS: Final[frozenset[TextRole]] = frozenset({"content", "document", "code"})
+_NO_ROLES: Final[Mapping[str, TextRole]] = MappingProxyType({})
+_REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
+
+
+def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] = _NO_ROLES) -> tuple[str, ...]:
+    """Pointers of values that are placeholders or pending references; at most `MAX_FOUND`, in document order.
+
+    `roles` are declared by the operator: where one says that a value is text, braces in it are text.
+    """
+    if not _may_be_pending(arguments):
+        return ()
+    found: list[str] = []
+    stack: list[tuple[str, Any]] = [("", arguments)]
+    pointers = 0
+    while stack and len(found) < MAX_FOUND:
+        path, value = stack.pop()
+        if isinstance(value, (dict, list)):
+            pointers += (len(path) + 1) * len(value)
+            if pointers > MOST_POINTERS:
+                break  # the walk over the strings refuses such a call
+        if type(value) is str:
+            if ("{" in value or "<" in value or "$" in value) and _is_pending(path, value, roles):
+                found.append(path)
+        elif isinstance(value, dict):
+            if len(value) == 1 and _is_reference(value):
+                found.append(path)
+                continue
+            stack.extend([(f"{path}/{escape(str(key))}", inner) for key, inner in reversed(value.items())])
+        elif isinstance(value, list):
+            stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
+    return tuple(found)
+
+
+def is_placeholder(path: str, value: str) -> bool:
+    """Whether the whole of a text is one placeholder or reference, so that nothing of it can be looked at yet."""
+    if "{" not in value and "<" not in value and "$" not in value:
+        return False
+    return bool(_WHOLE.fullmatch(value)) and not (_argument(path) in _SHELL and value.lstrip().startswith("$"))
+
+
+def _may_be_pending(arguments: Mapping[str, Any]) -> bool:
+    """Whether anything in the arguments has a sign of a placeholder or a reference; most have none."""
+    stack: list[Any] = [arguments]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if len(item) == 1 and not _REFERENCES.isdisjoint(item):
+                return True
+            item = item.values()
+        for inner in item:
+            kind = type(inner)
+            if kind is str:
+                if "{" in inner or "<" in inner or "$" in inner:
+                    return True
+            elif kind is dict or kind is list:
+                stack.append(inner)
+    return False
+
+
+def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
+    name = _argument(path)
+    if roles and (roles.get(path) or roles.get(argument_of(path))) in _TEXTS:
+        return _ANYWHERE.search(value) is not None
+    if is_placeholder(path, value):
+        return True
+    if _WHOLE.fullmatch(value):
+        return False
+    if _ANYWHERE.search(value):
+        return True
+    if len(value) > _SHORT or "\n" in value or name in _CONTENT:
+        return False
+    if name not in _SHELL and _TEMPLATE.search(value):
+        return True
+    # Text with other structure around its braces is code or data.
+    if name in _SHELL or any(char in value for char in ";\"'`>") or value.count("{") != value.count("}"):
+        return False
+    if "=" in value and name not in _FORMATTED:
+        return False
+    return _FORMAT.search(value) is not None
+
+
+def _is_reference(value: dict[Any, Any]) -> bool:
+    ((key, inner),) = value.items()
+    # In JSON Schema a reference begins with `#` or names a document.
+    return key in _REFERENCES and isinstance(inner, str) and "#" not in inner and "://" not in inner
+
+
+def _argument(path: str) -> str:
+    for token in reversed(tokens(path)):
+        if not token.isdigit():
+            return token.lower()
+    return ""
+
+
+# A quote, backslash or caret between two word characters joins a word; in prose it never does.
+QUOTES: Final = (
+    r"""[A-Za-z0-9/._-](?:''|""|\\|\^|``)[A-Za-z0-9/._-]|['"][A-Za-z/._-]{1,8}['"][A-Za-z/]|[A-Za-z/]['"][A-Za-z/._-]{1,8}['"]"""
+    r"""|\$\{?IFS|\$[@*]|\$\{[@*]\}|\$[1-9][A-Za-z]|\{[A-Za-z/.-]+,[^}{ ]+\}|\$['"]|\$\{[A-Za-z_]+:\d|\\\n"""
+)
+_CARET: Final = re2.compile(r"[A-Za-z]\^[A-Za-z]")
+_BRACED: Final = "${IFS"
+_IFS_WORD: Final = 20  # characters that an expansion of `IFS` may have behind its name
+_EMPTY: Final = ("$@", "$*", "$!", "${@}", "${*}", "${!}", "$()", "``", "\\\n")
+_FIRST: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-"  # what the first word in braces is made of
+_LEADING_BRACES: Final = re2.compile(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
+_VARIABLE: Final = re2.compile(
+    r"""(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
+    r"""|\$(?:(?P<used>[A-Za-z_]\w{0,63})|\{(?P<braced>[A-Za-z_]\w{0,63})\}))"""
+)
+_DIGITS: Final = frozenset("0123456789")
+_JOINERS: Final = str.maketrans("", "", "'\"\\^")
+
+
+def unquote_shell(text: str) -> str | None:
+    """The text, in which `QUOTES` matches, with shell quoting undone, or `None` where nothing changes."""
+    joined = _without_ifs(text)
+    for empty in _EMPTY:
+        joined = joined.replace(empty, "")
+    joined = _without_braces(joined)
+    joined = joined.replace("$'", "'").replace('$"', '"').translate(_JOINERS)
+    return joined if joined != text else None
+
+
+def expanded_words(text: str) -> str:
+    """The text with what a shell splits into words written as words, quotes kept: `cat${IFS}x`, `{cat,x}`."""
+    if "IFS" in text:
+        text = _without_ifs(text)
+    if "{" in text and "," in text:
+        text = _LEADING_BRACES.sub(_lead, text)
+    return text
+
+
+def with_variables(text: str) -> str | None:
+    """The lines in which a variable stands that the text sets, with what it is set to; `None` where there is none.
+
+    They are another reading, and none in place of the text: whether a setting holds where it is used is not known.
+    """
+    if "$" not in text or "=" not in text:
+        return None
+    read = _Variables().read
+    changed = [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
+    return "\n".join(changed) or None
+
+
+class _Variables:
+    """What the variables of a text were set to, as far as it is written out."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def read(self, match: Any) -> str:
+        """Keep what an assignment sets; what stands in place of a variable that was set before."""
+        whole: str = match.group()
+        name = match.group("name")
+        if name is None:
+            return self._values.get(match.group("used") or match.group("braced"), whole)
+        self._values[name] = match.group("value") or match.group("single") or match.group("double") or ""
+        return whole
+
+
+def uncaret(text: str) -> str | None:
+    """The text as the command interpreter of Windows reads it: a caret quotes what follows and is gone."""
+    return text.replace("^", "") if "^" in text and _CARET.search(text) is not None else None
+
+
+def _lead(match: Any) -> str:
+    return f"{match.group(1)}{match.group(2).replace(',', ' ')}"
+
+
+# Thousands of small replacements: cutting the text at a sign takes a tenth of what a pattern takes for each.
+
+
+def _without_ifs(text: str) -> str:
+    """The text with every expansion of `IFS` as a blank: `$IFS`, `$IFS$9`, `${IFS}`, `${IFS%??}`."""
+    if "IFS" not in text:
+        return text
+    out: list[str] = []
+    at = 0
+    while (start := text.find(_BRACED, at)) >= 0:
+        behind = start + len(_BRACED)
+        end = text.find("}", behind, behind + _IFS_WORD + 1)
+        out += (text[at:behind],) if end < 0 else (text[at:start], " ")
+        at = behind if end < 0 else end + 1
+    out.append(text[at:])
+    first, *pieces = "".join(out).split("$IFS")
+    out = [first]
+    for piece in pieces:
+        out += (" ", piece[2:] if piece[:1] == "$" and piece[1:2] in _DIGITS else piece)
+    return "".join(out)
+
+
+def _without_braces(text: str) -> str:
+    """The text with words in braces (`{cat,/etc/passwd}`) as words with blanks between them."""
+    if "{" not in text or "," not in text:
+        return text
+    first, *pieces = text.split("{")
+    out = [first]
+    for piece in pieces:
+        inner, closed, rest = piece.partition("}")
+        word, *others = inner.split(",")
+        spreads = closed and word and others and not word.strip(_FIRST) and all(others) and " " not in inner
+        out += (" ".join((word, *others)), rest) if spreads else ("{", piece)
+    return "".join(out)

@@ -1,0 +1,282 @@
+"""SQL by its tree: what each statement does, whichever words it is written with.
+
+A statement that changes data can stand inside a common table expression, so the whole tree is walked.
+Text that no dialect parses keeps its leading words as evidence and says so. Text that asks the parser for more than
+its length allows is not read, and says that too: what is read depends on the text alone, never on a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+import re2
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from aegis.detect.facts import Effort
+
+MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
+MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
+MAX_NODES: Final = 20_000  # of the trees of one text
+# Nodes that the parser may make for a token, those of readings that it gives up included. Ordinary statements take one
+# at most; joins without a condition make it read all that follows twice for each of them.
+_NODES_A_TOKEN: Final = 2
+_LEAST_NODES: Final = 64
+_SHOWN: Final = 80
+_UNITS: Final = 4  # of effort that a character costs, and once more where the parser gives up
+_FAILED: Final = 512  # of them that giving up costs
+_OPEN: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSED: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+_PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.INTERVAL})
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its notes on dialects would carry statements into logs
+
+_WRITES: Final = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Alter, exp.Drop, exp.TruncateTable)
+_LEAVES: Final = frozenset({exp.Literal, exp.Identifier, exp.Column, exp.Paren, exp.And, exp.EQ, exp.Tuple, exp.Alias})
+_DELAY: Final = frozenset({"sleep", "pg_sleep", "pg_sleep_for", "benchmark", "randomblob", "dbms_pipe.receive_message"})
+_FILE: Final = frozenset({
+    "load_file", "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "lo_import", "lo_export", "readfile",
+    "writefile",
+    "load_extension", "xp_cmdshell", "xp_dirtree", "sys_exec", "sys_eval", "utl_http.request", "utl_file.fopen",
+    "openrowset", "opendatasource", "dblink", "query_to_xml", "extractvalue", "updatexml",
+})  # fmt: skip
+_CATALOGUE: Final = frozenset({
+    "information_schema", "pg_catalog", "sqlite_master", "sqlite_schema", "sysobjects", "syscolumns", "pg_shadow",
+    "pg_user", "pg_authid", "all_tables", "all_users", "user_tables", "dba_users", "sys", "mysql",
+})  # fmt: skip
+_IRREVERSIBLE_WORDS: Final = frozenset({"drop", "truncate"})
+_WRITE_WORDS: Final = frozenset(
+    {"insert", "update", "delete", "create", "alter", "grant", "revoke", "replace", "merge", "exec", "execute", "call"}
+)
+_READ_WORDS: Final = frozenset({
+    "select", "with", "show", "describe", "desc", "explain", "values", "pragma", "use", "set", "table", "begin",
+    "commit",
+})  # fmt: skip
+
+
+@dataclass(kw_only=True, slots=True)
+class SqlFacts:
+    """What one SQL text does; `signals` are stable names with the piece that shows them."""
+
+    parsed: bool = True
+    too_long: bool = False
+    reads: bool = False
+    writes: bool = False
+    irreversible: bool = False
+    signals: list[tuple[str, str]]
+
+
+class SqlUnparsedError(Exception):
+    """The text is not grammar in the dialect."""
+
+
+class SqlUnreadError(Exception):
+    """The text was not read: it is too long, too deep, or too much work for the parser."""
+
+
+def parse_sql(text: str, dialect: str | None = None) -> list[exp.Expr]:
+    """Parse the statements of a text, as far as its tokens alone allow.
+
+    Raises `SqlUnparsedError` where it is not grammar, and `SqlUnreadError` where reading it would take more than
+    `MAX_SQL` characters, `MAX_NESTING` levels or, for each token, more nodes than ordinary statements do.
+    """
+    if len(text) > MAX_SQL:
+        raise SqlUnreadError
+    spoken = Dialect.get_or_raise(dialect)
+    most = MAX_NODES
+    parser = None
+    try:
+        tokens = spoken.tokenize(text)
+        if _nesting(tokens) > MAX_NESTING:
+            raise SqlUnreadError
+        most = min(MAX_NODES, _LEAST_NODES + _NODES_A_TOKEN * len(tokens))
+        parser = spoken.parser(max_nodes=most)
+        return [statement for statement in parser.parse(tokens, text) if statement is not None]
+    except RecursionError as error:  # what calls this left no room: nobody knows what else stands there
+        raise SqlUnreadError from error
+    except (SqlglotError, ValueError, AttributeError, TypeError, KeyError, IndexError) as error:
+        # The parser tries another reading where one ended at the bound, so its last error need not name it.
+        if parser is not None and parser._node_count > most:
+            raise SqlUnreadError from error
+        raise SqlUnparsedError from error
+
+
+def _nesting(tokens: list[Token]) -> int:
+    """How deep the parser has to go at most: brackets and cases that are open, and prefix operators in a row."""
+    brackets = cases = prefixes = deepest = 0
+    for token in tokens:
+        kind = token.token_type
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        if kind in _OPEN:
+            brackets += 1
+        elif kind in _CLOSED:
+            brackets = max(0, brackets - 1)
+        elif kind is TokenType.CASE:
+            cases += 1
+        elif kind is TokenType.END:
+            cases = max(0, cases - 1)
+        elif kind is TokenType.SEMICOLON:
+            brackets = cases = 0
+        deepest = max(deepest, brackets + cases + prefixes)
+    return deepest
+
+
+def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
+    """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters, as far as `effort` goes."""
+    facts = SqlFacts(signals=[])
+    effort = effort or Effort()
+    if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS):
+        _unread(facts)
+        return facts
+    try:
+        statements = parse_sql(text)
+    except SqlUnreadError:
+        effort.left -= _FAILED + len(text) * _UNITS
+        _unread(facts)
+        return facts
+    except SqlUnparsedError:  # a tree that cannot be built is a fact, not a failure: the words are read instead
+        effort.left -= _FAILED + len(text) * _UNITS
+        _by_words(text, facts)
+        return facts
+    if not statements:
+        facts.parsed = False
+        return facts
+    seen_read = False
+    for statement in statements:
+        before = facts.irreversible
+        _walk(statement, facts)
+        privileged = isinstance(statement, (exp.Grant, exp.Command)) and _first_word(statement.sql()) in _WRITE_WORDS
+        if seen_read and ((facts.irreversible and not before) or privileged):
+            _signal("sql.stacked", statement, facts)
+        seen_read = seen_read or isinstance(statement, (exp.Select, exp.Union))
+    return facts
+
+
+def _unread(facts: SqlFacts) -> None:
+    """What is not read may do anything."""
+    facts.parsed, facts.too_long, facts.writes = False, True, True
+
+
+def _signal(name: str, node: exp.Expr, facts: SqlFacts) -> None:
+    """Note a signal with the piece that shows it; the first of a name is enough, since nodes stand inside nodes."""
+    if any(known == name for known, _ in facts.signals):
+        return
+    try:
+        shown = node.sql()[:_SHOWN]
+    except RecursionError:  # a chain of thousands of members is read without recursion, and written with it
+        shown = node.key
+    facts.signals.append((name, shown))
+
+
+def _note(signal: tuple[str, str], facts: SqlFacts) -> None:
+    if signal not in facts.signals:
+        facts.signals.append(signal)
+
+
+def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
+    for number, node in enumerate(statement.walk()):
+        if number > MAX_NODES:
+            _unread(facts)
+            return
+        if type(node) in _LEAVES:
+            continue
+        if isinstance(node, _WRITES):
+            facts.writes = True
+            _change(node, facts)
+        elif isinstance(node, (exp.Select, exp.Table)):
+            facts.reads = True
+            if isinstance(node, exp.Table) and _is_catalogue(node) and node.find_ancestor(exp.Union) is not None:
+                _signal("sql.catalogue-union", node, facts)
+        elif isinstance(node, (exp.Or, exp.Where)):
+            parts = [node.left, node.right] if isinstance(node, exp.Or) else []
+            if any(_always_true(part) for part in parts):
+                _signal("sql.tautology", node, facts)
+        elif isinstance(node, (exp.Anonymous, exp.Func)):
+            name = _function(node)
+            if name in _DELAY:
+                _note(("sql.delay", name), facts)
+            elif name in _FILE:
+                _note(("sql.file", name), facts)
+        elif isinstance(node, exp.Copy):
+            facts.writes = True
+            if "program" in node.sql().lower():
+                _note(("sql.file", "copy program"), facts)
+        elif isinstance(node, (exp.Command, exp.Grant)):
+            _by_words(node.sql(), facts)
+
+
+# Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle and SQL Server.
+_GIVES_ALL: Final = re2.compile(
+    r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
+    r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b)"
+)
+
+
+def _change(node: exp.Expr, facts: SqlFacts) -> None:
+    if isinstance(node, (exp.Drop, exp.TruncateTable)):
+        kind = str(node.args.get("kind") or "").upper()
+        if isinstance(node, exp.TruncateTable) or (
+            kind in {"TABLE", "DATABASE", "SCHEMA", "COLUMN", ""} and not node.args.get("temporary")
+        ):
+            facts.irreversible = True
+            _signal("sql.destroy", node, facts)
+    elif isinstance(node, (exp.Delete, exp.Update)):
+        where = node.args.get("where")
+        if where is None or _always_true(where.this):
+            facts.irreversible = True
+            _signal("sql.every-row", node, facts)
+
+
+def _is_catalogue(table: exp.Table) -> bool:
+    return table.name.lower() in _CATALOGUE or str(table.args.get("db") or "").lower().strip('"`') in _CATALOGUE
+
+
+def _function(node: exp.Expr) -> str:
+    name = node.name if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else ""
+    return name.lower()
+
+
+def _always_true(node: exp.Expr | None) -> bool:
+    """Whether a condition is true whatever the row holds: a constant, or a thing equal to itself."""
+    node = node.unnest() if isinstance(node, exp.Expr) else node
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        return not node.is_string and node.name not in {"0", ""}
+    if isinstance(node, exp.EQ):
+        return (node.left == node.right and not isinstance(node.left, exp.Column)) or node.left == node.right
+    if isinstance(node, exp.Like):
+        return isinstance(node.this, exp.Literal) and isinstance(node.expression, exp.Literal)
+    if isinstance(node, (exp.GT, exp.LT, exp.GTE, exp.LTE, exp.NEQ)):
+        return isinstance(node.left, exp.Literal) and isinstance(node.right, exp.Literal)
+    return False
+
+
+def _by_words(text: str, facts: SqlFacts) -> None:
+    facts.parsed = False
+    for piece in text.split(";"):
+        words = piece.lower().split(None, 6)
+        if not words:
+            continue
+        first = words[0].lstrip("(")
+        if first in _IRREVERSIBLE_WORDS and len(words) > 1 and words[1] in {"table", "database", "schema"}:
+            facts.writes = facts.irreversible = True
+            facts.signals.append(("sql.destroy", piece.strip()[:_SHOWN]))
+        elif first == "delete" and " where " not in piece.lower() and len(words) > 2 and words[1] == "from":
+            facts.writes = facts.irreversible = True
+            facts.signals.append(("sql.every-row", piece.strip()[:_SHOWN]))
+        elif first in _WRITE_WORDS or first in _IRREVERSIBLE_WORDS:
+            facts.writes = True
+            if first == "grant" and _GIVES_ALL.search(piece):
+                facts.signals.append(("sql.grants", piece.strip()[:_SHOWN]))
+        elif first in _READ_WORDS:
+            facts.reads = True
+
+
+def _first_word(text: str) -> str:
+    words = text.split(None, 1)
+    return words[0].lower() if words else ""

@@ -1,0 +1,151 @@
+"""The files that a tool writes or runs by its own arguments: a path and a text beside it, an edit, a patch."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from aegis.detect.facts import Text
+from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
+from aegis.detect.roles import words_of
+
+# Names of arguments, without case and signs: a whole text, what an edit puts in, and what it takes out.
+_WHOLE: Final = frozenset({
+    "body", "code", "content", "contents", "data", "filecontent", "filecontents", "filetext", "fulltext", "lines",
+    "newcontent", "newcontents", "script", "source", "text", "value",
+})  # fmt: skip
+_IN: Final = frozenset({
+    "codeedit", "inserttext", "insertion", "newcode", "newlines", "newsource", "newstr", "newstring", "newtext",
+    "replace", "replacement", "replacewith", "with",
+})  # fmt: skip
+_OUT: Final = frozenset({"find", "oldcode", "oldstr", "oldstring", "oldtext", "search"})
+# Verbs and arguments that say that a text is not the whole file.
+_PARTLY: Final = frozenset({"append", "edit", "insert", "modify", "multiedit", "patch", "replace", "update"})
+_PLACES: Final = frozenset({
+    "append", "endline", "insertline", "line", "linenumber", "offset", "position", "range", "startline",
+})  # fmt: skip
+PATCHES: Final = ("*** Begin Patch", "diff --git ", "--- ", "Index: ", "@@ ")
+_RUNS: Final = frozenset({"exec", "execute", "launch", "run", "source", "start"})
+_PROGRAMS: Final = frozenset({"file", "notebook", "playbook", "program", "script"})
+_MOST: Final = 256  # writes of one call that are told apart
+
+
+def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
+    """What a call writes whose tool writes files by its name."""
+    if not any(text.role == "path" or text.value.startswith(PATCHES) for text in texts):
+        return []
+    fields = _fields(texts)
+    paths = [(above, value) for (above, _), (role, value) in fields.items() if role == "path" and value]
+    encoded = any(name == "encoding" and value.lower() == "base64" for (_, name), (_, value) in fields.items())
+    partly = not _PARTLY.isdisjoint(words_of(tool)) or any(
+        name in _PLACES or (name == "mode" and value[:1] == "a") for (_, name), (_, value) in fields.items()
+    )
+    found: list[Written] = []
+    for (above, name), (role, value) in fields.items():
+        if value.startswith(PATCHES) and role != "path":
+            found += _patched(value)
+            continue
+        path = _path_for(above, paths)
+        if not path or role == "path":
+            continue
+        if name in _IN:
+            out = next((fields[above, old][1] for old in _OUT if (above, old) in fields), "")
+            found.append(Written(path, _flow(value), append=not out, sure=True, replaces=out))
+        elif name in _WHOLE and name not in _OUT:
+            flow = _decoded(value) if encoded else _flow(value)
+            found.append(Written(path, flow, append=partly, sure=True))
+    return found[:_MOST] if len(found) <= _MOST else [*found[:_MOST], *(Written(path, UNKNOWN) for _, path in paths)]
+
+
+def _fields(texts: Sequence[Text]) -> dict[tuple[str, str], tuple[str, str]]:
+    """The texts of a call by the object that they stand in and their plain name; lists as lines."""
+    fields: dict[tuple[str, str], tuple[str, str]] = {}
+    for text in texts:
+        if text.is_key:
+            continue
+        above, _, name = text.path.rpartition("/")
+        listed = name.isdigit()
+        if listed:
+            above, _, name = above.rpartition("/")
+        plain = "".join(char for char in name.lower() if char.isalnum())
+        before = fields.get((above, plain))
+        if before is None:
+            fields[above, plain] = (text.role, text.value)
+        elif listed and len(before[1]) <= MAX_FLOW:
+            fields[above, plain] = (before[0], f"{before[1]}\n{text.value}")
+    return fields
+
+
+def _path_for(above: str, paths: Sequence[tuple[str, str]]) -> str:
+    """The path that stands beside a text, or nearest above it."""
+    best = max((one for one in paths if above == one[0] or above.startswith(f"{one[0]}/")), key=_depth, default=None)
+    return "" if best is None else best[1]
+
+
+def _depth(one: tuple[str, str]) -> int:
+    return len(one[0])
+
+
+def _flow(text: str) -> FileFlow:
+    return FileFlow().with_text(text)
+
+
+def _decoded(text: str) -> FileFlow:
+    try:
+        return _flow(base64.b64decode(text, validate=False).decode("utf-8", "replace"))
+    except (binascii.Error, ValueError):
+        return UNKNOWN
+
+
+def _patched(patch: str) -> Iterator[Written]:
+    """What a patch puts into each file that it names."""
+    path, whole, lines = "", False, list[str]()
+    for line in patch[: 4 * MAX_FLOW].split("\n"):
+        head, _, rest = line.partition(": ")
+        if line.startswith(("+++ ", "*** Add File", "*** Update File", "*** Move to", "*** End Patch", "diff --git ")):
+            if path and lines:
+                yield _of_patch(path, whole, lines)
+            lines = []
+            if line.startswith("+++ "):
+                path = line[4:].split("\t")[0].strip().removeprefix("b/")
+            else:
+                path, whole = rest.strip(), head == "*** Add File"
+        elif line.startswith("--- "):
+            whole = line[4:].strip() == "/dev/null"
+        elif line.startswith("+"):
+            lines.append(line[1:])
+    if path and lines:
+        yield _of_patch(path, whole, lines)
+    if len(patch) > 4 * MAX_FLOW and path:
+        yield Written(path, UNKNOWN)
+
+
+def _of_patch(path: str, whole: bool, lines: Sequence[str]) -> Written:
+    flow = _flow("\n".join(lines) + "\n")
+    return Written(path, flow if whole else FileFlow(flow.text, max(flow.gap, LOCAL)), append=not whole, sure=True)
+
+
+def run_by(tool: str, texts: Sequence[Text]) -> list[Text]:
+    """The arguments that name a program which a tool runs by its name: `run_script`, `execute_file`."""
+    words = set(words_of(tool))
+    if _RUNS.isdisjoint(words):
+        return []
+    return [
+        text
+        for text in texts
+        if text.role == "path"
+        and not text.is_key
+        and not (
+            _PROGRAMS.isdisjoint(words) and "script" not in text.path.lower() and "program" not in text.path.lower()
+        )
+    ]
+
+
+_ENDINGS: Final = {"py": "python", "js": "node", "mjs": "node", "cjs": "node", "ts": "node", "php": "php", "sql": "sql"}
+
+
+def language_by_ending(path: str) -> str:
+    """The language of a program by the ending of its name; empty where a shell runs it."""
+    return _ENDINGS.get(path.rpartition(".")[2].lower(), "")

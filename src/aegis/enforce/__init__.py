@@ -1,0 +1,1 @@
+"""The one enforcement point that adapters and proxies share."""

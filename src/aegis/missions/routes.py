@@ -1,0 +1,323 @@
+"""Missions over HTTP: issued, delegated, stopped; and the challenge with which a session begins."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.ports import Document
+from aegis.core.receipt import Recorded
+from aegis.core.times import MICROS, rfc3339
+from aegis.errors import InvalidCall, StoreConflict
+from aegis.missions import registry
+from aegis.missions.holder import CHALLENGE_S
+from aegis.missions.issuing import Issued
+from aegis.missions.registry import MAX_REASON_CHARS, TooManyChallenges
+from aegis.missions.status import MAX_CHARS
+from aegis.server.endpoint import Asked, Body, Endpoint, Param
+from aegis.server.http import DEFAULT_LIMIT, answer, page, place_of
+from aegis.server.permissions import CHALLENGE, DELEGATE, ISSUE, SEE_MISSIONS
+from aegis.server.schemas.common import NAME, TEXT, TIME, Schema, closed, listing, one_of, optional, ref
+from aegis.server.schemas.parts import CURSOR, LIMIT, failing, named, ok
+from aegis.server.services import Services
+
+# Missions: issuing, delegating, stopping, and the challenge that a session answers.
+
+TOKEN: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_CHARS, "description": "compact JWS"}
+_CLAIMS: Final[Schema] = {
+    "type": "object",
+    "description": "the members of a mission but for `iss`, `aud`, `iat`, `jti` and `parent`, which are filled in",
+}
+_REASON: Final[Schema] = {"type": "string", "maxLength": MAX_REASON_CHARS}
+_STATE: Final[Schema] = {"type": "string", "enum": ["active", "suspended", "revoked"]}
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "MissionIssue": one_of(
+        {
+            "mission": {**_CLAIMS, "description": f"{_CLAIMS['description']}; signed here"},
+            "token": {**TOKEN, "description": "in place of `mission`: a compact JWS that a trusted issuer signed"},
+        }
+    ),
+    "MissionDelegation": closed(
+        {
+            "request_id": {**NAME, "maxLength": MAX_NAME_CHARS, "description": "the same one finds the same mission"},
+            "mission": _CLAIMS,
+        }
+    ),
+    "MissionIssued": closed(
+        {
+            "mission_id": TEXT,
+            "mission": TOKEN,
+            "lineage": {"type": "array", "items": TEXT},
+            "remarks": {"type": "array", "items": TEXT},
+            "receipt": ref("ReceiptRef"),
+        },
+        "mission_id",
+        "mission",
+        "lineage",
+        "remarks",
+    ),
+    "MissionMove": optional({"reason": _REASON}),
+    "MissionMoved": closed({"mission_id": TEXT, "state": _STATE, "receipt": ref("ReceiptRef")}),
+    "MissionView": closed(
+        {"mission_id": TEXT, "state": _STATE, "lineage": {"type": "array", "items": TEXT}, "mission": TOKEN}
+    ),
+    "Missions": listing("MissionView"),
+    "MissionStatus": closed({"status": TOKEN}),
+    "MissionStatusTaken": closed({"receipt": ref("ReceiptRef")}),
+    "Challenge": closed({"nonce": TEXT, "expires_at": TIME, "audience": TEXT}),
+}
+
+
+_STATES: Final[dict[str, registry.State]] = {"revoke": "revoked", "suspend": "suspended", "resume": "active"}
+
+
+async def issue_mission(asked: Asked) -> Response:
+    """Sign and enrol a root mission, or enrol one that a trusted issuer signed."""
+    body = asked.body
+    issued = await asyncio.to_thread(
+        asked.services.gate.issuing.issue, asked.principal, claims=body.get("mission"), token=body.get("token")
+    )
+    return await _enrolled(asked, issued)
+
+
+async def delegate_mission(asked: Asked) -> Response:
+    """Sign and enrol a mission that is at most its parent; the same request finds the same mission."""
+    issuing = asked.services.gate.issuing
+
+    def delegate() -> Issued:
+        return issuing.delegate(
+            asked.principal, asked.path["id"], claims=asked.body["mission"], request_id=asked.body["request_id"]
+        )
+
+    issued = await asyncio.to_thread(delegate)
+    try:
+        return await _enrolled(asked, issued)
+    except InvalidCall as error:
+        if error.status != 409:
+            raise
+        # The same request ran beside this one, and was first.
+        return await _enrolled(asked, await asyncio.to_thread(delegate))
+
+
+async def revoke_mission(asked: Asked) -> Response:
+    """Stop a mission and everything below it, for good."""
+    return await _move(asked, "revoke")
+
+
+async def suspend_mission(asked: Asked) -> Response:
+    """Stop a mission and everything below it until it is resumed."""
+    return await _move(asked, "suspend")
+
+
+async def resume_mission(asked: Asked) -> Response:
+    """Let a suspended mission go on."""
+    return await _move(asked, "resume")
+
+
+async def list_missions(asked: Asked) -> Response:
+    """Missions by id."""
+    limit = asked.query.get("limit", DEFAULT_LIMIT)
+    after, state = place_of(asked.query.get("cursor")) or "", asked.query.get("state", "")
+    rows = await asyncio.to_thread(_documents, asked.services, state, after, limit)
+    views = await asyncio.to_thread(lambda: [_view(asked.services, row.key) for row in rows])
+    return answer(page(views, rows[-1].key if len(rows) == limit else None))
+
+
+async def get_mission(asked: Asked) -> Response:
+    """One mission: its token, its standing and its lineage."""
+    return answer(await asyncio.to_thread(_view, asked.services, asked.path["id"]))
+
+
+async def publish_status(asked: Asked) -> Response:
+    """Put an issuer's status list in force."""
+    unit = await asyncio.to_thread(asked.services.gate.issuing.publish, asked.principal, asked.body["status"])
+    try:
+        recorded = await asked.services.gate.arecord(unit)
+    except StoreConflict as error:
+        raise InvalidCall(str(error), code="conflict", status=409) from error
+    return answer({"receipt": _ref(recorded[0])})
+
+
+async def challenge_session(asked: Asked) -> Response:
+    """A nonce that one session can be opened with, within a minute."""
+    services = asked.services
+    nonce, unit = services.gate.issuing.challenge(asked.principal)
+    try:
+        await services.gate.arecord(unit)
+    except TooManyChallenges as error:
+        raise error.refused() from error
+    expires = rfc3339(services.clock() + CHALLENGE_S * MICROS)
+    audience = services.policy.current.missions.audience
+    return answer({"nonce": nonce, "expires_at": expires, "audience": audience}, 201)
+
+
+async def _enrolled(asked: Asked, issued: Issued) -> Response:
+    if issued.unit is None:
+        return answer(issued.to_wire())
+    try:
+        recorded = await asked.services.gate.arecord(issued.unit)
+    except StoreConflict as error:
+        raise InvalidCall(str(error), code="conflict", status=409) from error
+    return answer({**issued.to_wire(), "receipt": _ref(recorded[0])}, 201)
+
+
+async def _move(asked: Asked, verb: str) -> Response:
+    mission, to = asked.path["id"], _STATES[verb]
+    reason = (asked.body or {}).get("reason", "")
+    unit = await asyncio.to_thread(asked.services.gate.issuing.move, asked.principal, mission, to, reason)
+    try:
+        recorded = await asked.services.gate.arecord(unit)
+    except StoreConflict as error:
+        raise InvalidCall(str(error), code="conflict", status=409) from error
+    return answer({"mission_id": mission, "state": to, "receipt": _ref(recorded[0])})
+
+
+def _documents(services: Services, state: str, after: str, limit: int) -> list[Document]:
+    with services.store.reader() as reader:
+        return reader.documents(registry.COLLECTION, state=state, after=after, limit=limit)
+
+
+def _view(services: Services, mission_id: str) -> dict[str, Any]:
+    with services.store.reader() as reader:
+        enrolled = registry.find(reader, mission_id)
+    if enrolled is None:
+        raise InvalidCall("there is no such mission", code="not_found", status=404)
+    return {
+        "mission_id": mission_id,
+        "state": enrolled.state,
+        "lineage": list(enrolled.lineage),
+        "mission": enrolled.token,
+    }
+
+
+def _ref(recorded: Recorded) -> dict[str, Any]:
+    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
+
+
+# Missions: who may issue, delegate and stop them, and how a session proves that it holds one.
+
+_ID: Final = named("the mission's id")
+_MISSIONS_STATE: Final = Param(
+    name="state",
+    schema={"type": "string", "enum": ["active", "suspended", "revoked"]},
+    text="with this state",
+)
+_MOVED: Final = {
+    **ok("moved; every call below sees it from now on", "MissionMoved"),
+    **failing(s404="there is no such mission", s409="it is not in a state from which it can be moved there"),
+}
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/missions",
+        operation="listMissions",
+        tag="missions",
+        summary="Missions by id",
+        permission=SEE_MISSIONS,
+        handler=list_missions,
+        query=(_MISSIONS_STATE, LIMIT, CURSOR),
+        replies=ok("one page", "Missions"),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/missions",
+        operation="issueMission",
+        tag="missions",
+        summary="Issue a mission: sign it here, or enrol one that a trusted issuer signed",
+        permission=ISSUE,
+        handler=issue_mission,
+        body=Body(schema=ref("MissionIssue")),
+        replies={**ok("issued", "MissionIssued", 201), **failing(s409="a mission of this id is known already")},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/missions:status",
+        operation="publishMissionStatus",
+        tag="missions",
+        summary="Put an issuer's signed status list in force",
+        permission=ISSUE,
+        handler=publish_status,
+        body=Body(schema=ref("MissionStatus")),
+        replies={**ok("in force", "MissionStatusTaken"), **failing(s409="one that is as new is in force")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/missions/{id}",
+        operation="getMission",
+        tag="missions",
+        summary="One mission, its standing and its lineage",
+        permission=SEE_MISSIONS,
+        handler=get_mission,
+        path_params=_ID,
+        replies={**ok("the mission", "MissionView"), **failing(s404="there is no such mission")},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/missions/{id}/delegate",
+        operation="delegateMission",
+        tag="missions",
+        summary="Delegate a mission to another agent, at most as far as it goes itself",
+        permission=DELEGATE,
+        handler=delegate_mission,
+        path_params=_ID,
+        body=Body(schema=ref("MissionDelegation")),
+        replies={
+            **ok("delegated", "MissionIssued", 201),
+            **ok("this request was carried out before", "MissionIssued"),
+            **failing(
+                s404="there is no such mission", s409="the request id was used otherwise, or the mission is not active"
+            ),
+        },
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/missions/{id}/revoke",
+        operation="revokeMission",
+        tag="missions",
+        summary="Stop a mission and everything below it, for good",
+        permission=ISSUE,
+        handler=revoke_mission,
+        path_params=_ID,
+        body=Body(schema=ref("MissionMove"), required=False),
+        replies=_MOVED,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/missions/{id}/suspend",
+        operation="suspendMission",
+        tag="missions",
+        summary="Stop a mission and everything below it until it is resumed",
+        permission=ISSUE,
+        handler=suspend_mission,
+        path_params=_ID,
+        body=Body(schema=ref("MissionMove"), required=False),
+        replies=_MOVED,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/missions/{id}/resume",
+        operation="resumeMission",
+        tag="missions",
+        summary="Let a suspended mission go on",
+        permission=ISSUE,
+        handler=resume_mission,
+        path_params=_ID,
+        body=Body(schema=ref("MissionMove"), required=False),
+        replies=_MOVED,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/sessions:challenge",
+        operation="challengeSession",
+        tag="missions",
+        summary="A nonce that one session can be opened with, within a minute",
+        permission=CHALLENGE,
+        handler=challenge_session,
+        replies={**ok("the challenge", "Challenge", 201), **failing(s429="too many wait for an answer")},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Running a policy: facts, guards in order, one decision."""

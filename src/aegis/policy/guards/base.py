@@ -1,0 +1,157 @@
+"""The guard protocol and the case that a guard reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from msgspec import Struct, field
+
+from aegis.core.finding import Finding, Patch, Report
+from aegis.core.outcome import Category, Effect, Outcome, Reason, Risk, Verdict
+from aegis.core.principal import Principal
+from aegis.detect.facts import Facts, Texts
+from aegis.detect.touch.touch import Touched
+from aegis.missions.view import Cost, MissionView
+
+# From findings to a report: the outcome is the most restrictive finding's, with its reason.
+
+_REASONS: Final[dict[Category, Reason]] = {
+    "secret": Reason.SENSITIVE_DATA,
+    "pii": Reason.SENSITIVE_DATA,
+    "data_exfiltration": Reason.EXFILTRATION,
+    "resource_limit": Reason.POLICY_DENIED,
+}
+
+
+def report_of(
+    guard: str, findings: Sequence[Finding], *, patches: Sequence[Patch] = (), missing: Sequence[str] = ()
+) -> Report:
+    """The report that `findings` amount to.
+
+    A resource limit is missing evidence that nothing may cover: it blocks by itself with verdict
+    `insufficient_evidence`. Every other finding that restricts is a violation.
+    """
+    outcome, reason, risk, verdict = Outcome.ALLOW, Reason.NONE, Risk.LOW, Verdict.COMPLIANT
+    for finding in findings:
+        if finding.outcome is Outcome.ALLOW:
+            continue
+        is_limit = finding.category == "resource_limit"
+        verdict = max(verdict, Verdict.INSUFFICIENT_EVIDENCE if is_limit else Verdict.VIOLATION)
+        risk = max(risk, finding.severity)
+        better = finding.outcome == outcome and reason is Reason.POLICY_DENIED
+        if finding.outcome > outcome or better:
+            outcome, reason = finding.outcome, _REASONS.get(finding.category, Reason.ATTACK_DETECTED)
+    return Report(
+        guard=guard,
+        outcome=outcome,
+        verdict=verdict,
+        reason=reason,
+        risk=risk,
+        findings=tuple(findings),
+        patches=tuple(patches) if outcome is not Outcome.BLOCK else (),
+        missing=tuple(missing),
+    )
+
+
+# Whose word a result is: a tool's own signature holds, does not hold, or is not there.
+Provenance = Literal["valid", "invalid", "unsigned"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolEntry:
+    """What the registry says about one tool, compiled. `effects` is `None` where nothing was declared.
+
+    `registered` is false where the tool is known from another server only: what restricts it counts
+    (restrictions match every server), and nothing that loosens does. `always_ask` holds every call;
+    `permit` says that the tool demands a permit.
+    """
+
+    name: str
+    risk: Risk = Risk.MEDIUM
+    irreversible: bool = False
+    effects: frozenset[Effect] | None = None
+    category: str = ""
+    skip_judge: bool = False
+    unsafe_skip_judge: bool = False
+    always_ask: bool = False
+    registered: bool = True
+    permit: bool = False
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """One call as the guards see it: a private copy of its arguments and what we computed from it.
+
+    `tier` is the higher of the registered tier and what the facts say. `now` is microseconds since
+    the epoch. `session` is empty for a call without one. `mission` is the mission of the session, where
+    it has one; then `touched` is what the call names, and `cost` what it takes from budgets. `orphan` says that
+    the call names a parent, and the log knows no such call of its principal. `size` are the bytes of the arguments as
+    they were sent.
+    """
+
+    tool: str
+    server: str | None
+    arguments: dict[str, Any]
+    principal: Principal
+    agent: str
+    session: str
+    call_id: str
+    entry: ToolEntry | None
+    facts: Facts
+    tier: Risk
+    irreversible: bool
+    effects: frozenset[Effect]
+    now: int
+    task: str | None = None
+    mission: MissionView | None = None
+    touched: Touched | None = None
+    cost: Cost = field(default_factory=dict)
+    orphan: bool = False
+    size: int = 0
+
+
+def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:
+    """The effects that a mission is asked about: the operator's word with what the strings show.
+
+    Where the operator said nothing, the verbs of the tool's name count as well.
+    """
+    if entry is not None and entry.registered and entry.effects is not None:
+        return entry.effects | facts.shown
+    declared: frozenset[Effect] = frozenset() if entry is None or entry.effects is None else entry.effects
+    return declared | facts.effects
+
+
+class Guard(Protocol):
+    """Decides nothing: reads a case and reports. Synchronous, bounded, and free of I/O."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self, case: Case) -> Report: ...
+
+
+class ResultCase(Struct, frozen=True, kw_only=True):
+    """One tool result as the result guards see it; `mission` is that of the session, where it has one."""
+
+    tool: str
+    server: str | None
+    result: Any
+    texts: Texts
+    principal: Principal
+    agent: str
+    session: str
+    entry: ToolEntry | None
+    now: int
+    mission: MissionView | None = None
+    provenance: Provenance = "unsigned"
+    must_sign: bool = False
+
+
+class ResultGuard(Protocol):
+    """Reads a result and reports; patches point into the result."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check_result(self, case: ResultCase) -> Report: ...

@@ -1,0 +1,170 @@
+"""The content guard: what the strings of a call do, judged by rules over patterns and facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
+from typing import Final
+
+from aegis.core.finding import Finding, Report
+from aegis.core.outcome import Outcome
+from aegis.core.text import TextRole
+from aegis.detect.facts import Facts, Text
+from aegis.detect.gather import JOINED, SEAM, batches
+from aegis.detect.rules.model import Rule
+from aegis.detect.rules.scanner import DATA, Checks, Scanner
+from aegis.policy.guards.base import Case, report_of
+from aegis.policy.guards.bounded import is_name
+from aegis.policy.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
+from aegis.policy.guards.outflow import MOST_MASKED, Links, answer_data
+
+__all__ = ["ContentGuard", "ContentOptions", "DlpPolicy", "InjectedPolicy", "RuleOverride"]
+
+MOST_FINDINGS: Final = 100  # findings that one report keeps; what restricts is kept first
+# Strings, and characters of them, looked at of a call that is beyond its limits, which refuses it already.
+_MOST_REFUSED: Final = 100
+_MOST_REFUSED_CHARS: Final = 131_072
+_QUIET: Final = Report(guard="content")
+_EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
+# Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
+_NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
+
+
+class ContentGuard:
+    """Reports what the rules find in a call's strings, views and signals; linear time, and no I/O of its own.
+
+    `links` follows paths below the folders that agents work in, where the operator named them.
+    """
+
+    name = "content"
+
+    def __init__(self, scanner: Scanner, options: ContentOptions | None = None, links: Links | None = None):
+        self._scanner = scanner
+        self._links = links
+        self._options = options or ContentOptions()
+
+    def check(self, case: Case) -> Report:
+        """One report: `block` for an attack and for a call beyond the limits, patches for what is masked."""
+        facts = case.facts
+        seen: dict[tuple[str, str], tuple[Rule, str]] = {}
+        if not self._is_quiet(facts):
+            self._scan(facts, seen)
+        for signal in facts.signals:
+            for rule in self._scanner.rules_for(signal.fact):
+                if signal.role in rule.surfaces:
+                    seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
+        links = [] if self._links is None else self._links.findings(case)
+        if not seen and not links and not facts.unparsed and not facts.texts.limits:
+            return _QUIET
+        findings = [self._finding(rule, case, path, evidence) for (_, path), (rule, evidence) in seen.items()]
+        findings, patches = answer_data(findings, case, self._options, self._scanner)
+        findings.sort(key=lambda finding: -finding.outcome)
+        return report_of(
+            self.name,
+            [*facts.texts.limits, *links[:MOST_FINDINGS], *findings[:MOST_FINDINGS]],
+            patches=patches,
+            missing=facts.unparsed,
+        )
+
+    def _is_quiet(self, facts: Facts) -> bool:
+        """Whether one look at all strings together finds nothing; a large call is not looked at twice."""
+        return facts.together is not None and self._scanner.is_quiet(facts.together)
+
+    def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
+        """Add what the rules find in each string and each other reading of it, by rule and place.
+
+        With as many attacks as a report holds it ends: nothing further could change what is decided or said. Nor
+        could more data of one outcome, where so much was found that the call is held rather than masked.
+        """
+        scan = self._scanner.scan
+        strings = facts.texts.strings
+        attacks = 0
+        data: Counter[Outcome] = Counter()
+        settled: set[Outcome] = set()
+        checks = Checks()
+        for text, among in self._loud(facts, settled):
+            value = text.value
+            for hit in scan(value, text.role, settled=settled, checks=checks, among=among):
+                seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
+                if hit.rule.category in DATA:
+                    data[hit.rule.outcome] += 1
+                    if data[hit.rule.outcome] > MOST_MASKED and not self._options.overrides:
+                        settled.add(hit.rule.outcome)
+                attacks += hit.rule.outcome is Outcome.BLOCK and hit.rule.maturity == "stable"
+            if attacks >= MOST_FINDINGS and not self._options.overrides:
+                return
+        for view in facts.views:
+            text = strings[view.source]
+            role = view.role or text.role
+            if role in _NO_SHELL and "shell" in view.kinds:
+                continue
+            for hit in scan(view.value, role, settled=settled, checks=checks):
+                if view.role is not None and hit.rule.category in DATA:
+                    continue  # each word is looked at where it stands, and masked there
+                key = (hit.rule.id, text.path)
+                piece = view.value[hit.start : hit.end]
+                if JOINED in view.kinds and not _spans(hit.rule, piece, strings):
+                    continue
+                if key not in seen:
+                    seen[key] = (hit.rule, piece)
+
+    def _loud(self, facts: Facts, settled: Collection[Outcome]) -> Iterator[tuple[Text, list[int] | None]]:
+        """The strings in which a rule can find something, in a large call with the patterns that can match in them."""
+        texts: Sequence[Text] = facts.texts.strings
+        if facts.texts.limits:
+            read = accumulate(len(text.value) for text in texts[:_MOST_REFUSED])
+            texts = [text for text, so_far in zip(texts, read, strict=False) if so_far <= _MOST_REFUSED_CHARS]
+        if not self._scanner.reads_words:
+            texts = [text for text in texts if not _says_nothing(text)]
+        if facts.together is not None:
+            yield from ((text, None) for text in texts)
+            return
+        for batch in batches([text.value for text in texts]):
+            held = texts[batch.first : batch.last]
+            roles = dict.fromkeys(text.role for text in held)
+            if len(held) > 1 and batch.together.isascii():
+                standing = self._scanner.standing(batch.together, *roles, settled=settled)
+                if standing:
+                    yield from ((text, standing) for text in held)
+            elif len(held) == 1 or not self._scanner.is_quiet(batch.together, *roles, settled=settled):
+                yield from ((text, None) for text in held)
+
+    def _finding(self, rule: Rule, case: Case, path: str, evidence: str) -> Finding:
+        outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW
+        for override in self._options.overrides:
+            if override.covers(rule.id, case.server, case.tool, path, case.now):
+                outcome = override.outcome
+        return Finding(
+            guard=self.name,
+            rule=rule.id,
+            category=rule.category,
+            severity=rule.severity,
+            outcome=outcome,
+            path=path,
+            message=rule.message,
+            evidence=evidence[:_EVIDENCE],
+        )
+
+
+def _says_nothing(text: Text) -> bool:
+    """Whether a string is a short word that no rule speaks of."""
+    if text.is_key and text.value.isidentifier():
+        return True
+    return text.role != "command" and is_name(text.value)
+
+
+def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
+    """Whether what was found in the joined values lies in more than one of them.
+
+    Numbers that stand side by side make valid checksums by chance, and any word makes a token longer, so
+    personal data and secrets never count. A verb in one value and its object in another is what calls are made of,
+    and no command in the place of a value.
+    """
+    if rule.category in {"pii", "secret"} or SEAM in piece:
+        return False
+    found = piece.strip()
+    if rule.category == "shell_injection":
+        verb = found.partition(" ")[0]
+        return not any(found in text.value or text.value == verb for text in strings)
+    return not any(found in text.value for text in strings)

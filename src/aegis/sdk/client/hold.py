@@ -1,0 +1,258 @@
+"""The waiting for an approval as a state machine; sync and async clients drive the same one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from aegis.core.call import ToolCall
+from aegis.core.canonical import canonical
+from aegis.core.decision import Decision, OpenedSession, ReceiptRef
+from aegis.core.messages import message_for
+from aegis.core.outcome import Outcome, Reason
+from aegis.errors import GatewayUnavailable, InvalidCall, PermitInvalid
+from aegis.sdk.client import wire
+from aegis.sdk.client.http1 import HttpAnswer
+
+if TYPE_CHECKING:
+    from aegis.missions.holder import Holder, Provers
+
+
+# Redeeming a permit at the gateway: anything but its plain yes is a refusal.
+
+TARGET: Final = "/v1/permits/verify"
+_REFUSALS: Final = frozenset({403, 409})
+
+
+def body_of(permit: str, *, tool: str, arguments: dict[str, Any], server: str | None) -> bytes:
+    """The request that redeems `permit`; raises `InvalidCall` for arguments that are no JSON."""
+    members: dict[str, Any] = {"permit": permit, "tool": tool}
+    if server is not None:
+        members["server"] = server
+    return b'{"arguments":' + canonical(arguments) + b"," + canonical(members)[1:]
+
+
+def read_answer(answer: HttpAnswer) -> str:
+    """The identifier of the redeemed permit; raises `PermitInvalid` for every other answer."""
+    if answer.status == 200:
+        try:
+            return wire.read_redeemed(answer.body)
+        except wire.BadAnswer as error:
+            raise unavailable() from error
+    refusal = wire.read_error(answer.body, answer.status)
+    if answer.status in _REFUSALS:
+        raise PermitInvalid(refusal.message, code=refusal.code, hint=refusal.hint, status=answer.status)
+    if 400 <= answer.status < 500 and answer.status != 429:
+        raise refusal
+    raise unavailable()
+
+
+def unavailable() -> PermitInvalid:
+    """The refusal where the gateway cannot be asked."""
+    return PermitInvalid("the permit could not be redeemed, so it opens nothing", code="unavailable", status=503)
+
+
+# Opening a session at the gateway, as requests and answers: sync and async clients drive the same steps.
+#
+# A mission that names a holder key refuses an opening without proof; the challenge is then asked for and answered
+# with the key of this machine.
+
+SESSIONS: Final = "/v1/sessions"
+CHALLENGE: Final = "/v1/sessions:challenge"
+_UNUSABLE: Final = "the gateway gave no usable answer about the session"
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One request to send."""
+
+    target: str
+    body: bytes
+
+
+Steps = Generator[Post, HttpAnswer, OpenedSession]
+
+
+def opening(
+    session: str,
+    *,
+    task: str,
+    mission: str | None,
+    tools: Sequence[Any] | None,
+    mounts: Sequence[str],
+    holder: Callable[[], Holder],
+    provers: Provers,
+) -> Steps:
+    """The steps that open `session` and learn to prove its calls; raises `InvalidCall` where it is refused."""
+    body: dict[str, Any] = {"session": session}
+    if task:
+        body["task"] = task
+    if mission is not None:
+        body["mission"] = mission
+    if tools is not None:
+        body["available_tools"] = list(tools)
+    if mounts:
+        body["mounts"] = list(mounts)
+    try:
+        opened = _read((yield Post(SESSIONS, canonical(body))))
+    except InvalidCall as error:
+        if mission is None or error.code != "proof_invalid":
+            raise
+        challenge = _object((yield Post(CHALLENGE, b"")))
+        body["proof"] = holder().answer(
+            audience=_text(challenge, "audience"),
+            nonce=_text(challenge, "nonce"),
+            mission_id=mission,
+            session=session,
+        )
+        opened = _read((yield Post(SESSIONS, canonical(body))))
+    if opened.audience is not None:
+        provers.add(session, holder().prover(audience=opened.audience, session=session, number=opened.number))
+    return opened
+
+
+def _read(answer: HttpAnswer) -> OpenedSession:
+    value = _object(answer)
+    receipt, number = value.get("receipt"), value.get("next_number", 1)
+    if not isinstance(receipt, dict) or type(receipt.get("index")) is not int or type(number) is not int:
+        raise GatewayUnavailable(_UNUSABLE)
+    return OpenedSession(
+        session=_text(value, "session"),
+        receipt=ReceiptRef(id=_text(receipt, "id"), index=receipt["index"], leaf_hash=_text(receipt, "leaf_hash")),
+        fresh=answer.status == 201,
+        audience=_text(value, "audience") if "audience" in value else None,
+        number=number,
+    )
+
+
+def _object(answer: HttpAnswer) -> dict[str, Any]:
+    if 400 <= answer.status < 500 and answer.status != 429:
+        raise wire.read_error(answer.body, answer.status)
+    if answer.status not in (200, 201):
+        raise GatewayUnavailable(_UNUSABLE)
+    try:
+        return wire.read_object(answer.body)
+    except wire.BadAnswer as error:
+        raise GatewayUnavailable(_UNUSABLE) from error
+
+
+def _text(value: dict[str, Any], member: str) -> str:
+    found = value.get(member)
+    if not isinstance(found, str):
+        raise GatewayUnavailable(_UNUSABLE)
+    return found
+
+
+LONG_POLL: Final = 30.0  # seconds that the gateway is asked to hold one request
+PAUSE: Final = 2.0  # seconds between requests where the gateway does not hold them
+PATIENCE: Final = 60.0  # seconds without any answer after which the gateway counts as gone
+
+_PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.RATE_LIMITED})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HoldStep:
+    """What to do next: ask `target` after `seconds`, or with no target ask for the decision again."""
+
+    target: str | None = None
+    seconds: float = 0.0
+    timeout: float = 0.0
+
+    def pause(self) -> None:
+        """Sleep this thread until the step is due."""
+        if self.seconds:
+            time.sleep(self.seconds)
+
+    async def apause(self) -> None:
+        """Sleep this task until the step is due."""
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+
+
+@dataclass(kw_only=True, slots=True)
+class Hold:
+    """One held call on its way to a decision.
+
+    Drive it: take `next()`, do what it says, report with `answered`, `unanswered` or `decided`, until
+    it gives `None`; then `decision` is the result. It never turns into a permission by itself: only
+    a decision that the gateway gave anew can allow.
+    """
+
+    call: ToolCall
+    decision: Decision
+    timeout: float | None
+    exchange_timeout: float
+    clock: Callable[[], float] = time.monotonic
+    _deadline: float | None = field(default=None, init=False)
+    _silent_since: float | None = field(default=None, init=False)
+    _asked_at: float = field(default=0.0, init=False)
+    _pause: float = field(default=0.0, init=False)
+    _resubmit: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        # The same call id, or the gateway would take the repetition for a new call.
+        self.call = replace(self.call, call_id=self.decision.call_id)
+        self._deadline = None if self.timeout is None else self.clock() + self.timeout
+
+    def next(self) -> HoldStep | None:
+        """The next step, or `None` when `decision` is final."""
+        approval = self.decision.approval
+        if self.decision.outcome is not Outcome.REQUIRE_APPROVAL or approval is None:
+            return None
+        now = self.clock()
+        left = LONG_POLL + self._pause if self._deadline is None else self._deadline - now
+        if self._silent_since is not None and now - self._silent_since > PATIENCE:
+            message = message_for(Outcome.BLOCK, Reason.UNAVAILABLE)
+            self.decision = replace(
+                self.decision, outcome=Outcome.BLOCK, reason=Reason.UNAVAILABLE, message=message, approval=None
+            )
+            return None
+        if self._resubmit:
+            self._resubmit = False
+            return HoldStep()
+        if left <= self._pause:
+            return None
+        held = min(LONG_POLL, left - self._pause)
+        self._asked_at = now + self._pause
+        target = f"/v1/approvals/{approval.id}?wait={int(held)}"
+        return HoldStep(target=target, seconds=self._pause, timeout=held + self.exchange_timeout)
+
+    def answered(self, answer: HttpAnswer) -> None:
+        """Take the answer about the approval; raises `InvalidCall` where the gateway says it is not ours."""
+        status = answer.status
+        if status == 429 or status >= 500 or status < 200:
+            self.unanswered(wire.retry_after(answer.headers.get("retry-after")))
+            return
+        if 400 <= status < 500:
+            raise wire.read_error(answer.body, status)
+        try:
+            approval = self.decision.approval
+            state = wire.read_approval_state(answer.body, approval.id if approval is not None else "")
+        except wire.BadAnswer:
+            self.unanswered()
+            return
+        self._silent_since = None
+        if state != "pending":
+            self._resubmit = True
+            self._pause = PAUSE  # should the same approval be asked for again, it is not asked for in a loop
+            return
+        # A gateway that answers at once does not hold requests.
+        self._pause = PAUSE if self.clock() - self._asked_at < 1.0 else 0.0
+
+    def unanswered(self, wait: int | None = None) -> None:
+        """There was no answer, or none that can be read; `wait` are the seconds the gateway asks for."""
+        if self._silent_since is None:
+            self._silent_since = self.clock()
+        self._pause = max(PAUSE, float(wait or 0))
+
+    def decided(self, decision: Decision) -> None:
+        """Take the decision that the same call was given when it was asked for again."""
+        if decision.outcome is Outcome.BLOCK and decision.reason in _PASSING:
+            # The approval stands; only the answer is missing.
+            self.unanswered(decision.retry_after)
+            return
+        self._silent_since = None
+        self.decision = decision

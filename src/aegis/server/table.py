@@ -1,0 +1,278 @@
+"""Every endpoint, in the order of the reference: routing, checks and the API description read this one table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from aegis._version import __version__
+from aegis.approvals import routes as approvals_routes
+from aegis.errors import InvalidCall
+from aegis.log import routes as log_routes
+from aegis.log.routes import jwks
+from aegis.missions import routes as missions_routes
+from aegis.outbound import routes as outbound_routes
+from aegis.proxies.models import listing
+from aegis.runs import routes as runs_routes
+from aegis.server import administration, decisions
+from aegis.server.endpoint import Asked, Body, Endpoint, Param, Reply
+from aegis.server.http import answer
+from aegis.server.metrics import CONTENT_TYPE, exposition
+from aegis.server.permissions import ANYBODY, AUDIT, VERIFY_PERMIT
+from aegis.server.schemas import COMPONENTS
+from aegis.server.schemas.common import ref
+from aegis.server.schemas.parts import failing, ok
+from aegis.server.services import Services
+
+# `GET /openapi.json`: the description of the API, generated from the table that also serves it.
+
+_ERROR: Final = ref("Error")
+
+
+async def openapi(asked: Asked) -> Response:
+    """The description as JSON."""
+    return answer(description())
+
+
+@lru_cache(maxsize=1)
+def description() -> dict[str, Any]:
+    """The OpenAPI 3.1 document of this version."""
+
+    return describe(ENDPOINTS)
+
+
+def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of `endpoints`."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        path = endpoint.path.replace(":path}", "}")
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Aegis",
+            "version": __version__,
+            "summary": "Every tool call of an agent is decided before it runs, and every decision can be proved.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": COMPONENTS,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    permission = endpoint.permission
+    operation: dict[str, Any] = {
+        "operationId": endpoint.operation,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "parameters": [
+            *(_parameter(param, "path") for param in endpoint.path_params),
+            *(_parameter(param, "query") for param in endpoint.query),
+        ],
+        "responses": {str(status): _response(reply) for status, reply in sorted(all_replies(endpoint).items())},
+        "security": [] if permission is None else [{"key": []}],
+    }
+    if permission is not None:
+        roles = " or ".join(f"`{role}`" for role in permission.roles) or "any"
+        operation["description"] = f"Role: {roles}; {permission.reason}."
+    if endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": endpoint.body.required,
+            "content": {endpoint.body.media: {"schema": endpoint.body.schema}},
+        }
+    return operation
+
+
+def all_replies(endpoint: Endpoint) -> dict[int, Reply]:
+    """The declared answers, and those that the checks before every handler can give."""
+    replies = dict(endpoint.replies)
+
+    def add(status: int, text: str) -> None:
+        replies.setdefault(status, Reply(text=text, schema=_ERROR))
+
+    if endpoint.permission is not None:
+        add(401, "no known credential")
+        add(403, "a credential without that right")
+    if endpoint.body is not None:
+        add(413, "the body is too large")
+    add(422, "malformed, or not available in this version")
+    add(500, "the gateway failed")
+    add(503, "the store cannot be read or written")
+    return replies
+
+
+def _parameter(param: Param, place: str) -> dict[str, Any]:
+    return {
+        "name": param.name,
+        "in": place,
+        "required": place == "path" or param.required,
+        "description": param.text,
+        "schema": param.schema,
+    }
+
+
+def _response(reply: Reply) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": reply.text}
+    content: dict[str, Any] = {} if reply.schema is None else {"schema": reply.schema}
+    response["content"] = {reply.media: content}
+    headers = {
+        name: {"description": text, "required": True, "schema": {"type": "string"}}
+        for name, text in reply.headers.items()
+    }
+    response["headers"] = {
+        "X-Request-Id": {"description": "id of the request", "required": True, "schema": {"type": "string"}},
+        **headers,
+    }
+    return response
+
+
+# `POST /v1/permits/verify`: a tool redeems the permit of a call before it runs it.
+
+
+async def verify_permit(asked: Asked) -> Response:
+    """Redeem a permit for exactly this call, once for the whole deployment."""
+    body = asked.body
+    permit_id = await asked.services.gate.aredeem(
+        body["permit"],
+        tool=body["tool"],
+        arguments=body["arguments"],
+        server=body.get("server"),
+        principal=asked.principal,
+    )
+    return answer({"valid": True, "permit_id": permit_id})
+
+
+# `/healthz`: the process answers. `/readyz`: so do its store, its log and its policy.
+
+
+async def healthz(asked: Asked) -> Response:
+    """The event loop turns."""
+    return answer({"status": "ok"})
+
+
+async def readyz(asked: Asked) -> Response:
+    """Calls can be decided and recorded; raises `InvalidCall` (503) that says what is missing."""
+    if asked.services.draining.is_set():
+        raise InvalidCall("the gateway goes down", code="not_ready", status=503)
+    await asked.services.readiness.check()
+    return answer({"status": "ready", "checks": {"store": "ok", "log": "ok", "policy": "ok"}})
+
+
+# `GET /metrics` for Prometheus.
+
+
+async def metrics(asked: Asked) -> Response:
+    """Counters and histograms of this process, and the depth of the log and its queue."""
+    size, epoch = await asyncio.to_thread(_head, asked.services)
+    gauges = {
+        "aegis_log_size": ("Receipts in the log.", float(size)),
+        "aegis_control_epoch": ("Changes of control data since the log began.", float(epoch)),
+        "aegis_queue_depth": ("Units that wait for a commit.", float(asked.services.gate.depth)),
+        "aegis_event_subscribers": ("Clients of the event stream.", float(asked.services.feed.subscribers)),
+    }
+    return Response(exposition(asked.services.metrics, gauges), media_type=CONTENT_TYPE)
+
+
+def _head(services: Services) -> tuple[int, int]:
+    with services.store.reader() as reader:
+        head = reader.head()
+    return head.size, head.epoch
+
+
+# Health, metrics, keys, and the description of this API.
+
+OPEN_DOORS: Final = (
+    Endpoint(
+        method="GET",
+        path="/.well-known/jwks.json",
+        operation="getJwks",
+        tag="open",
+        summary="The public keys of the deployment (RFC 7517)",
+        permission=ANYBODY,
+        handler=jwks,
+        replies=ok("the keys", "Jwks"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/healthz",
+        operation="health",
+        tag="open",
+        summary="The process answers",
+        handler=healthz,
+        replies=ok("it does", "Health"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/readyz",
+        operation="readiness",
+        tag="open",
+        summary="Store, log and policy are ready for calls",
+        handler=readyz,
+        replies={**ok("they are", "Ready"), **failing(s503="they are not")},
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        operation="metrics",
+        tag="open",
+        summary="Prometheus metrics",
+        permission=AUDIT,
+        handler=metrics,
+        replies={200: Reply(text="Prometheus text", schema={"type": "string"}, media=CONTENT_TYPE)},
+    ),
+    Endpoint(
+        method="GET",
+        path="/openapi.json",
+        operation="describe",
+        tag="open",
+        summary="This description",
+        permission=ANYBODY,
+        handler=openapi,
+        replies={200: Reply(text="OpenAPI 3.1", schema={"type": "object"})},
+    ),
+)
+
+
+# Permits: what a tool asks before it runs.
+
+PERMITS: Final = (
+    Endpoint(
+        method="POST",
+        path="/v1/permits/verify",
+        operation="verifyPermit",
+        tag="permits",
+        summary="Redeem a permit for exactly this call, once",
+        permission=VERIFY_PERMIT,
+        handler=verify_permit,
+        body=Body(schema=ref("PermitCheck")),
+        replies={
+            **ok("the permit covers the call, and is used up", "PermitRedeemed"),
+            **failing(
+                s403="another call, another signature, another audience, or a call that was only observed",
+                s409="redeemed, over, or its agent was stopped",
+            ),
+        },
+    ),
+)
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *decisions.ENDPOINTS,
+    *missions_routes.ENDPOINTS,
+    *listing.ENDPOINTS,
+    *runs_routes.ENDPOINTS,
+    *approvals_routes.ENDPOINTS,
+    *PERMITS,
+    *outbound_routes.ENDPOINTS,
+    *log_routes.ENDPOINTS,
+    *administration.ENDPOINTS,
+    *OPEN_DOORS,
+)

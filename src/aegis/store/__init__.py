@@ -1,0 +1,61 @@
+"""Stores hold bytes and rows and know no meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from aegis.core.ports import Store
+from aegis.errors import ConfigError, Problem
+from aegis.keys.files import is_reference, read_secret
+from aegis.store.memory import MemoryStore
+from aegis.store.sqlite import Durability, SqliteStore
+
+__all__ = ["Durability", "MemoryStore", "SqliteStore", "losses", "open_store"]
+
+_SQLITE: Final = "sqlite:///"
+_POSTGRES: Final = ("postgresql://", "postgres://")
+
+
+def open_store(url: str, *, home: Path, durability: Durability = "fsync", busy_s: float = 2.0) -> Store:
+    """The store that `url` names.
+
+    `sqlite:///FILE` (relative to `home`, or absolute with a fourth slash), `postgresql://...`, a reference to such a
+    URL (`${env:NAME}`, `file:PATH`), or `memory:`. `busy_s` is how long to wait for another writer, in seconds. Raises
+    `ConfigError` for any other URL, `KeyFileError` where a reference leads nowhere, and `StoreUnavailable` where the
+    store cannot be opened.
+    """
+    if is_reference(url):
+        url = read_secret(url).reveal()
+    if url == "memory:":
+        return MemoryStore(busy_s=busy_s)
+    if url.startswith(_POSTGRES):
+        return _postgres(url, durability, busy_s)
+    name = url.removeprefix(_SQLITE)
+    if name == url or not name or name.endswith("/") or "?" in name or "#" in name:
+        raise _wrong(
+            "`store` names no store that this version has",
+            "use `sqlite:///aegis.db` (a file in the home), `sqlite:////srv/aegis.db`, `postgresql://...` or `memory:`",
+        )
+    return SqliteStore(home / name, durability=durability, busy_s=busy_s)
+
+
+def losses(store: Store) -> tuple[str, ...]:
+    """Settings of a database server under which a crash may take what `store` has confirmed; none of other stores."""
+    if isinstance(store, MemoryStore | SqliteStore):
+        return ()
+    from aegis.store.postgres import PostgresStore
+
+    return store.losses() if isinstance(store, PostgresStore) else ()
+
+
+def _postgres(url: str, durability: Durability, busy_s: float) -> Store:
+    try:
+        from aegis.store.postgres import PostgresStore
+    except ImportError as error:
+        raise _wrong("`store` needs the package `psycopg`", "install `aegis-guard[postgres]`") from error
+    return PostgresStore(url, durability=durability, busy_s=busy_s)
+
+
+def _wrong(message: str, hint: str) -> ConfigError:
+    return ConfigError((Problem(message=message, pointer="/store", hint=hint),))

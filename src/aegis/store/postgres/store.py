@@ -1,0 +1,439 @@
+"""The store over one database: connections, transactions, and getting up again after a fault.
+
+One writer connection behind a lock, a pool of reader connections. They are dropped and made anew after
+an error, when the server ended them, and in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+
+import psycopg
+from msgspec.structs import replace
+
+from aegis.core.ports import Document, Entry, Head, Node, Payload
+from aegis.errors import (
+    AegisError,
+    StoreBusy,
+    StoreConflict,
+    StoreCorrupt,
+    StoreError,
+    StoreInDoubt,
+    StoreUnavailable,
+)
+from aegis.store.postgres.connect import Connection, Durability, connect, is_lost, migrate, stands, wrapped
+from aegis.store.postgres.reader import HEAD, PostgresReader, head_of
+from aegis.store.rows import call_key, check_continues, check_payloads
+
+# Writing rows inside the one exclusive transaction; what needs no answer travels with what follows.
+
+_HOLD: Final = f"{HEAD} FOR UPDATE"
+_INSERT_LEAF: Final = (
+    "INSERT INTO aegis_leaf (idx, leaf_hash, body, receipt_id, time, kind, principal, agent, session, call_id, tool,"
+    " decision, reason, parent, call_key) VALUES (%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s)"
+)
+_INSERT_PAYLOAD: Final = "INSERT INTO aegis_payload (idx, salt, key, body) VALUES (%s,%s,%s,%s)"
+_INSERT_NODE: Final = "INSERT INTO aegis_node (level, position, hash) VALUES (%s,%s,%s)"
+_FOLD_SESSION: Final = (
+    "INSERT INTO aegis_session AS s (principal, session, agent, first, last, count) VALUES (%s,%s,%s,%s,%s,%s)"
+    " ON CONFLICT (principal, session) DO UPDATE SET agent = greatest(s.agent, excluded.agent),"
+    " last = excluded.last, count = s.count + excluded.count"
+)
+_MOVE_HEAD: Final = "UPDATE aegis_control SET size = %s, leaf = %s, frontier = %s, time = %s"
+_INSERT_DOCUMENT: Final = (
+    "INSERT INTO aegis_document (version, state, body, collection, key) VALUES (%s,%s,%s,%s,%s)"
+    " ON CONFLICT DO NOTHING RETURNING 1"
+)
+_UPDATE_DOCUMENT: Final = (
+    "UPDATE aegis_document SET version = %s, state = %s, body = %s WHERE collection = %s AND key = %s"
+    " AND version = %s RETURNING 1"
+)
+_PUT_NODE: Final = (
+    "INSERT INTO aegis_document AS d (version, state, body, collection, key) VALUES (%s,%s,%s,%s,%s)"
+    " ON CONFLICT (collection, key) DO UPDATE SET version = excluded.version, body = excluded.body"
+    " WHERE excluded.version > d.version"
+)
+_PUT_SEAL: Final = "UPDATE aegis_control SET seal = %s"
+_DELETE_DOCUMENT: Final = "DELETE FROM aegis_document WHERE collection = %s AND key = %s"
+_ERASE: Final = "DELETE FROM aegis_payload WHERE idx = %s RETURNING 1"
+_BUMP: Final = "UPDATE aegis_control SET epoch = epoch + 1 RETURNING epoch"
+
+
+class PostgresTransaction(PostgresReader):
+    """`core.ports.Transaction` over the writer's connection."""
+
+    def __init__(self, connection: Connection):
+        super().__init__(connection)
+        self._head = Head()
+
+    def hold(self, wait_s: float) -> None:
+        """Become the one writer; raises `StoreBusy` where another one stays for `wait_s` seconds."""
+        milliseconds = max(1, int(wait_s * 1_000))
+        self._write("SELECT set_config('lock_timeout', %s, true)", (str(milliseconds),))
+        self._head = head_of(self.row(_HOLD))
+
+    def head(self) -> Head:
+        """The end of the log; nobody else can move it."""
+        return self._head
+
+    def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        """Add leaves at the end and move the head; its `epoch` is not written, `bump_epoch` alone moves that.
+
+        Raises `StoreCorrupt` where the leaves do not continue the log.
+        """
+        before = self._head
+        check_continues(before.size, entries, head)
+        check_payloads(before.size, payloads, head)
+        for entry in entries:
+            self._write(_INSERT_LEAF, _leaf_row(entry))
+        for payload in payloads:
+            self._write(_INSERT_PAYLOAD, (payload.index, payload.salt, payload.key, payload.body))
+        for node in nodes:
+            self._write(_INSERT_NODE, (node.level, node.position, node.hash))
+        for row in _sessions_of(entries):
+            self._write(_FOLD_SESSION, row)
+        self._write(_MOVE_HEAD, (head.size, head.leaf, head.frontier, head.time))
+        self._head = replace(head, epoch=before.epoch, seal=before.seal)
+
+    def put_document(self, document: Document) -> None:
+        """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
+        values = (
+            document.version,
+            document.state.encode(),
+            document.body,
+            document.collection.encode(),
+            document.key.encode(),
+        )
+        if document.version == 1:
+            changed = self.rows(_INSERT_DOCUMENT, values)
+        else:
+            changed = self.rows(_UPDATE_DOCUMENT, (*values, document.version - 1))
+        if not changed:
+            raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+        for node in nodes:
+            self._write(
+                _PUT_NODE, (node.version, node.state.encode(), node.body, node.collection.encode(), node.key.encode())
+            )
+        self._write(_PUT_SEAL, (seal,))
+        self._head = replace(self._head, seal=seal)
+
+    def delete_document(self, collection: str, key: str) -> None:
+        self._write(_DELETE_DOCUMENT, (collection.encode(), key.encode()))
+
+    def erase_payload(self, index: int) -> bool:
+        """Delete payload, key and salt of a leaf."""
+        return bool(self.rows(_ERASE, (index,)))
+
+    def bump_epoch(self) -> int:
+        """Move the control epoch; every process sees it once this transaction commits."""
+        epoch: int = self.row(_BUMP)[0]
+        self._head = replace(self._head, epoch=epoch)
+        return epoch
+
+    def _write(self, sql: str, values: Sequence[Any]) -> None:
+        """Send a statement whose answer is looked at with the next one that is waited for, the commit at the latest."""
+        try:
+            self._connection.execute(sql.encode(), values)
+        except psycopg.Error as error:
+            raise wrapped(error) from error
+
+
+def _leaf_row(entry: Entry) -> tuple[Any, ...]:
+    key = None
+    if entry.kind == "decision" and entry.call_id:
+        key = call_key(entry.principal, entry.session, entry.call_id)
+    words = (
+        entry.kind, entry.principal, entry.agent, entry.session, entry.call_id, entry.tool, entry.decision,
+        entry.reason, entry.parent,
+    )  # fmt: skip
+    encoded = (word.encode() for word in words)
+    return (entry.index, entry.leaf_hash, entry.body, entry.receipt_id.encode(), entry.time, *encoded, key)
+
+
+def _sessions_of(entries: Sequence[Entry]) -> list[tuple[bytes, bytes, bytes, int, int, int]]:
+    """What the entries add to each session."""
+    found: dict[tuple[bytes, bytes], tuple[bytes, int, int, int]] = {}
+    for entry in entries:
+        if entry.session:
+            key, agent = (entry.principal.encode(), entry.session.encode()), entry.agent.encode()
+            before, first, _, count = found.get(key, (b"", entry.index, 0, 0))
+            found[key] = (max(before, agent), first, entry.index, count + 1)
+    return [(*key, *rest) for key, rest in found.items()]
+
+
+BUSY_S: Final = 2.0  # how long a writer waits for another process
+LISTEN_S: Final = 0.1  # between two attempts to reach a server that fell silent
+GRACE_S: Final = 0.25  # how long a caller waits for such a server before being refused
+IDLE: Final = 8  # reader connections that are kept; more are opened where more read at once
+_EPOCH: Final = b"SELECT epoch FROM aegis_control"
+# `synchronous_commit` is as this connection has it: `connect` turns it on where the log is to be durable.
+_LOSING: Final = b"""
+SELECT name, setting FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name"""
+
+_open_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+_abandoned: list[object] = []  # connections of a parent process: closing them here would end its sessions
+
+
+class PostgresStore:
+    """`core.ports.Store` in the database at `url`.
+
+    `durability` says when a commit counts: `fsync` when the server has it on its disk, `os` when the server has it
+    (a crash of the server may lose the newest entries, never tear them). `busy_s` is how long to wait for another
+    writer, in seconds.
+    """
+
+    is_remote: Final = True
+
+    def __init__(self, url: str, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
+        reached = partial(connect, url, durability=durability, on_silence=self._silent)
+        self._connect_writer = partial(reached, writer=True)
+        self._connect_reader = partial(reached, writer=False)
+        self._busy_s = busy_s
+        self._closed = False
+        self._seen = 0
+        self._start_afresh()
+        with closing(self._connect_writer()) as connection:
+            migrate(connection)
+        _open_stores.add(self)
+
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
+        """An exclusive write transaction: committed durably on exit, undone when the block raises.
+
+        `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
+        `appends` makes no difference here.
+        """
+        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
+
+    def reader(self, *, settled: bool = True) -> _ReadContext:
+        """A consistent view that does not wait for writers; it is settled always."""
+        return _ReadContext(self)
+
+    def epoch(self) -> int:
+        """The current control epoch, as the last commit of any process left it."""
+        connection = self._take()
+        try:
+            connection.autocommit = True
+            row = connection.execute(_EPOCH).fetchone()
+            connection.autocommit = False
+        except psycopg.Error as error:
+            self._fault(connection)
+            raise wrapped(error) from error
+        self._give_back(connection)
+        if row is None:
+            raise StoreCorrupt("the store has no head")
+        epoch: int = row[0]
+        return epoch
+
+    def losses(self) -> tuple[str, ...]:
+        """Settings of the server under which a crash may take or tear what it has confirmed, `name=value` each."""
+        connection = self._take()
+        try:
+            connection.autocommit = True
+            rows = connection.execute(_LOSING).fetchall()
+            connection.autocommit = False
+        except psycopg.Error as error:
+            self._fault(connection)
+            raise wrapped(error) from error
+        self._give_back(connection)
+        return tuple(f"{name}={value}" for name, value in rows)
+
+    def close(self) -> None:
+        """Close every connection; afterwards every method raises `StoreUnavailable`."""
+        self._closed = True
+        if not self._lock.acquire(timeout=self._busy_s):
+            raise StoreUnavailable("a transaction of this store is still open")
+        try:
+            self._drop_readers()
+            self._drop_writer()
+        finally:
+            self._lock.release()
+
+    def _start_afresh(self) -> None:
+        self._lock = threading.Lock()
+        self._writer: Connection | None = None
+        self._pool: list[Connection] = []
+        self._speaks = threading.Event()
+        self._speaks.set()
+
+    def _after_fork(self) -> None:
+        _abandoned.append((self._writer, self._pool))
+        self._start_afresh()
+
+    def _silent(self) -> None:
+        """An answer did not come: until one does, nobody else waits for as long."""
+        if self._speaks.is_set():
+            self._speaks.clear()
+            try:
+                threading.Thread(target=self._listen, args=(self._speaks,), name="aegis-listen", daemon=True).start()
+            except RuntimeError:  # no thread can be started: everybody finds out by themselves
+                self._speaks.set()
+
+    def _listen(self, speaks: threading.Event) -> None:
+        """Ask the server whether it is there until it says so."""
+        while not self._closed and not speaks.wait(LISTEN_S):
+            with suppress(StoreError):
+                self._connect_reader().close()
+                speaks.set()
+
+    def _check_speaks(self) -> None:
+        if not self._speaks.is_set() and not self._speaks.wait(GRACE_S):
+            raise StoreUnavailable("the database does not answer")
+
+    def _begun(self, until: float) -> tuple[Connection, AbstractContextManager[Any], PostgresTransaction]:
+        """The writer's connection inside a transaction that nobody else can be in; the lock is held."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        self._check_speaks()
+        if self._writer is not None and not stands(self._writer):
+            self._drop_writer()
+        if self._writer is None:
+            self._writer = self._connect_writer()
+        together = self._writer.pipeline()
+        together.__enter__()
+        transaction = PostgresTransaction(self._writer)
+        transaction.hold(until - time.monotonic())
+        return self._writer, together, transaction
+
+    def _check_progress(self, size: int) -> None:
+        """Guarantee that the log holds what this process committed; raises `StoreCorrupt` for a restored older one."""
+        if size < self._seen:
+            raise StoreCorrupt(f"the log went back from {self._seen} to {size} leaves")
+
+    def _take(self) -> Connection:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        self._check_speaks()
+        while self._pool:
+            with suppress(IndexError):  # another thread was first
+                connection = self._pool.pop()
+                if stands(connection):
+                    return connection
+                connection.close()
+        return self._connect_reader()
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._closed or len(self._pool) >= IDLE:
+            connection.close()
+        else:
+            self._pool.append(connection)
+
+    def _fault(self, connection: Connection) -> None:
+        """Drop a connection that failed, and those that stand beside it: they met the same server."""
+        connection.close()
+        self._drop_readers()
+
+    def _drop_readers(self) -> None:
+        pool, self._pool = self._pool, []
+        while pool:
+            pool.pop().close()
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+
+class _WriteContext:
+    """One write transaction, from holding the head to a durable commit."""
+
+    __slots__ = ("_connection", "_store", "_together", "_transaction", "_wait_s")
+
+    _connection: Connection
+    _together: AbstractContextManager[Any]
+    _transaction: PostgresTransaction
+
+    def __init__(self, store: PostgresStore, wait_s: float):
+        self._store = store
+        self._wait_s = wait_s
+
+    def __enter__(self) -> PostgresTransaction:
+        store = self._store
+        until = time.monotonic() + self._wait_s
+        if not store._lock.acquire(timeout=self._wait_s):
+            raise StoreBusy("the store is busy with another transaction of this process")
+        try:
+            self._connection, self._together, self._transaction = store._begun(until)
+            store._check_progress(self._transaction.head().size)
+        except BaseException:
+            store._drop_writer()
+            store._lock.release()
+            raise
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store = self._store
+        try:
+            if error is None:
+                self._connection.commit()
+                self._together.__exit__(None, None, None)
+                store._seen = self._transaction.head().size
+            elif isinstance(error, AegisError) and not isinstance(error, StoreConflict):
+                store._drop_writer()  # closing undoes whatever was sent
+            else:
+                self._connection.rollback()
+                self._together.__exit__(None, None, None)
+        except psycopg.Error as failure:
+            store._drop_writer()
+            if error is None:
+                if is_lost(failure):
+                    raise StoreInDoubt("the answer to a commit was lost") from failure
+                raise wrapped(failure) from failure
+        finally:
+            store._lock.release()
+
+
+class _ReadContext:
+    """One consistent view; its connection goes back to the pool unless it failed."""
+
+    __slots__ = ("_connection", "_store", "_together")
+
+    _connection: Connection
+    _together: AbstractContextManager[Any]
+
+    def __init__(self, store: PostgresStore):
+        self._store = store
+
+    def __enter__(self) -> PostgresReader:
+        self._connection = self._store._take()
+        self._together = self._connection.pipeline()
+        self._together.__enter__()
+        return PostgresReader(self._connection)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store, connection = self._store, self._connection
+        if isinstance(error, StoreError):
+            store._fault(connection)
+            return
+        try:
+            connection.rollback()
+            self._together.__exit__(None, None, None)
+        except psycopg.Error as failure:
+            store._fault(connection)
+            if error is None:
+                raise wrapped(failure) from failure
+            return
+        store._give_back(connection)
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,45 @@
+"""What every engine asks of leaves that are to be added."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+from aegis.core.ports import Entry, Head, Payload
+from aegis.errors import StoreCorrupt
+
+# The key under which engines find a call again.
+
+_sha256 = hashlib.sha256
+
+
+def call_key(principal: str, session: str, call_id: str) -> int:
+    """The 64-bit key under which a call is indexed: half for the session, half for the call.
+
+    Different calls may share a key; the columns tell them apart.
+    """
+    return int.from_bytes(_scope(principal, session) + _sha256(call_id.encode()).digest()[:4], "big", signed=True)
+
+
+@lru_cache(maxsize=4_096)
+def _scope(principal: str, session: str) -> bytes:
+    return _sha256(f"{principal}\0{session}".encode()).digest()[:4]
+
+
+def check_continues(size: int, entries: Sequence[Entry], head: Head) -> None:
+    """Guarantee that `entries` continue a log of `size` leaves up to `head`; raises `StoreCorrupt`."""
+    for offset, entry in enumerate(entries, size):
+        if entry.index != offset:
+            raise StoreCorrupt(f"index {entry.index} does not continue a log of {offset} leaves")
+    if head.size != size + len(entries):
+        raise StoreCorrupt("the new head does not stand at the end of the new leaves")
+
+
+def check_payloads(size: int, payloads: Sequence[Payload], head: Head) -> None:
+    """Guarantee that every payload belongs to one of the new leaves, and to one alone; raises `StoreCorrupt`."""
+    last = size - 1
+    for payload in payloads:  # in the order of their leaves
+        if not last < payload.index < head.size:
+            raise StoreCorrupt("a payload does not belong to a new leaf of its own")
+        last = payload.index

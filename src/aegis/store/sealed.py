@@ -1,0 +1,374 @@
+"""A store whose documents are authenticated: what somebody else wrote into it is refused when it is read.
+
+Every transaction that appends leaves or changes documents ends with a seal of the head ([`audit.seal`]). Every view
+checks the seal before its first document, and every document against the tree. What a list leaves out is found where
+the list was read to its end. A receipt that is asked for by its index or identifier, to act on it, is checked too;
+those that are searched for or streamed are not.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Literal
+
+import orjson
+
+from aegis.core.ports import Document, Entry, Head, Node, Payload, Reader, Search, SessionRow, Store, Transaction
+from aegis.core.times import from_rfc3339
+from aegis.errors import LogInvalid, StoreCorrupt
+from aegis.log.append import entry_of
+from aegis.log.merkle import leaf_hash
+from aegis.log.seal import CHANGED, COLLECTION, DELETED, Seal, Sealer, Tree
+from aegis.log.signature import check
+
+_PAGE: Final = 1_000
+_REMEMBERED: Final = 4_096  # receipts of this process that are known without a look at their signatures
+_KEYS: Final = "keys"
+Adopts = Literal["nothing", "unsealed", "everything"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Defect:
+    """One document that is not what was put last, and what happened to it."""
+
+    collection: str
+    key: str
+    wrong: str
+
+    def __str__(self) -> str:
+        return f"`{self.collection}/{self.key}` {self.wrong}"
+
+
+class SealedReader:
+    """`core.ports.Reader` over another one; raises `StoreCorrupt` for documents that nobody here wrote."""
+
+    __slots__ = ("_inner", "_least", "_listed", "_store", "_tree")
+
+    _inner: Reader
+
+    def __init__(self, store: SealedStore, inner: Reader, least: int):
+        self._store = store
+        self._inner = inner
+        self._least = least
+        self._tree: Tree | None = None
+        self._listed: dict[tuple[str, str], tuple[str, int]] | None = None
+
+    def head(self) -> Head:
+        return self._inner.head()
+
+    def entry(self, index: int) -> Entry | None:
+        """The receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
+        found = self._inner.entry(index)
+        return None if found is None else self._authentic(found)
+
+    def entry_by_id(self, receipt_id: str) -> Entry | None:
+        """The receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
+        found = self._inner.entry_by_id(receipt_id)
+        return None if found is None else self._authentic(found)
+
+    def entries(self, start: int, stop: int) -> Iterator[Entry]:
+        return self._inner.entries(start, stop)
+
+    def search(self, search: Search) -> list[Entry]:
+        return self._inner.search(search)
+
+    def sessions(self, *, before: int | None, limit: int) -> list[SessionRow]:
+        return self._inner.sessions(before=before, limit=limit)
+
+    def latest_call(self, principal: str, session: str, call_id: str) -> int | None:
+        return self._inner.latest_call(principal, session, call_id)
+
+    def leaf_hashes(self, start: int, stop: int) -> list[bytes]:
+        return self._inner.leaf_hashes(start, stop)
+
+    def node(self, level: int, position: int) -> bytes | None:
+        return self._inner.node(level, position)
+
+    def payload(self, index: int) -> Payload | None:
+        return self._inner.payload(index)
+
+    def document(self, collection: str, key: str) -> Document | None:
+        """The document, as it was put last; raises `StoreCorrupt` where it is another one, or is gone."""
+        found = self._inner.document(collection, key)
+        if not self.adopts:
+            self.tree().check(collection, key, found)
+        return found
+
+    def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = _PAGE) -> list[Document]:
+        """Documents with key > `after`, ordered by key, each as it was put last.
+
+        A list that is read from its start to its end lacks nothing: `StoreCorrupt` is raised otherwise.
+        """
+        page = self._inner.documents(collection, state=state, after=after, limit=limit)
+        if self.adopts:
+            return page
+        tree = self.tree()
+        for document in page:
+            tree.check(collection, document.key, document)
+        if self._listed is None:
+            self._listed = {}
+        last, count = self._listed.get((collection, state), ("", 0)) if after else ("", 0)
+        if last == after:
+            count += len(page)
+            if len(page) < limit and count != tree.count(collection, state):
+                raise StoreCorrupt(f"a document of `{collection}` {DELETED}")
+            self._listed[collection, state] = (page[-1].key if page else after, count)
+        return page
+
+    def collections(self) -> list[str]:
+        return [name for name in self._inner.collections() if name != COLLECTION]
+
+    @property
+    def adopts(self) -> bool:
+        """Whether documents are taken as they are found, to be sealed so."""
+        wanted = self._store.adopts
+        return wanted != "nothing" and (wanted == "everything" or not self.head().seal)
+
+    def tree(self) -> Tree:
+        """What the seal of this view says of documents; raises `StoreCorrupt` where it does not hold."""
+        if self._tree is None:
+            self._tree = Tree(self._store.sealer, self._store.checked(self.head(), self._least), self._read_node)
+        return self._tree
+
+    def _authentic(self, entry: Entry) -> Entry:
+        """A receipt that this process appended, or that is signed by a key of the log; its columns say what it does."""
+        try:
+            body = orjson.loads(entry.body)
+            if entry_of(body, entry.body, leaf_hash(entry.body), from_rfc3339(body["time"])) != entry:
+                raise StoreCorrupt(f"receipt {entry.index} {CHANGED}")
+            if self._store.appended.get(entry.index) != entry.leaf_hash and not self.adopts:
+                described = self.document(_KEYS, str(body["sig"]["kid"]))
+                public = b"" if described is None else base64.b64decode(orjson.loads(described.body)["public"])
+                check(body, public)
+        except (ValueError, KeyError, TypeError, LogInvalid) as error:
+            raise StoreCorrupt(f"receipt {entry.index} {CHANGED}") from error
+        return entry
+
+    def _read_node(self, place: str) -> bytes | None:
+        found = self._inner.document(COLLECTION, f".{place}")
+        return None if found is None else found.body
+
+
+class SealedTransaction(SealedReader):
+    """`core.ports.Transaction` over another one; `finish` seals what it wrote."""
+
+    __slots__ = ("_before", "_put", "_seal")
+
+    _inner: Transaction
+
+    def __init__(self, store: SealedStore, inner: Transaction):
+        super().__init__(store, inner, store.changes)
+        self._put = False
+        self._before = inner.head()
+        self._seal = Seal(changes=self._least) if self.adopts else store.checked(self._before, self._least)
+
+    def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        self._inner.append(entries, payloads, nodes, head)
+        appended = self._store.appended
+        if len(appended) > _REMEMBERED:
+            appended.clear()
+        for entry in entries:
+            appended[entry.index] = entry.leaf_hash
+
+    def put_document(self, document: Document) -> None:
+        """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
+        self._inner.put_document(document)
+        if not self.adopts:
+            self._own().put(document)
+
+    def delete_document(self, collection: str, key: str) -> None:
+        self._inner.delete_document(collection, key)
+        if not self.adopts:
+            self._own().remove(collection, key)
+
+    def erase_payload(self, index: int) -> bool:
+        return self._inner.erase_payload(index)
+
+    def bump_epoch(self) -> int:
+        return self._inner.bump_epoch()
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        raise StoreCorrupt("a sealed store seals itself")
+
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = Tree(self._store.sealer, self._seal, self._read_node)
+        return self._tree
+
+    def finish(self) -> tuple[Head, int]:
+        """Seal what was written; the head as it will be committed, and how often documents changed."""
+        if self.adopts:
+            return self._adopt()
+        seal = self._seal
+        if self._put:
+            root, nodes = self.tree().write()
+            return self._write(Seal(seal.changes + 1, root), nodes)
+        if self._inner.head() == self._before:
+            return self._before, seal.changes
+        return self._write(seal, ())
+
+    def _own(self) -> Tree:
+        self._put = True
+        self._listed = None
+        return self.tree()
+
+    def _adopt(self) -> tuple[Head, int]:
+        """Seal every document as it is found, a page at a time."""
+        while nodes := self._inner.documents(COLLECTION, limit=_PAGE):
+            for node in nodes:
+                self._inner.delete_document(COLLECTION, node.key)
+        seal = Seal(changes=self._least + 1)
+        for collection in self._inner.collections():
+            after = ""
+            while page := self._inner.documents(collection, after=after, limit=_PAGE):
+                tree = Tree(self._store.sealer, seal, self._read_node)
+                for document in page:
+                    tree.adopt(document)
+                after = page[-1].key
+                root, changed = tree.write()
+                seal = Seal(seal.changes + 1, root)
+                self._write(seal, changed)
+        return self._write(seal, ())
+
+    def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]]) -> tuple[Head, int]:
+        store, inner, changes = self._store, self._inner, seal.changes
+        written = [
+            Document(collection=COLLECTION, key=f".{place}", version=changes, body=body) for place, body in nodes
+        ]
+        inner.put_seal(store.sealer.sealed(inner.head(), changes, seal.root), written)
+        head = inner.head()
+        store.seen = (head, seal)
+        return head, changes
+
+
+class SealedStore:
+    """`core.ports.Store` over `inner`, sealed under `key`, which every process on it holds.
+
+    `adopts` says which documents transactions take up as they are: none, those of a store that was never sealed, or
+    whatever is there; an opening sets it back. `committed` is told of every end of the log, and how often documents
+    had changed.
+    """
+
+    def __init__(self, inner: Store, key: bytes, *, adopts: Adopts = "nothing"):
+        self.inner = inner
+        self.sealer = Sealer(key)
+        self.adopts: Adopts = adopts
+        self.committed: Callable[[Head, int], None] | None = None
+        self.changes = 0  # the most changes of documents that this process has seen
+        self.appended: dict[int, bytes] = {}  # leaf hashes of receipts that were made here
+        self.seen: tuple[Head, Seal] | None = None  # a head whose seal was made or checked here
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is on another machine."""
+        return self.inner.is_remote
+
+    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
+        """An exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
+        return _WriteContext(self, self.inner.transaction(wait_s=wait_s, appends=appends))
+
+    def reader(self, *, settled: bool = True) -> _ReadContext:
+        """A consistent view that does not wait for writers."""
+        return _ReadContext(self, self.inner.reader(settled=settled))
+
+    def epoch(self) -> int:
+        """The current control epoch; whether it is the true one is checked by the commit that is made under it."""
+        return self.inner.epoch()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.inner.close()
+
+    def defects(self) -> Iterator[Defect]:
+        """Every document that is not as it was put last; raises `StoreCorrupt` where the seal itself does not hold."""
+        with self.inner.reader() as reader:
+            view = SealedReader(self, reader, 0)
+            tree, known = view.tree(), 0
+            for collection in view.collections():
+                after = ""
+                while page := reader.documents(collection, after=after, limit=_PAGE):
+                    for document in page:
+                        entry = tree.find(collection, document.key)
+                        known += entry is not None
+                        wrong = tree.wrong(entry, document)
+                        if wrong is not None:
+                            yield Defect(collection=collection, key=document.key, wrong=wrong)
+                    after = page[-1].key
+            if known == tree.total():
+                return
+            for entry in tree.entries():
+                if reader.document(entry.collection, entry.key) is None:
+                    yield Defect(collection=entry.collection, key=entry.key, wrong=DELETED)
+
+    def checked(self, head: Head, least: int) -> Seal:
+        """The seal of a head, where it holds and no less than `least` changes of documents went before it.
+
+        Raises `StoreCorrupt` otherwise.
+        """
+        known = self.seen
+        if known is not None and known[0] == head:
+            seal = known[1]
+        else:
+            seal = self.sealer.open(head)
+            self.seen = (head, seal)
+        if seal.changes < least:
+            raise StoreCorrupt("the documents were put back to an older state")
+        self.changes = max(self.changes, seal.changes)
+        return seal
+
+
+class _WriteContext:
+    __slots__ = ("_context", "_store", "_transaction")
+
+    _transaction: SealedTransaction
+
+    def __init__(self, store: SealedStore, context: AbstractContextManager[Transaction]):
+        self._store = store
+        self._context = context
+
+    def __enter__(self) -> SealedTransaction:
+        inner = self._context.__enter__()
+        try:
+            self._transaction = SealedTransaction(self._store, inner)
+        except BaseException as error:
+            self._context.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._context.__exit__(kind, error, trace)
+            return
+        store = self._store
+        try:
+            head, changes = self._transaction.finish()
+        except BaseException as failure:
+            self._context.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._context.__exit__(None, None, None)
+        store.changes = max(store.changes, changes)
+        if store.committed is not None:
+            store.committed(head, changes)
+
+
+class _ReadContext:
+    __slots__ = ("_context", "_store")
+
+    def __init__(self, store: SealedStore, context: AbstractContextManager[Reader]):
+        self._store = store
+        self._context = context
+
+    def __enter__(self) -> SealedReader:
+        least = self._store.changes  # before the view begins: another thread may commit meanwhile
+        return SealedReader(self._store, self._context.__enter__(), least)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)

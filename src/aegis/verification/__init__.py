@@ -1,1 +1,0 @@
-"""The log's verifier with the rules of missions: what an export proves about who was sent to do what."""
