@@ -41,6 +41,8 @@ from aegis.gate.parts import Parts
 from aegis.gate.record import find_surroundings
 from aegis.log.writer import Unit
 
+_log = logging.getLogger("aegis.approvals.previews")
+
 # Which way to look at a call: the registry's word, else what its arguments are for.
 
 _OPERATIONS: Final[tuple[tuple[FileOperation, frozenset[str]], ...]] = (
@@ -187,7 +189,6 @@ def _size(body: Any) -> int:
 # One look at one held call; whatever goes wrong, it ends in a preview that says so.
 
 MAX_EFFECT: Final = 1_048_576  # bytes of one preview that are kept with an approval
-_look_log = logging.getLogger("aegis.approvals.preview")
 
 
 def look_at(look: Looked, dry_runs: DryRuns) -> Preview:
@@ -198,7 +199,7 @@ def look_at(look: Looked, dry_runs: DryRuns) -> Preview:
         if len(orjson.dumps(preview.effect)) > MAX_EFFECT:
             preview = Preview(state="failed", kind=preview.kind, why="the preview failed: it is too long to be shown")
     except Exception as error:
-        _look_log.exception("a preview failed", extra={"tool": look.tool})
+        _log.exception("a preview failed", extra={"tool": look.tool})
         preview = Preview(state="failed", why=f"the preview failed: `{type(error).__name__}`")
     return replace(preview, seconds=time.monotonic() - began)
 
@@ -269,7 +270,6 @@ COLLECTION: Final = "previews"
 WORKERS: Final = 2  # looks at a time: each is a program of its own beside the gate
 GRACE_S: Final = 60  # beyond its own time: how long a look may wait for others before it counts as lost
 MAX_WAITING: Final = 256  # held calls that wait for a look; beyond it, a call has none
-_log = logging.getLogger("aegis.gate.previews")
 
 
 class PreviewWorker:
