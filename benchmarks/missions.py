@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from aegis.bootstrap import open_deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.principal import Principal
-from aegis.gate import Gate
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions.holder import prove_calls, prove_session
 from aegis.missions.status import encode
@@ -59,7 +59,7 @@ def measure() -> dict[str, str]:
     return found
 
 
-def _calls(gate: Gate, key: Ed25519Signer) -> dict[str, str]:
+def _calls(gate: DeployedGate, key: Ed25519Signer) -> dict[str, str]:
     """Three kinds of calls in turn, each compared with the one before it: they see the same machine."""
     arguments = {"path": "/ws/reports/q3.txt", "limit": 10}
     digest = call_digest(server=None, tool="read_file", arguments=canonical(arguments))
@@ -87,7 +87,7 @@ def _calls(gate: Gate, key: Ed25519Signer) -> dict[str, str]:
     }
 
 
-def _long(gate: Gate) -> dict[str, str]:
+def _long(gate: DeployedGate) -> dict[str, str]:
     _open(gate, "long")
     times = [
         _timed(lambda: gate.decide(ToolCall(tool="read_file", arguments={"path": "/ws/a"}, session="long")))
@@ -97,7 +97,7 @@ def _long(gate: Gate) -> dict[str, str]:
     return {f"last 100 of {SESSION_CALLS} calls against the first": f"{last / first:.2f} x"}
 
 
-def _open(gate: Gate, session: str, key: Ed25519Signer | None = None, **more: Any) -> None:
+def _open(gate: DeployedGate, session: str, key: Ed25519Signer | None = None, **more: Any) -> None:
     claims: dict[str, Any] = {
         "sub": "bot",
         "purpose": "measure",

@@ -9,11 +9,11 @@ import pytest
 
 from aegis.approvals.queue import REDEEMABLE_MICROS
 from aegis.bootstrap import Deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
 from aegis.gate.control import set_agent
-from aegis.gate.gate import Gate
 from support.approvals import resolve
 from support.deployments import deployment
 from support.faults import Hands, gate_over
@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> Iterator[Deployment]:
     opened.close()
 
 
-def approved(place: Deployment, gate: Gate) -> Decision:
+def approved(place: Deployment, gate: DeployedGate) -> Decision:
     """A held call that a person has approved."""
     held = gate.decide(MAIL)
     assert held.outcome is Outcome.REQUIRE_APPROVAL

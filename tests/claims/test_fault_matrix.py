@@ -13,12 +13,12 @@ import orjson
 import pytest
 
 from aegis.bootstrap import Deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import ConfigError, StoreCorrupt, StoreError, StoreUnavailable
 from aegis.gate.events import Event
-from aegis.gate.gate import Gate
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.result import ResultContentGuard
 from aegis.sdk.client import Client
@@ -43,7 +43,7 @@ def bodies(place: Deployment) -> list[dict[str, Any]]:
         return [orjson.loads(entry.body) for entry in reader.entries(0, reader.head().size)]
 
 
-def asked(gate: Gate, call: ToolCall, way: str) -> Any:
+def asked(gate: DeployedGate, call: ToolCall, way: str) -> Any:
     return gate.decide(call) if way == "sync" else asyncio.run(gate.adecide(call))
 
 
@@ -79,7 +79,7 @@ def test_an_observed_guard_that_raises_is_recorded_and_does_not_refuse(
     opened.close()
 
 
-def rebuilt(place: Deployment, monkeypatch: pytest.MonkeyPatch, broken: type) -> Gate:
+def rebuilt(place: Deployment, monkeypatch: pytest.MonkeyPatch, broken: type) -> DeployedGate:
     """The gate of `place` under the same configuration, compiled with a guard that raises."""
 
     def raising(self: object, case: object) -> Report:

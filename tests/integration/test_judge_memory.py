@@ -14,12 +14,12 @@ import pytest
 from msgspec import structs
 
 from aegis.bootstrap import Deployment, open_deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Search, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
-from aegis.gate.gate import Gate
 from aegis.log.writer import Unit
 from support.deployments import deployment
 from support.scripted_model import BAD, ScriptedModel, scripted_model
@@ -131,7 +131,9 @@ def test_denied_variants_are_counted_over_gateways_for_five_minutes(tmp_path: Pa
             assert ask(running, n=99) is Outcome.BLOCK
             assert last(running)["cause"] == "probing"
         assert len(model.asked) == asked
-        later = Gate(replace(first.gate.parts, clock=lambda: system_clock() + 301_000_000), first.gate.principal)
+        later = DeployedGate(
+            replace(first.gate.parts, clock=lambda: system_clock() + 301_000_000), first.gate.principal
+        )
         later.decide(ToolCall(tool="write_note", arguments={"n": 100}))
         assert (last(first)["cause"], len(model.asked)) == ("score", asked + 1)
         later._judging.close()

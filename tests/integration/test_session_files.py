@@ -278,6 +278,6 @@ def test_a_file_that_is_written_while_its_run_is_judged_is_judged_again(
             written.append(call(place, "write_file", path="a.sh", content=EVIL))
         return found
 
-    monkeypatch.setattr("aegis.gate.decide.recalled", late)
+    monkeypatch.setattr("aegis.context.files.recalled", late)
     assert shell(place, "bash a.sh").reason is Reason.ATTACK_DETECTED
     assert len(written) == 1

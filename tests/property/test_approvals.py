@@ -21,11 +21,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from aegis.approvals.answering import Answer
 from aegis.approvals.values import Approval
 from aegis.bootstrap import Deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import InvalidCall
-from aegis.gate.gate import Gate
 from aegis.log.records import Records
 from support.approvals import person, stored
 from support.deployments import deployment
@@ -64,7 +64,7 @@ class Queue(RuleBasedStateMachine):
         self.runs: defaultdict[str, list[Decision]] = defaultdict(list)
         self.agreed: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
-    def fresh(self) -> Gate:
+    def fresh(self) -> DeployedGate:
         return gate_over(self.home, clock=self.clock)
 
     def size(self) -> int:

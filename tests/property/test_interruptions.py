@@ -19,10 +19,10 @@ import pytest
 import aegis
 from aegis.approvals.answering import Answer
 from aegis.bootstrap import Deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
-from aegis.gate.gate import Gate
 from support.approvals import person, stored
 from support.deployments import deployment
 from support.shell import aegis as command
@@ -31,7 +31,7 @@ STRIDE = 1  # every instruction
 ASYNC_STRIDE = 5  # a loop of its own each time
 END = 50_000  # more than any verb has in its caller's thread
 
-Verb = Callable[[Gate, int], Any]
+Verb = Callable[[DeployedGate, int], Any]
 
 
 class Interrupted(BaseException):

@@ -7,12 +7,12 @@ from typing import Any, Literal
 from aegis.approvals.answering import Answer
 from aegis.approvals.queue import find
 from aegis.approvals.values import Approval
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.decision import Decision
 from aegis.core.outcome import Role
 from aegis.core.ports import Store
 from aegis.core.principal import Principal
 from aegis.core.times import system_clock
-from aegis.gate.gate import Gate
 from aegis.keys.api import holders, issue, store_key
 
 
@@ -29,14 +29,19 @@ def person(store: Store, name: str, *roles: Role) -> Principal:
 
 
 def resolve(
-    gate: Gate, approval_id: str, decision: Literal["approve", "deny"] = "approve", *, by: str = "ann", **more: Any
+    gate: DeployedGate,
+    approval_id: str,
+    decision: Literal["approve", "deny"] = "approve",
+    *,
+    by: str = "ann",
+    **more: Any,
 ) -> Approval:
     """The approval once `by` answered it."""
     answer = Answer(decision=decision, **more)
     return gate.answer(approval_id, answer, principal=person(gate.parts.store, by))
 
 
-def approved(gate: Gate, held: Decision, *, by: str = "ann", **more: Any) -> Approval:
+def approved(gate: DeployedGate, held: Decision, *, by: str = "ann", **more: Any) -> Approval:
     """The approval of a held call once `by` approved it."""
     assert held.approval is not None
     return resolve(gate, held.approval.id, by=by, **more)

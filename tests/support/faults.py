@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from aegis.bootstrap import Deployment
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.ports import Reader, Store, Transaction
 from aegis.core.times import system_clock
 from aegis.gate.events import Event, notify
-from aegis.gate.gate import Gate
 from aegis.log.writer import Ledger
 
 
@@ -70,7 +70,7 @@ def gate_over(
     store: Store | None = None,
     clock: Callable[[], int] = system_clock,
     listeners: Sequence[Callable[[Event], None]] = (),
-) -> Gate:
+) -> DeployedGate:
     """A gate like that of `place`, over another store, clock or audience; what `place` opened stays open."""
     home = store or place.store
     heard = list(listeners)
@@ -83,4 +83,4 @@ def gate_over(
         on_clock_behind=lambda behind: notify(heard, Event(kind="clock", members={"behind_us": behind}, recorded=None)),
     )
     parts = replace(place.gate.parts, store=home, ledger=ledger, clock=clock, listeners=heard)
-    return Gate(parts, place.gate.principal)
+    return DeployedGate(parts, place.gate.principal)

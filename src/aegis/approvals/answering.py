@@ -20,8 +20,8 @@ from typing import Any, Literal
 import orjson
 
 from aegis.approvals.announcing import announced
+from aegis.approvals.binding import bound_files, digest_of
 from aegis.approvals.narrowing import check_narrower
-from aegis.approvals.opening import bound_files, digest_of
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
 from aegis.approvals.resuming import payload_of, running
 from aegis.approvals.values import Approval, Scope
@@ -35,9 +35,9 @@ from aegis.core.receipt import Recorded
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import Control
-from aegis.gate.decide import Decisions, Doing
 from aegis.gate.events import Event, new_id, notify
 from aegis.gate.identities import check_leads_below
+from aegis.gate.participants import Asked, Doing, Judge
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import look_up
@@ -57,10 +57,10 @@ from aegis.policy.policy import Policy
 class Narrowing:
     """Narrows held calls over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, decisions: Decisions):
+    def __init__(self, parts: Parts, control: Control, judge: Judge):
         self._parts = parts
         self._control = control
-        self._decisions = decisions
+        self._judge = judge
 
     def narrowed(self, approval: Approval, arguments: dict[str, Any], policy: Policy) -> Doing[Narrowed | None]:
         """The narrowed call, or `None` where nothing would change; raises `InvalidCall` where it may not be."""
@@ -68,7 +68,8 @@ class Narrowing:
         # (1)
         state = self._control.current()
         known = look_up(self._parts, (approval.principal, approval.session, approval.call_id))
-        _, evaluation = yield from self._decisions.judge(policy, subject, state, known, charge=False)
+        asked = Asked(subject=subject, policy=policy, state=state, known=known, charge=False)
+        _, evaluation = yield from self._judge.judge(asked)
         _check_does_no_more(approval, evaluation)
         # (2)
         narrow = dict(policy.approval_for(approval.server, approval.tool).narrow)
@@ -161,9 +162,9 @@ class Answer:
 class Answering:
     """Takes people's answers over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, decisions: Decisions):
+    def __init__(self, parts: Parts, control: Control, judge: Judge):
         self._parts = parts
-        self._narrowing = Narrowing(parts, control, decisions)
+        self._narrowing = Narrowing(parts, control, judge)
 
     def steps(self, principal: Principal, approval_id: str, answer: Answer) -> Steps:
         """The approval once the answer counted; raises `InvalidCall` where it does not."""

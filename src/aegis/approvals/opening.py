@@ -1,23 +1,117 @@
-"""Opening an approval: what a held call is bound to, and who may not answer it."""
+"""Holding a call: the approval that it waits for, opened in the transaction that records its decision.
+
+A grant of its session answers at once, for the same tool and arguments: the log then says all of it, the decision that
+holds the call, the approval by the grant, and its redemption.
+"""
 
 from __future__ import annotations
 
-import os
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from aegis.approvals.announcing import composer, told
+from aegis.approvals.binding import base_of, bound_files, digest_of
+from aegis.approvals.grants import Grant, find_for
+from aegis.approvals.queue import find, opened, redeemed_by_grant
+from aegis.approvals.resuming import Resuming, Standing, released
 from aegis.approvals.values import Approval
-from aegis.context.sessions import find_session, key_of_session
-from aegis.core.canonical import call_digest
-from aegis.core.outcome import Outcome
+from aegis.context.sessions import find_session
+from aegis.core.decision import ApprovalRef, Decision
+from aegis.core.ports import Reader, Transaction
+from aegis.core.receipt import Recorded
 from aegis.core.times import MICROS
-from aegis.gate.identities import Bound, identities_of
+from aegis.gate.events import new_id
+from aegis.gate.participants import Asked, Doing, Judge, Part, Participant, Record, Write
 from aegis.gate.parts import Parts
-from aegis.gate.record import Subject, find_surroundings
-from aegis.missions.deciding import Attended
+from aegis.gate.record import Subject
+from aegis.log.writer import Apply
+from aegis.missions.deciding import Attended, mission_of
 from aegis.policy.model import DEFAULT_TIMEOUT, Evaluation
 from aegis.policy.policy import Policy
 
-_CWD: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # arguments that say where a call runs
+
+class Approvals(Participant):
+    """Holds calls for people, and answers a held call that is made again."""
+
+    def __init__(self, parts: Parts):
+        self._parts = parts
+        self._standing = Standing(parts.store)
+
+    def hold(self, asked: Asked, evaluation: Evaluation, parts: Sequence[Part], decision_id: str) -> Part:
+        policy = asked.policy
+        approval = ask(
+            self._parts,
+            asked.subject,
+            evaluation,
+            policy,
+            mission_of(parts),
+            approval_id=new_id(),
+            decision_id=decision_id,
+        )
+        granted = find_grant(self._parts, self._standing, approval, policy, asked.state.epoch)
+        return _Held(self._parts, approval, granted, policy)
+
+    def resume(self, asked: Asked, judge: Judge) -> Doing[Decision | None]:
+        return Resuming(parts=self._parts, asked=asked, judge=judge, standing=self._standing).steps()
+
+    def waits(self, reader: Reader, approval: ApprovalRef) -> bool:
+        found = find(reader, approval.id)
+        return found is not None and found.state_at(self._parts.clock()) == "pending"
+
+
+class _Held(Part):
+    """One call that waits for people, or that a grant answers."""
+
+    __slots__ = ("_approval", "_granted", "_parts", "_policy")
+    puts = False
+
+    def __init__(self, parts: Parts, approval: Approval, granted: Granted | None, policy: Policy):
+        self._parts = parts
+        self._approval = approval
+        self._granted = granted
+        self._policy = policy
+
+    @property
+    def approval(self) -> ApprovalRef:
+        return ApprovalRef(id=self._approval.id, expires_at=self._approval.expires)
+
+    @property
+    def releases(self) -> bool:
+        return self._granted is not None
+
+    def members(self, evaluation: Evaluation) -> Mapping[str, Any]:
+        return {"approval_id": self._approval.id}
+
+    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+        """Open the approval, or redeem it by its grant: whoever holds a call looks last, so it is written at once."""
+        drafts = self._apply(record.evaluation)(transaction)
+        return lambda _: drafts
+
+    def _apply(self, evaluation: Evaluation) -> Apply:
+        approval, policy = self._approval, self._policy
+        if self._granted is not None:
+            return self._granted.apply
+        apply = opened(approval, policy.approval_rules.max_pending)
+        notify = () if evaluation.approval is None else evaluation.approval.notify
+        if not notify:
+            return apply
+        return told(apply, composer(policy, approval, notify, evaluation.arguments, approval.created_at), opens=True)
+
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+        granted, evaluation = self._granted, record.evaluation
+        if granted is None:
+            return decision
+        arguments = None if evaluation.canonical is None else evaluation.arguments
+        return released(
+            self._parts,
+            decision,
+            self._approval,
+            arguments,
+            recorded[-1],
+            granted.permit_id,
+            mode=record.settings["mode"],
+        )
 
 
 def ask(
@@ -66,51 +160,6 @@ def ask(
     )
 
 
-def digest_of(subject: Subject, evaluation: Evaluation) -> str:
-    """The digest of the call as it would run."""
-    runs = subject.canonical if evaluation.canonical is None else evaluation.canonical
-    return call_digest(server=subject.call.server, tool=subject.call.tool, arguments=runs)
-
-
-def bound_files(evaluation: Evaluation, policy: Policy, base: str) -> Bound:
-    """The files that the call names, where the policy binds them; relative ones start at `base`."""
-    if evaluation.combined.outcome is Outcome.BLOCK or not policy.approval_rules.bind_files:
-        return Bound(None, complete=False)
-    return identities_of(evaluation.arguments, policy.limits, base)
-
-
-def base_of(
-    parts: Parts, subject: Subject, policy: Policy, arguments: dict[str, Any], attended: Attended | None
-) -> str:
-    """Where the relative paths of a call start; empty where nobody knows.
-
-    The call's own argument says it, else its mission, the first folder that its session was opened with, the working
-    directory of this process where the caller is in it, or the workspace that the operator configured.
-    """
-    named = next((value for name, value in arguments.items() if _plain(name) in _CWD and isinstance(value, str)), "")
-    if named.startswith(("/", "~/")):
-        return named
-    known = _known_base(parts, subject, policy, attended)
-    return f"{known}/{named}" if known and named else "" if named else known
-
-
-def _known_base(parts: Parts, subject: Subject, policy: Policy, attended: Attended | None) -> str:
-    if attended is not None and attended.view.acting.scope.base:
-        return attended.view.acting.scope.base
-    if subject.session:
-        with parts.store.reader() as reader:
-            mounts = find_surroundings(reader, key_of_session(subject.principal.id, subject.session)).mounts
-        if mounts:
-            return mounts[0]
-    if subject.principal.id == parts.local:
-        return os.getcwd()  # noqa: PTH109 - the text, links and all
-    return policy.previews.rules.workspace
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
-
-
 def _owners(parts: Parts, subject: Subject, attended: Attended | None) -> tuple[str, ...]:
     """For whom the session runs: the owner that its host named, and those who issued its missions."""
     if not subject.session:
@@ -121,3 +170,35 @@ def _owners(parts: Parts, subject: Subject, attended: Attended | None) -> tuple[
     if attended is not None:
         owners |= {one.iss for one in attended.lineage.declarations}
     return tuple(sorted(owners))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Granted:
+    """A grant that answers for one call, and the write by which it does."""
+
+    grant: Grant
+    permit_id: str
+    apply: Apply
+
+
+def find_grant(parts: Parts, standing: Standing, approval: Approval, policy: Policy, epoch: int) -> Granted | None:
+    """The grant that answers for the call of `approval` now; `None` where a person has to."""
+    if not approval.session:
+        return None
+    with parts.store.reader() as reader:
+        grant = find_for(
+            reader, principal=approval.principal, session=approval.session, call_digest=approval.call_digest
+        )
+    now = parts.clock()
+    if grant is None or not grant.holds(policy_digest=policy.digest, identities=approval.identities, now=now):
+        return None
+    asked = policy.approval_for(approval.server, approval.tool, approval.held_by)
+    barred = (approval.principal, *approval.barred)
+    if not asked.session_grant_seconds or not standing.of(grant.approvers, asked, policy, epoch, barred=barred):
+        return None
+    permit_id = new_id()
+    return Granted(
+        grant=grant,
+        permit_id=permit_id,
+        apply=redeemed_by_grant(approval, grant, permit_id=permit_id, new_id=new_id),
+    )

@@ -5,9 +5,11 @@ What is decided on is always what is stored at that moment, whichever process wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from aegis.approvals import grants
 from aegis.approvals.grants import Grant, granted_by
@@ -305,8 +307,9 @@ def transition(
     principal: str,
     permit_id: str | None = None,
     epoch: int | None = None,
+    members: Mapping[str, Any] | None = None,
 ) -> Unit:
-    """The unit that moves `approval` (as the caller last read it) to `to`, with its receipt.
+    """The unit that moves `approval` (as the caller last read it) to `to`, with its receipt and its other `members`.
 
     Recording it raises `StoreConflict` when the stored approval moved meanwhile, or when the table
     has no such transition.
@@ -318,7 +321,8 @@ def transition(
             raise StoreConflict("the approval is not in that state any more")
         moved = move(stored, to, receipt_id=receipt_id)
         _write(transaction, stored, moved)
-        return (_moved(moved, principal, permit_id),)
+        said = _moved(moved, principal, permit_id)
+        return (structs.replace(said, members=said.members | dict(members)) if members else said,)
 
     return Unit(apply=apply, epoch=epoch)
 

@@ -9,37 +9,33 @@ denied, expired, cancelled, redeemed: refused
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import structs
 
 from aegis.approvals.announcing import announced
-from aegis.approvals.grants import Grant, find_for
-from aegis.approvals.opening import base_of, bound_files, digest_of
-from aegis.approvals.queue import REASON_OF, find, is_late, redeemed_by_grant, transition
+from aegis.approvals.binding import base_of, bound_files, digest_of
+from aegis.approvals.queue import REASON_OF, find, is_late, transition
 from aegis.approvals.values import Approval, State
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.canonical import canonical
 from aegis.core.decision import Decision, ReceiptRef
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.ports import Reader, Store, Transaction
+from aegis.core.ports import Reader, Store
 from aegis.core.principal import Principal
-from aegis.core.receipt import Draft, Recorded
+from aegis.core.receipt import Recorded
 from aegis.detect.fold import name_skeleton
 from aegis.errors import StoreCorrupt
-from aegis.gate.control import ControlState
 from aegis.gate.events import Event, new_id, notify
-from aegis.gate.parts import Parts, Slow
+from aegis.gate.participants import Asked, Doing, Judge, Part, Record, joined
+from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
-from aegis.gate.record import Subject
-from aegis.gate.repeat import Known, load_payload
-from aegis.judges.deciding import Judging
+from aegis.gate.repeat import load_payload
 from aegis.keys.api import Holders
-from aegis.log.writer import Apply, Unit
-from aegis.missions.deciding import Attended
+from aegis.missions.deciding import mission_of
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 
@@ -93,26 +89,21 @@ class Standing:
             return all(self._holders.satisfies(reader, person, epoch, may) for person in found)
 
 
-Resumed = Generator[Unit | Slow[Any], tuple[Recorded, ...], Decision | None]
-Judge = Callable[[Subject], Generator[Unit | Slow[Any], tuple[Recorded, ...], tuple[Attended | None, Evaluation]]]
+Resumed = Doing[Decision | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resuming:
-    """One held call that is made again, and everything that its answer depends on."""
+    """One held call that is made again, and what its answer depends on; `judge` is the gate."""
 
     parts: Parts
-    subject: Subject
-    state: ControlState
-    known: Known
-    policy: Policy
+    asked: Asked
     judge: Judge
     standing: Standing
-    judging: Judging
 
     def steps(self) -> Resumed:
         """The answer, or `None` where the call has to be decided anew."""
-        held = self.known.decision
+        held = None if self.asked.known is None else self.asked.known.decision
         if held is None or held.approval is None:
             raise StoreCorrupt("a held call has no approval")
         with self.parts.store.reader() as reader:
@@ -125,7 +116,7 @@ class Resuming:
         if approval.state == "approved":
             return (yield from self._approved(approval, held, now))
         if approval.state == "redeemed":
-            _, evaluation = yield from self.judge(self.subject)
+            _, evaluation = yield from self.judge.judge(self.asked)
             if evaluation.combined.reason is Reason.REVOKED:
                 return None
             used = refused(held, "cancelled")
@@ -133,7 +124,7 @@ class Resuming:
         return refused(held, approval.state)
 
     def _pending(self, approval: Approval, held: Decision, now: int) -> Resumed:
-        _, evaluation = yield from self.judge(self.subject)
+        _, evaluation = yield from self.judge.judge(self.asked)
         if evaluation.combined.outcome is Outcome.BLOCK:
             yield from self._move(approval, "cancelled")
             return None
@@ -146,32 +137,32 @@ class Resuming:
         if is_late(approval, now):
             yield from self._move(approval, "expired")
             return refused(held, "expired")
-        subject, arguments = self.subject, self.known.patched
+        asked, known = self.asked, self.asked.known
+        arguments = None if known is None else known.patched
         if approval.narrowed_by is not None:
             with self.parts.store.reader() as reader:
                 arguments = running(self.parts, reader, approval)
             if arguments is None:  # they were erased: nobody can say any more what was agreed to
                 yield from self._move(approval, "cancelled")
                 return None
-            subject = structs.replace(subject, canonical=canonical(arguments))
-        attended, evaluation = yield from self.judge(subject)
-        if self.policy.judges:
-            evaluation = yield from self.judging.again(self.policy, subject, evaluation, self.known)
-        if evaluation.combined.outcome is Outcome.BLOCK or self._changed(approval, subject, attended, evaluation):
+            asked = structs.replace(asked, subject=structs.replace(asked.subject, canonical=canonical(arguments)))
+        parts, evaluation = yield from self.judge.judge(asked)
+        evaluation = yield from self.judge.review_again(asked, evaluation)
+        if evaluation.combined.outcome is Outcome.BLOCK or self._changed(approval, asked, parts, evaluation):
             yield from self._move(approval, "cancelled")
             return None
-        return (yield from self._redeem(approval, held, arguments, attended, evaluation))
+        return (yield from self._redeem(approval, held, arguments, parts, evaluation))
 
-    def _changed(self, approval: Approval, subject: Subject, attended: Attended | None, evaluation: Evaluation) -> bool:
+    def _changed(self, approval: Approval, asked: Asked, parts: Sequence[Part], evaluation: Evaluation) -> bool:
         """Whether something is not as it was when people agreed."""
-        policy = self.policy
-        base = base_of(self.parts, subject, policy, evaluation.arguments, attended)
+        policy = asked.policy
+        base = base_of(self.parts, asked.subject, policy, evaluation.arguments, mission_of(parts))
         asks = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL
         return (
             (asks and policy.digest != approval.policy_digest)
-            or digest_of(subject, evaluation) != approval.call_digest
+            or digest_of(asked.subject, evaluation) != approval.call_digest
             or bound_files(evaluation, policy, base).digest != approval.identities
-            or not self.standing.of_all(approval, policy, self.state.epoch)
+            or not self.standing.of_all(approval, policy, asked.state.epoch)
         )
 
     def _redeem(
@@ -179,39 +170,37 @@ class Resuming:
         approval: Approval,
         held: Decision,
         arguments: dict[str, Any] | None,
-        attended: Attended | None,
+        parts: Sequence[Part],
         evaluation: Evaluation,
-    ) -> Generator[Unit, tuple[Recorded, ...], Decision]:
-        permit_id = new_id()
+    ) -> Doing[Decision]:
+        """Redeem the approval; a held call takes nothing from budgets until now."""
+        asked, permit_id = self.asked, new_id()
+        settings: Mapping[str, str] = asked.policy.settings
+        members: dict[str, Any] = {}
+        for part in parts:
+            settings = part.settings(settings)
+            members.update(part.members(evaluation))
         unit = transition(
             approval,
             "redeemed",
             permit_id=permit_id,
             receipt_id=new_id(),
-            principal=self.subject.principal.id,
-            epoch=self.state.epoch,
+            principal=asked.subject.principal.id,
+            epoch=asked.state.epoch,
+            members=members,
         )
-        if attended is not None:
-            unit = under_mission(unit, attended, evaluation)
-        recorded = (yield unit)[0]
+        record = Record(asked=asked, evaluation=evaluation, decision_id=held.decision_id, settings=settings, runs=True)
+        recorded = (yield joined(unit, parts, record))[0]
         notify(
             self.parts.listeners,
             Event(kind="redemption", members={"approval_id": approval.id, "tool": approval.tool}, recorded=recorded),
         )
-        settings = self.policy.settings if attended is None else attended.settings(self.policy.settings)
-        return released(
-            self.parts,
-            replace(held, call_digest=approval.call_digest),
-            approval,
-            arguments,
-            recorded,
-            permit_id,
-            mode=settings["mode"],
-        )
+        held = replace(held, call_digest=approval.call_digest)
+        return released(self.parts, held, approval, arguments, recorded, permit_id, mode=settings["mode"])
 
-    def _move(self, approval: Approval, to: State) -> Generator[Unit, tuple[Recorded, ...], None]:
+    def _move(self, approval: Approval, to: State) -> Doing[None]:
         unit = transition(approval, to, receipt_id=new_id(), principal="gate")
-        recorded = yield announced(self.policy, approval, unit, self.parts.clock())
+        recorded = yield announced(self.asked.policy, approval, unit, self.parts.clock())
         members = {"approval_id": approval.id, "tool": approval.tool, "action": to}
         notify(self.parts.listeners, Event(kind="approval", members=members, recorded=recorded[0]))
 
@@ -265,71 +254,4 @@ def refused(held: Decision, state: State) -> Decision:
         message=message_for(Outcome.BLOCK, reason),
         approval=None,
         arguments=None,
-    )
-
-
-def under_mission(unit: Unit, attended: Attended, evaluation: Evaluation) -> Unit:
-    """The redemption with what it takes from budgets: a held call takes nothing until it is released."""
-    apply = attended.with_writes(unit.apply, evaluation, runs=True)
-    members = attended.members(evaluation)
-
-    def marked(transaction: Transaction) -> Sequence[Draft]:
-        return [
-            structs.replace(draft, members={**draft.members, **members})
-            if draft.members["kind"] == "redemption"
-            else draft
-            for draft in apply(transaction)
-        ]
-
-    return structs.replace(unit, apply=marked)
-
-
-# Calls that a grant answers: the same tool and arguments, again, in the session for which people agreed.
-#
-# The log says all of it: the decision that holds the call, the approval by the grant, and its redemption.
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Granted:
-    """A grant that answers for one call, and the write by which it does."""
-
-    grant: Grant
-    permit_id: str
-    apply: Apply
-
-    def released(
-        self,
-        parts: Parts,
-        held: Decision,
-        approval: Approval,
-        evaluation: Evaluation,
-        redemption: Recorded,
-        *,
-        mode: str,
-    ) -> Decision:
-        """The decision that may run, redeemed by `redemption`."""
-        arguments = None if evaluation.canonical is None else evaluation.arguments
-        return released(parts, held, approval, arguments, redemption, self.permit_id, mode=mode)
-
-
-def find_grant(parts: Parts, standing: Standing, approval: Approval, policy: Policy, epoch: int) -> Granted | None:
-    """The grant that answers for the call of `approval` now; `None` where a person has to."""
-    if not approval.session:
-        return None
-    with parts.store.reader() as reader:
-        grant = find_for(
-            reader, principal=approval.principal, session=approval.session, call_digest=approval.call_digest
-        )
-    now = parts.clock()
-    if grant is None or not grant.holds(policy_digest=policy.digest, identities=approval.identities, now=now):
-        return None
-    asked = policy.approval_for(approval.server, approval.tool, approval.held_by)
-    barred = (approval.principal, *approval.barred)
-    if not asked.session_grant_seconds or not standing.of(grant.approvers, asked, policy, epoch, barred=barred):
-        return None
-    permit_id = new_id()
-    return Granted(
-        grant=grant,
-        permit_id=permit_id,
-        apply=redeemed_by_grant(approval, grant, permit_id=permit_id, new_id=new_id),
     )

@@ -8,11 +8,12 @@ from typing import Final, Literal
 import msgspec
 import orjson
 
-from aegis.core.outcome import Effect
+from aegis.core.outcome import Effect, Reason
 from aegis.core.ports import Document, Transaction
 from aegis.core.times import MICROS, rfc3339
 from aegis.detect.fold import name_skeleton
-from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
+from aegis.errors import InvalidCall, StoreCorrupt
+from aegis.gate.participants import Refused
 
 # What is counted about approvals: calls that wait, by principal, and answers of the last hour, by person.
 #
@@ -23,8 +24,11 @@ ANSWERS: Final = "approver_answers"
 HOUR_S: Final = 3_600
 
 
-class TooManyPending(StoreConflict):
+class TooManyPending(Refused):
     """As many calls of this principal wait for people as may."""
+
+    guard = "approvals"
+    reason = Reason.RATE_LIMITED
 
 
 def check_room(transaction: Transaction, principal: str, limit: int) -> None:

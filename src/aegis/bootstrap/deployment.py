@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from aegis.approvals.previews.look import PreviewWorker
+from aegis.bootstrap.gate import DeployedGate, DeploymentParts
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
@@ -19,8 +20,6 @@ from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
 from aegis.detect.rules.cache import default_cache_folder
 from aegis.gate.events import Event, Listener, new_id, notify
-from aegis.gate.gate import Gate
-from aegis.gate.parts import Parts
 from aegis.keys.keyring import Keyring
 from aegis.log.writer import Ledger, Unit
 from aegis.outbound.worker import Deliveries
@@ -87,7 +86,7 @@ class Deployment:
     ledger: Ledger
     introductions: Introductions
     policy: PolicyHolder
-    gate: Gate
+    gate: DeployedGate
     deliveries: Deliveries
 
     def close(self) -> None:
@@ -132,7 +131,7 @@ def open_deployment(
 
     name = agent or os.environ.get("AEGIS_AGENT") or "local"
     principal = Principal(id=f"local:{name}", roles=frozenset({"agent"}), agent=name)
-    parts = Parts(
+    parts = DeploymentParts(
         store=state.store,
         ledger=state.ledger,
         keys=state.keyring,
@@ -145,7 +144,7 @@ def open_deployment(
         close=close,
         local=principal.id,
     )
-    previews = PreviewWorker(parts)
+    previews = PreviewWorker(parts, parts.dry_runs)
     state.listeners.append(previews)
     deliveries = Deliveries(state.store, system_clock)
 
@@ -165,6 +164,6 @@ def open_deployment(
         ledger=state.ledger,
         introductions=state.introductions,
         policy=policy,
-        gate=Gate(parts, principal),
+        gate=DeployedGate(parts, principal),
         deliveries=deliveries,
     )

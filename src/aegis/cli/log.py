@@ -17,9 +17,9 @@ from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from aegis.bootstrap.gate import DeployedGate
     from aegis.core.breaks import Break
     from aegis.core.principal import Principal
-    from aegis.gate import Gate
     from aegis.log.verify import Verified
 
 
@@ -99,7 +99,7 @@ def check(
 
 
 @contextmanager
-def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[Gate, Principal]]:
+def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[DeployedGate, Principal]]:
     from aegis.bootstrap import open_deployment
     from aegis.cli.opening import operator
     from aegis.core.principal import Principal
@@ -111,7 +111,7 @@ def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[Gate, Princi
         deployment.close()
 
 
-def _owner(gate: Gate, session: str) -> str:
+def _owner(gate: DeployedGate, session: str) -> str:
     from aegis.core.ports import Search
 
     with gate.parts.store.reader() as reader:

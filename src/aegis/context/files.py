@@ -11,7 +11,7 @@ Without a session nothing is remembered.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -26,10 +26,10 @@ from aegis.detect.facts import MOST_EFFORT, Effort
 from aegis.detect.files import UNKNOWN, Files, Written, last_name, normal
 from aegis.detect.gather import writes
 from aegis.errors import StoreConflict, StoreCorrupt
+from aegis.gate.participants import Asked, Part, Participant, Record, Write
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import load_payload
-from aegis.log.writer import Apply
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 
@@ -86,32 +86,52 @@ def recalled(parts: Parts, subject: Subject, runs: Sequence[str], policy: Policy
         return _Reading(parts, reader, memory, policy).files(wanted), memory.count
 
 
-def remembering(
-    parts: Parts, subject: Subject, evaluation: Evaluation, apply: Apply | None, receipt_id: str
-) -> Apply | None:
-    """`apply` with what recording the decision of a call writes of its files, and looks at again before."""
-    written = evaluation.written if evaluation.combined.outcome is not Outcome.BLOCK else ()
-    if not subject.session or not (written or evaluation.runs):
-        return apply
-    key = session_key(subject.principal, subject.session)
-    held = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL
+class SessionFiles(Participant):
+    """Tells guards what a session wrote into the files that its call runs, and remembers what the call writes."""
 
-    def both(transaction: Transaction) -> Sequence[Draft]:
-        memory = _load(parts, transaction, key)
-        if memory is not None and memory.count > evaluation.recalled and evaluation.runs:
-            since = memory.calls[evaluation.recalled - memory.count :]
-            wanted = {memory.hash(path) for path in evaluation.runs}
+    def __init__(self, parts: Parts):
+        self._parts = parts
+
+    def reread(self, asked: Asked, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        files, count = recalled(self._parts, asked.subject, evaluation.runs, asked.policy)
+        return {} if files is None else {"files": files}, {"recalled": count}
+
+    def join(self, asked: Asked, evaluation: Evaluation) -> Part | None:
+        blocked = evaluation.combined.outcome is Outcome.BLOCK
+        if not evaluation.runs and (blocked or not evaluation.written):
+            return None
+        return _FilesPart(self._parts, session_key(asked.subject.principal, asked.subject.session))
+
+
+class _FilesPart(Part):
+    """What recording the decision of a call writes of its files, and looks at again before."""
+
+    __slots__ = ("_key", "_parts")
+
+    def __init__(self, parts: Parts, key: str):
+        self._parts = parts
+        self._key = key
+
+    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+        evaluation = record.evaluation
+        outcome = evaluation.combined.outcome
+        found = _load(self._parts, transaction, self._key)
+        if found is not None and found.count > evaluation.recalled and evaluation.runs:
+            since = found.calls[evaluation.recalled - found.count :]
+            wanted = {found.hash(path) for path in evaluation.runs}
             if any(not wanted.isdisjoint(names) for _, _, names in since):
                 raise StoreConflict("a file that the call runs was written meanwhile")
-        drafts = () if apply is None else apply(transaction)
-        if written:
-            if memory is None:
-                memory = _Memory(salt=os.urandom(_SALT_BYTES), count=0, calls=[], gone=[], full=False, version=0)
-            memory.add(receipt_id, written, held=held)
-            transaction.put_document(_document(parts, key, memory))
-        return drafts
+        if not evaluation.written or outcome is Outcome.BLOCK:
+            return None
 
-    return both
+        def write(transaction: Transaction) -> Sequence[Draft]:
+            salt = os.urandom(_SALT_BYTES)
+            memory = found or _Memory(salt=salt, count=0, calls=[], gone=[], full=False, version=0)
+            memory.add(record.decision_id, evaluation.written, held=outcome is Outcome.REQUIRE_APPROVAL)
+            transaction.put_document(_document(self._parts, self._key, memory))
+            return ()
+
+        return write
 
 
 class _Reading:

@@ -3,10 +3,9 @@
     (1) the caller's right and the shape of the call
     (2) a repeat of a known call answers with that call's current state
     (3) control state: a stopped agent is refused
-    (4) the policy evaluates, and judges look at what it leaves open; an outcome of `require_approval` opens an
-        approval, unless a grant answers it
-    (5) the decision is recorded under the control epoch and the call's idempotency key
-    (6) only then it is released
+    (4) the policy evaluates what participants show it, and participants review what it comes to
+    (5) each participant that has to joins the record: one unit, under the control epoch and the call's idempotency key
+    (6) once it is recorded every part is released, and then the decision
 
 The same steps serve the synchronous and the asynchronous gate: they differ in who waits.
 """
@@ -15,67 +14,69 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import structs
 
-from aegis.approvals.announcing import composer, told
-from aegis.approvals.opening import ask
-from aegis.approvals.queue import opened
-from aegis.approvals.resuming import Granted, Resuming, Standing, find_grant
-from aegis.approvals.values import Approval, TooManyPending
-from aegis.context.files import recalled, remembering
 from aegis.core.call import ToolCall, check_call
 from aegis.core.canonical import call_digest
-from aegis.core.combine import combine
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
-from aegis.core.finding import Report
 from aegis.core.json import parse
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.pending import readable
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
-from aegis.errors import InvalidCall, MissionInvalid, StoreConflict, StoreUnavailable
-from aegis.gate.control import Control, ControlState
+from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
+from aegis.gate.participants import (
+    Asked,
+    Doing,
+    Part,
+    Participant,
+    Record,
+    Refused,
+    asked_of,
+    joined,
+    refuse,
+)
 from aegis.gate.parts import Parts, Slow
-from aegis.gate.permits import permit_again, permit_of, wants_permit
+from aegis.gate.permits import Permitted, permit_again
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
 from aegis.gate.workers import WorkerLost, Workers
-from aegis.judges.access import is_judge, worker_view
-from aegis.judges.deciding import Judging
 from aegis.log.writer import CallKey, Unit
-from aegis.missions.deciding import Attended
-from aegis.missions.standing import Missions, stopped_by_mission
-from aegis.missions.view import MissionView
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 
-ATTEMPTS: Final = 4  # how often a call is decided anew because something moved under it
+ATTEMPTS: Final = 4  # how often a call is decided again because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
+_NO_PARTS: Final[tuple[Part, ...]] = ()
 
-T = TypeVar("T")
-Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
 Steps = Doing[Decision]
 
 
 class Decisions:
-    """Decides calls over the parts of one deployment."""
+    """Decides calls over the parts of one deployment; `participants` take part in their order."""
 
-    def __init__(self, parts: Parts, control: Control, missions: Missions, judging: Judging):
+    def __init__(self, parts: Parts, control: Control, participants: Sequence[Participant]):
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
-        self._judging = judging
         self._control = control
-        self._missions = missions
-        self.standing = Standing(parts.store)
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._view = asked_of(participants, "view")
+        self._reread = asked_of(participants, "reread")
+        self._review = asked_of(participants, "review")
+        self._review_again = asked_of(participants, "review_again")
+        self._has_moved = asked_of(participants, "has_moved")
+        self._join = asked_of(participants, "join")
+        self._hold = asked_of(participants, "hold")
+        self._resume = asked_of(participants, "resume")
 
     def steps(self, principal: Principal, call: ToolCall, *, worker: Subject | None = None) -> Steps:
         """The steps of one decision; `worker` is the call that a judge looks at, where a judge asks.
@@ -85,126 +86,113 @@ class Decisions:
         subject = prepare(principal, call, worker)
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
+        refused: Refused | None = None
         look = not subject.generated and key in self._seen
-        room = True
         state = self._control.latest()
         for _ in range(ATTEMPTS):
             # (2)
             if look:
                 state = self._control.current()
                 known = look_up(self._parts, key)
+            policy = self._parts.policy.current
+            asked = Asked(subject=subject, policy=policy, state=state, known=known, refused=refused)
             try:
                 if known is not None:
-                    answer = yield from self._repeat(subject, state, known)
+                    answer = yield from self._repeat(asked, known)
                     if answer is not None:
                         return answer
-                return (yield from self._decide(subject, state, known, room=room))
-            except StoreConflict as conflict:  # something moved under this call: look again and decide anew
-                room = room and not isinstance(conflict, TooManyPending)
+                return (yield from self._decide(asked))
+            except StoreConflict as conflict:  # something moved under this call: look again and decide again
+                refused = conflict if isinstance(conflict, Refused) else refused
                 look = not subject.generated
                 state = self._control.current()
             finally:
-                self._remember(key, subject.generated)
+                if not subject.generated:
+                    self._remember(key)
         raise StoreUnavailable("the call could not be decided under a stable configuration")
 
-    def _repeat(self, subject: Subject, state: ControlState, known: Known) -> Doing[Decision | None]:
-        """The state of a known call, or `None` where it has to be decided anew."""
-        if known.decision is None or known.decision.request_digest != subject.request_digest:
-            return (yield from self._conflict(subject, state, known))
-        if known.decision.outcome is Outcome.REQUIRE_APPROVAL:
-            policy = self._parts.policy.current
-            resuming = Resuming(
-                parts=self._parts,
-                subject=subject,
-                state=state,
-                known=known,
-                policy=policy,
-                judge=lambda one: self.judge(policy, one, state, known, charge=False),
-                standing=self.standing,
-                judging=self._judging,
-            )
-            return (yield from resuming.steps())
-        if known.decision.allowed and (subject.session or subject.principal.tools):
+    def _repeat(self, asked: Asked, known: Known) -> Doing[Decision | None]:
+        """The state of a known call, or `None` where it has to be decided again."""
+        subject, decision = asked.subject, known.decision
+        if decision is None or decision.request_digest != subject.request_digest:
+            return (yield from self._conflict(asked, known))
+        again = structs.replace(asked, charge=False)
+        if decision.outcome is Outcome.REQUIRE_APPROVAL:
+            for resume in self._resume:
+                answer: Decision | None = yield from resume(again, self)
+                return answer
+        if decision.allowed and (subject.session or subject.principal.tools):
             # A mission can run out, and another key of the same holder be limited, without a change of control state.
-            _, evaluation = yield from self.judge(self._parts.policy.current, subject, state, known, charge=False)
+            _, evaluation = yield from self.judge(again)
             if evaluation.combined.outcome is Outcome.BLOCK:
                 return None
-        if known.epoch != state.epoch or known.decision.policy_digest != self._parts.policy.current.digest:
+        if known.epoch != asked.state.epoch or decision.policy_digest != asked.policy.digest:
             return None
-        if known.decision.allowed and self._parts.policy.current.judges:
-            moved = yield from self._judging.moved(subject, known)
-            if moved:
-                return None
+        if decision.allowed:
+            for has_moved in self._has_moved:
+                steps = has_moved(asked)
+                if steps is not None and (yield from steps):
+                    return None
         if known.permit_id is None:  # a permit that is asked for only now belongs to a decision of its own
-            return None if subject.call.want_permit and known.decision.allowed else known.decision
-        return replace(known.decision, permit=permit_again(self._parts, subject, known))
+            return None if subject.call.want_permit and decision.allowed else decision
+        return replace(decision, permit=permit_again(self._parts, subject, known))
 
-    def _decide(self, subject: Subject, state: ControlState, known: Known | None, *, room: bool) -> Steps:
+    def _decide(self, asked: Asked) -> Steps:
         started = perf_counter_ns()
-        policy = self._parts.policy.current
-        attended, evaluation = yield from self.judge(policy, subject, state, known, charge=True)  # (3), (4)
-        if not policy.judges:
-            return (yield from self._record(policy, subject, state, known, attended, evaluation, started, room=room))
-        evaluation, ends = yield from self._judging.steps(policy, subject, evaluation)
-        with ends:
-            steps = self._record(policy, subject, state, known, attended, evaluation, started, room=room)
-            return (yield from ends.along(steps))
+        seen, evaluation = yield from self.judge(asked)  # (3), (4)
+        parts = list(seen)
+        try:
+            for review in self._review:
+                steps = review(asked, evaluation)
+                if steps is not None:
+                    evaluation, part = yield from steps
+                    parts.insert(0, part)
+            return (yield from self._record(asked, evaluation, parts, started))
+        except BaseException:
+            for part in parts:
+                part.drop()
+            raise
 
-    def _record(
-        self,
-        policy: Policy,
-        subject: Subject,
-        state: ControlState,
-        known: Known | None,
-        attended: Attended | None,
-        evaluation: Evaluation,
-        started: int,
-        *,
-        room: bool,
-    ) -> Generator[Unit, tuple[Recorded, ...], Decision]:
+    def _record(self, asked: Asked, evaluation: Evaluation, parts: list[Part], started: int) -> Steps:
         """(5): one unit, and what is released once it is recorded."""
-        parts = self._parts
-        parts.introduce(subject.agent)
-        if evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL and not room:
-            evaluation = structs.replace(evaluation, combined=refuse("approvals", Reason.RATE_LIMITED).combined)
+        subject, policy, known = asked.subject, asked.policy, asked.known
+        self._parts.introduce(subject.agent)
         decision_id = new_id()
-        approval: Approval | None = None
-        granted: Granted | None = None
-        if evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
-            approval = ask(parts, subject, evaluation, policy, attended, approval_id=new_id(), decision_id=decision_id)
-            granted = find_grant(parts, self.standing, approval, policy, state.epoch)
-        settings = policy.settings if attended is None else attended.settings(policy.settings)
-        runs = evaluation.combined.outcome <= Outcome.SANITIZE
-        permit_id = new_id() if runs and wants_permit(subject.call, evaluation) else None
+        if asked.refused is not None and evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
+            refusal = refuse(asked.refused.guard, asked.refused.reason)
+            evaluation = structs.replace(evaluation, combined=refusal.combined)
+        outcome = evaluation.combined.outcome
+        if subject.session:
+            found = [join(asked, evaluation) for join in self._join]
+            parts[:0] = [part for part in found if part is not None]
+        if outcome is Outcome.REQUIRE_APPROVAL:
+            parts += [hold(asked, evaluation, parts, decision_id) for hold in self._hold]
+        elif outcome is not Outcome.BLOCK and (
+            subject.call.want_permit or (evaluation.entry is not None and evaluation.entry.permit)
+        ):
+            parts.append(Permitted(self._parts, new_id()))
+        settings: Mapping[str, str] = policy.settings
+        approval: ApprovalRef | None = None
+        members: dict[str, Any] = {}
+        for part in parts:
+            settings = part.settings(settings)
+            members.update(part.members(evaluation))
+            approval = approval or part.approval
         made = make(
             subject,
             evaluation,
             decision_id=decision_id,
             policy_digest=policy.digest,
             settings=settings,
-            epoch=state.epoch,
+            epoch=asked.state.epoch,
             parent=None if known is None else known.receipt_id,
-            approval=None if approval is None else ApprovalRef(id=approval.id, expires_at=approval.expires),
-            permit_id=permit_id,
-            mission=None if attended is None else attended.members(evaluation),
+            approval=approval,
+            members=members,
         )
-        apply = None
-        if approval is not None:
-            limit = policy.approval_rules.max_pending
-            apply = opened(approval, limit) if granted is None else granted.apply
-            notify_whom = () if granted is not None or evaluation.approval is None else evaluation.approval.notify
-            if notify_whom:
-                compose = composer(policy, approval, notify_whom, evaluation.arguments, approval.created_at)
-                apply = told(apply, compose, opens=True)
-        puts = apply is None  # a mission's ledgers and its session are documents
-        if attended is not None:
-            apply = attended.with_writes(apply, evaluation, runs=runs or granted is not None)
-        apply = remembering(parts, subject, evaluation, apply, decision_id)
         unit = Unit(
             drafts=(made.draft,),
-            apply=apply,
-            puts=puts,
-            epoch=state.epoch,
+            puts=True,
+            epoch=asked.state.epoch,
             call=None
             if subject.generated
             else CallKey(
@@ -214,92 +202,80 @@ class Decisions:
                 known=None if known is None else known.index,
             ),
         )
-        try:
-            recorded = yield unit
-        except Exception:
-            if attended is not None:  # what was worked out for a record that is not there is not remembered
-                attended.forget()
-            raise
-        decision = self._release(made, recorded, started)
-        if approval is not None and granted is not None:
-            return granted.released(parts, decision, approval, evaluation, recorded[-1], mode=settings["mode"])
-        if permit_id is not None:
-            permit = permit_of(
-                parts, subject, decision, permit_id, mode=settings["mode"], irreversible=evaluation.irreversible
-            )
-            return replace(decision, permit=permit)
+        if not parts:
+            return self._release(made, (yield unit)[0], started)
+        runs = outcome <= Outcome.SANITIZE or any(part.releases for part in parts)
+        record = Record(asked=asked, evaluation=evaluation, decision_id=decision_id, settings=settings, runs=runs)
+        recorded = yield joined(unit, parts, record)
+        recorded = recorded[[one.receipt_id for one in recorded].index(decision_id) :]
+        decision = self._release(made, recorded[0], started)
+        for part in parts:
+            decision = part.release(decision, recorded, record)
         return decision
 
-    def judge(
-        self, policy: Policy, subject: Subject, state: ControlState, known: Known | None, *, charge: bool
-    ) -> Doing[tuple[Attended | None, Evaluation]]:
-        """What the policy makes of the call, under its mission where its session has one."""
-        call, principal = subject.call, subject.principal
-        if state.stops(subject.agent):
-            return None, refuse("revocation", Reason.REVOKED)
-        if not principal.may_call(call.server, call.tool):
-            return None, refuse("credential", Reason.POLICY_DENIED)
-        if subject.worker is not None:
-            return None, (yield from self._for_judge(policy, subject, subject.worker, state))
-        taken = known is not None and known.decision is not None and known.decision.allowed
-        if known is None and charge:
-            recalled = self._missions.recall(subject, state, policy)
-            if recalled is not None:
-                evaluation = yield from self._evaluate(policy, subject, recalled.view, charge=True)
-                if not stopped_by_mission(evaluation):
-                    return recalled, evaluation
-                charge = False  # it was counted just now, and is judged again on what the store says
-        try:
-            attended = self._missions.attend(subject, state, policy, repeats=known is not None, taken=taken)
-        except MissionInvalid:
-            return None, refuse("mission", Reason.MISSION_INVALID)
-        view = None if attended is None else attended.view
-        return attended, (yield from self._evaluate(policy, subject, view, charge=charge))
+    def judge(self, asked: Asked) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
+        """What the policy makes of the call, and the parts of those that showed it something."""
+        subject, call = asked.subject, asked.subject.call
+        if asked.state.stops(subject.agent):
+            return _NO_PARTS, refuse("revocation", Reason.REVOKED)
+        if not subject.principal.may_call(call.server, call.tool):
+            return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
+        parts: tuple[Part, ...] = _NO_PARTS
+        if subject.session or call.parent is not None or subject.worker is not None:
+            for view in self._view:
+                part = view(asked)
+                if isinstance(part, Evaluation):
+                    return _NO_PARTS, part
+                if part is not None:
+                    parts = (*parts, part)
+        evaluation = yield from self._evaluate(asked, parts)
+        if any(part.is_doubtful(evaluation) for part in parts):
+            # It was counted just now, and is evaluated again on what the store says.
+            return (yield from self.judge(structs.replace(asked, charge=False)))
+        return parts, evaluation
 
-    def _for_judge(self, policy: Policy, subject: Subject, worker: Subject, state: ControlState) -> Doing[Evaluation]:
-        """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
-        if state.stops(worker.agent):
-            return refuse("revocation", Reason.REVOKED)
-        try:
-            view = worker_view(self._missions, worker, state, policy)
-        except MissionInvalid:
-            return refuse("mission", Reason.MISSION_INVALID)
-        return (yield from self._evaluate(policy, subject, view, charge=True))
+    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation]:
+        """`evaluation` of a call that a person released, with what reviewers make of it now."""
+        for review_again in self._review_again:
+            steps = review_again(asked, evaluation)
+            if steps is not None:
+                evaluation = yield from steps
+        return evaluation
 
-    def _evaluate(
-        self, policy: Policy, subject: Subject, view: MissionView | None, *, charge: bool
-    ) -> Doing[Evaluation]:
-        """The evaluation; a call that runs files which its session wrote is judged again with what was written."""
-        call, principal, data = subject.call, subject.principal, subject.canonical
+    def _evaluate(self, asked: Asked, parts: Sequence[Part]) -> Doing[Evaluation]:
+        """The evaluation; a call that runs files which its session wrote is evaluated again with what was written."""
+        subject, policy = asked.subject, asked.policy
+        call, data = subject.call, subject.canonical
         # A rate is asked before anything is read: a refused flood costs next to nothing.
-        incoming = policy.counted(
-            Incoming(
-                tool=call.tool,
-                server=call.server,
-                arguments={},
-                principal=principal,
-                agent=subject.agent,
-                session=subject.session,
-                call_id=subject.call_id,
-                now=self._parts.clock(),
-                task=call.task,
-                unresolved=call.unresolved,
-                charge=charge,
-                mission=view,
-                orphan=call.parent is not None and self._is_orphan(subject),
-                size=len(data),
-            )
+        incoming = Incoming(
+            tool=call.tool,
+            server=call.server,
+            arguments={},
+            principal=subject.principal,
+            agent=subject.agent,
+            session=subject.session,
+            call_id=subject.call_id,
+            now=self._parts.clock(),
+            task=call.task,
+            unresolved=call.unresolved,
+            charge=asked.charge,
+            size=len(data),
         )
+        for part in parts:
+            incoming = structs.replace(incoming, **part.shows())
+        incoming = policy.counted(incoming)
         refused = policy.refused(incoming)
         if refused is not None:
             return refused
         evaluation = yield from self._evaluated(policy, incoming, data)
         if not subject.session or not evaluation.runs or evaluation.combined.outcome is Outcome.BLOCK:
             return evaluation
-        files, count = recalled(self._parts, subject, evaluation.runs, policy)
-        if files is not None:
-            evaluation = yield from self._evaluated(policy, structs.replace(incoming, files=files), data)
-        return structs.replace(evaluation, recalled=count)
+        for reread in self._reread:
+            shown, noted = reread(asked, evaluation)
+            if shown:
+                evaluation = yield from self._evaluated(policy, structs.replace(incoming, **shown), data)
+            evaluation = structs.replace(evaluation, **noted)
+        return evaluation
 
     def _evaluated(self, policy: Policy, incoming: Incoming, data: bytes) -> Doing[Evaluation]:
         """One evaluation, by a worker where it is heavy; a call whose worker is lost is refused."""
@@ -323,26 +299,9 @@ class Decisions:
             return structs.replace(evaluation, arguments=parse(data))
         return evaluation
 
-    def _is_orphan(self, subject: Subject) -> bool:
-        """Whether the call names a parent that is no recorded call of the same principal: of its session by call id, or
-        any by decision id. A judge's calls name its run."""
-        parent, principal = subject.call.parent, subject.principal
-        if parent is None or is_judge(principal):
-            return False
-        if parent == subject.call_id:
-            return True
-        for settled in (False, True):  # most parents are older than what the log still settles
-            with self._parts.store.reader(settled=settled) as reader:
-                if reader.latest_call(principal.id, subject.session, parent) is not None:
-                    return False
-                entry = reader.entry_by_id(parent)
-            if entry is not None:
-                return entry.kind != "decision" or entry.principal != principal.id
-        return True
-
-    def _conflict(self, subject: Subject, state: ControlState, known: Known) -> Steps:
+    def _conflict(self, asked: Asked, known: Known) -> Steps:
         started = perf_counter_ns()
-        policy = self._parts.policy.current
+        subject, policy = asked.subject, asked.policy
         self._parts.introduce(subject.agent)
         made = make(
             subject,
@@ -350,17 +309,17 @@ class Decisions:
             decision_id=new_id(),
             policy_digest=policy.digest,
             settings=policy.settings,
-            epoch=state.epoch,
+            epoch=asked.state.epoch,
             parent=known.receipt_id,
             approval=None,
+            members={},
         )
-        recorded = yield Unit(drafts=(made.draft,), epoch=state.epoch)
-        return self._release(made, recorded, started)
+        recorded = yield Unit(drafts=(made.draft,), epoch=asked.state.epoch)
+        return self._release(made, recorded[0], started)
 
-    def _release(self, made: Made, recorded: tuple[Recorded, ...], started: int) -> Decision:
+    def _release(self, made: Made, recorded: Recorded, started: int) -> Decision:
         """(6): the decision with the place where the log keeps it; listeners hear of it."""
-        first = recorded[0]
-        receipt = ReceiptRef(id=first.receipt_id, index=first.index, leaf_hash=first.leaf_hash.hex())
+        receipt = ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex())
         decision = made.released(receipt)
         seconds = (perf_counter_ns() - started) / 1e9
         notify(
@@ -368,18 +327,17 @@ class Decisions:
             Event(
                 kind="decision",
                 members=made.draft.members,
-                recorded=first,
+                recorded=recorded,
                 decision=decision,
                 seconds=seconds,
             ),
         )
         return decision
 
-    def _remember(self, key: tuple[str, str, str], generated: bool) -> None:
-        if not generated:
-            self._seen[key] = None
-            if len(self._seen) > MAX_REMEMBERED:
-                self._seen.popitem(last=False)
+    def _remember(self, key: tuple[str, str, str]) -> None:
+        self._seen[key] = None
+        if len(self._seen) > MAX_REMEMBERED:
+            self._seen.popitem(last=False)
 
 
 def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None) -> Subject:
@@ -406,21 +364,6 @@ def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None)
         request_digest=call_digest(server=call.server, tool=call.tool, arguments=arguments),
         generated=call.call_id is None,
         worker=worker,
-    )
-
-
-def refuse(guard: str, reason: Reason) -> Evaluation:
-    """The evaluation that blocks before any guard of the policy is asked."""
-    report = Report(guard=guard, outcome=Outcome.BLOCK, verdict=Verdict.VIOLATION, reason=reason, risk=Risk.HIGH)
-    return Evaluation(
-        combined=combine((report,), (guard,), "fail-closed"),
-        arguments={},
-        canonical=None,
-        tier=Risk.HIGH,
-        irreversible=False,
-        effects=frozenset(),
-        times=(),
-        entry=None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The gate: the `Decider` of this process."""
+"""The gate: the `Decider` of this process, over whichever participants it is given."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from aegis.approvals.answering import Answer, Answering
-from aegis.approvals.previews.dryrun import DryRun
-from aegis.approvals.queue import find
-from aegis.approvals.values import Approval
-from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, OpenedSession, ResultDecision
+from aegis.core.decision import Decision, ResultDecision
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
@@ -26,17 +21,13 @@ from aegis.gate.control import Control, stopped_agent
 from aegis.gate.decide import Decisions, unavailable
 from aegis.gate.events import uncovered
 from aegis.gate.observe import Results, withheld
+from aegis.gate.participants import Participant, asked_of
 from aegis.gate.parts import Parts
 from aegis.gate.permits import Redeeming
 from aegis.gate.record import Subject
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
 from aegis.gate.workers import Workers
-from aegis.judges.access import JudgeDoor
-from aegis.judges.deciding import Judging
 from aegis.log.writer import Unit
-from aegis.missions.attestation import View, attest_session, project
-from aegis.missions.issuing import Issuing
-from aegis.missions.standing import Missions
 
 _REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
 T = TypeVar("T")
@@ -51,18 +42,24 @@ class Gate:
     reason `unavailable`, never an exception and never an allow.
     """
 
-    def __init__(self, parts: Parts, principal: Principal):
+    def __init__(
+        self,
+        parts: Parts,
+        principal: Principal,
+        *,
+        control: Control,
+        commits: Commits,
+        results: Results,
+        participants: Sequence[Participant],
+    ):
         self.parts = parts
         self.principal = principal
-        self.control = Control(parts.store)
-        self.missions = Missions(parts)
-        self.issuing = Issuing(parts, self.missions)
-        self._commits = Commits(parts.ledger)
-        self._judging = Judging(parts, self._commits, self._decide_for_judge, self.aobserve)
-        self._decisions = Decisions(parts, self.control, self.missions, self._judging)
-        self._answering = Answering(parts, self.control, self._decisions)
-        self._redeeming = Redeeming(parts, self.control, self.missions)
-        self.results = Results(parts, self.control, self.missions)
+        self.control = control
+        self.results = results
+        self._commits = commits
+        self._decisions = Decisions(parts, control, participants)
+        self._redeeming = Redeeming(parts, control, participants)
+        self._asks_waiting = asked_of(participants, "waits")
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
         """The decision on `call`, recorded. Raises `InvalidCall` for a call that can never be decided."""
@@ -80,19 +77,12 @@ class Gate:
         except _REFUSING:
             return self._unavailable(call)
 
-    async def _decide_for_judge(self, call: ToolCall, *, principal: Principal, worker: Subject | None) -> Decision:
-        """`adecide` for a call that a judge makes while it looks at a call of `worker`."""
+    async def adecide_for(self, call: ToolCall, *, principal: Principal, worker: Subject | None) -> Decision:
+        """`adecide` for a call that is made to look at a call of `worker`, within what that one may do."""
         try:
             return await self._commits.arun(self._decisions.steps(principal, call, worker=worker))
         except _REFUSING:
             return self._unavailable(call)
-
-    def begin(self) -> None:
-        """Start what a long-lived gate does beside its calls: end judge runs that a crash left behind.
-
-        Raises `StoreError`. Without it that begins with the first judged call.
-        """
-        self._judging.begin()
 
     def use(self, workers: Workers) -> None:
         """Have what is heavy evaluated by `workers` from now on; whoever made them closes them."""
@@ -104,10 +94,6 @@ class Gate:
         Event loops of the main thread then commit by themselves, which is quicker under load.
         """
         self._commits.expect_no_interruptions()
-
-    def judge_door(self) -> JudgeDoor:
-        """The way of a judge's own calls through this gate, where it looks at no call of anybody's: an evaluation."""
-        return JudgeDoor(self._decide_for_judge, self.aobserve)
 
     def observe(self, result: ToolResult, *, principal: Principal | None = None) -> ResultDecision:
         """What may be made of a tool's result. Raises `InvalidCall` for a result that nobody asked for."""
@@ -122,55 +108,6 @@ class Gate:
             return await self._commits.arun(self.results.steps(principal or self.principal, result))
         except _REFUSING:
             return withheld()
-
-    def open_session(
-        self,
-        session: str,
-        *,
-        task: str = "",
-        mission: str | None = None,
-        tools: Sequence[Any] | None = None,
-        proof: str | None = None,
-        owner: str = "",
-        mounts: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> OpenedSession:
-        """Open `session` with the task that the host trusts, and under a mission where one is named.
-
-        `tools` are what the host offers the agent; `proof` answers a challenge where the mission names
-        a holder key; `owner` is the person for whom it runs; `mounts` are the folders of this machine that the
-        agent works in, which previews and judges look at. The same words again find the same session.
-        Raises `InvalidCall` where it is not opened, and `StoreError` where nothing can be recorded.
-        """
-        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
-        return self._commits.run(self._opening(principal or self.principal, session, said))
-
-    async def aopen_session(
-        self,
-        session: str,
-        *,
-        task: str = "",
-        mission: str | None = None,
-        tools: Sequence[Any] | None = None,
-        proof: str | None = None,
-        owner: str = "",
-        mounts: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> OpenedSession:
-        """`open_session` for event loops."""
-        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
-        return await self._commits.arun(self._opening(principal or self.principal, session, said))
-
-    def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
-        return open_steps(self.parts, self.issuing, whose, session, said)
-
-    def answer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
-        """Count a person's answer to a held call; raises `InvalidCall` where it does not count."""
-        return self._commits.run(self._answering.steps(principal, approval_id, answer))
-
-    async def aanswer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
-        """`answer` for event loops."""
-        return await self._commits.arun(self._answering.steps(principal, approval_id, answer))
 
     def redeem(
         self,
@@ -201,18 +138,6 @@ class Gate:
             principal or self.principal, permit, tool=tool, arguments=arguments, server=server
         )
         return (await self._commits.arun(steps)).jti
-
-    def attest_session(self, session: str, *, principal: Principal | None = None, whose: str | None = None) -> str:
-        """The signed summary of a session; auditors name the principal `whose` it is.
-
-        Raises `InvalidCall` where the log holds nothing of it.
-        """
-        asks = principal or self.principal
-        return self._commits.look(lambda: attest_session(self.parts, self.missions, asks, session, whose=whose))
-
-    def project(self, receipt_id: str, view: View = "public", *, principal: Principal | None = None) -> str:
-        """One receipt as a signed projection: `public`, or `audit` for auditors."""
-        return self._commits.look(lambda: project(self.parts, principal or self.principal, receipt_id, view))
 
     def stream(
         self, decision_id: str, *, principal: Principal | None = None, framing: Framing = "plain"
@@ -301,15 +226,14 @@ class Gate:
         return decision
 
     def _waits(self, decision: Decision) -> bool:
-        """Whether the approval of a held call is still pending; where that cannot be known, the gate says what is."""
+        """Whether a held call still waits for people; where that cannot be known, deciding it again says what is."""
         if decision.approval is None:
             return False
         try:
             with self.parts.store.reader() as reader:
-                approval = find(reader, decision.approval.id)
+                return any(waits(reader, decision.approval) for waits in self._asks_waiting)
         except StoreError:
             return False
-        return approval is not None and approval.state_at(self.parts.clock()) == "pending"
 
     def check_runs(self, principal: Principal) -> None:
         """Guarantee that the agent of a principal is not stopped at this moment.
@@ -332,13 +256,6 @@ class Gate:
         """`record` for event loops."""
         return await self._commits.append(unit)
 
-    def dry_run(self, selector: str, tell: DryRun) -> None:
-        """Ask `tell` what a held call of these tools would do; it is given the arguments, and must do nothing.
-
-        It is asked about tools whose entry says `dryrun_supported: true`.
-        """
-        self.parts.dry_runs.register(selector, tell)
-
     @property
     def depth(self) -> int:
         """How many units wait for the log."""
@@ -346,7 +263,6 @@ class Gate:
 
     def close(self) -> None:
         """Finish what is under way and release the store."""
-        self._judging.close()
         self._commits.close()
         self.parts.close()
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from aegis.approvals.previews.dryrun import DryRuns
 from aegis.config.reload import PolicyHolder
 from aegis.core.ports import Clock, Signer, Store
 from aegis.gate.events import Listener
-from aegis.judges.values import Reviewed
 from aegis.log.writer import Ledger
 
 # A step of a decision that takes long: whoever drives the steps waits for it, a thread or an event loop.
@@ -44,14 +42,6 @@ class Slow(Generic[T]):
             self.work.cancel()
             raise
         return ()
-
-    def outcome(self: Slow[Reviewed]) -> Reviewed:
-        """What it came to; work that broke is a review that failed."""
-        if self.work.cancelled():
-            return Reviewed(cause="cancelled")
-        if self.work.exception() is not None:
-            return Reviewed(cause="failed")
-        return self.work.result()
 
 
 class Keys(Protocol):
@@ -84,6 +74,5 @@ class Parts:
     listeners: list[Listener] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     private: tuple[Path, ...] = ()
-    dry_runs: DryRuns = field(default_factory=DryRuns)
     close: Callable[[], None]
     local: str = ""

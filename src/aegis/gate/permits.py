@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
-from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.decision import Decision
 from aegis.core.ports import Document, Reader, Transaction
@@ -18,15 +18,16 @@ from aegis.core.times import MICROS
 from aegis.errors import PermitInvalid, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
+from aegis.gate.participants import Part, Participant, Record, asked_of
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
 from aegis.keys import jws
 from aegis.keys.permits import LIFETIME_S, TYPE, Permit, check_permit, read_permit
 from aegis.log.writer import ControlMoved, Unit
-from aegis.missions.standing import KEYS, Missions
 from aegis.policy.model import Evaluation
 
+KEYS: Final = "keys"
 REDEEMED: Final = "permits"
 
 
@@ -73,9 +74,28 @@ def mint(
     return jws.sign(parts.keys.permit_signer(), TYPE, orjson.dumps(claims))
 
 
-def wants_permit(call: ToolCall, evaluation: Evaluation) -> bool:
-    """Whether a permit is minted for a call that may run: the call asks, or its tool demands one."""
-    return call.want_permit or (evaluation.entry is not None and evaluation.entry.permit)
+class Permitted(Part):
+    """The permit of a call that may run: the call asks for it, or its tool demands one."""
+
+    __slots__ = ("_parts", "_permit_id")
+
+    def __init__(self, parts: Parts, permit_id: str):
+        self._parts = parts
+        self._permit_id = permit_id
+
+    def members(self, evaluation: Evaluation) -> dict[str, Any]:
+        return {"permit_id": self._permit_id}
+
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+        permit = permit_of(
+            self._parts,
+            record.asked.subject,
+            decision,
+            self._permit_id,
+            mode=record.settings["mode"],
+            irreversible=record.evaluation.irreversible,
+        )
+        return replace(decision, permit=permit)
 
 
 def permit_of(
@@ -124,10 +144,10 @@ Steps = Generator[Unit, tuple[Recorded, ...], Permit]
 class Redeeming:
     """Redeems permits over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, missions: Missions):
+    def __init__(self, parts: Parts, control: Control, participants: Sequence[Participant]):
         self._parts = parts
         self._control = control
-        self._missions = missions
+        self._stands = asked_of(participants, "stands")
 
     def steps(
         self, principal: Principal, token: str, *, tool: str, arguments: dict[str, Any], server: str | None = None
@@ -148,7 +168,7 @@ class Redeeming:
             state = self._control.current()
             if state.stops(permit.sub) or (principal.agent is not None and state.stops(principal.agent)):
                 raise PermitInvalid("the agent of this permit was stopped", code="permit_revoked", status=409)
-            if not self._mission_stands(permit, state.epoch):
+            if not self._still_stands(permit, state.epoch):
                 raise PermitInvalid("the mission of this permit was stopped", code="permit_revoked", status=409)
             # (4)
             unit = _redemption(permit, principal, state.epoch)
@@ -165,14 +185,14 @@ class Redeeming:
             return permit
         raise StoreUnavailable("the permit could not be redeemed under a stable configuration")
 
-    def _mission_stands(self, permit: Permit, epoch: int) -> bool:
-        """Whether the mission under which the call was let through, if any, still stands."""
+    def _still_stands(self, permit: Permit, epoch: int) -> bool:
+        """Whether what let the call through, such as its mission, still stands."""
         with self._parts.store.reader() as reader:
             entry = reader.entry_by_id(permit.decision_id)
             if entry is None:
                 return False
-            mission = orjson.loads(entry.body).get("mission_id")
-            return mission is None or self._missions.stands(reader, mission, epoch)
+            decision = orjson.loads(entry.body)
+            return all(stands(reader, decision, epoch) for stands in self._stands)
 
 
 def _redemption(permit: Permit, principal: Principal, epoch: int) -> Unit:

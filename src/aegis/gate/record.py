@@ -162,13 +162,11 @@ def make(
     epoch: int,
     parent: str | None,
     approval: ApprovalRef | None,
-    permit_id: str | None = None,
-    mission: Mapping[str, Any] | None = None,
+    members: Mapping[str, Any],
 ) -> Made:
     """Draft the decision of `evaluation` for `subject`; nothing is recorded yet.
 
-    `permit_id` names the permit that will be minted once it is; `mission` holds what the receipt says of
-    the call's mission.
+    `members` holds what the receipt says for those who take part in the decision.
     """
     combined, call = evaluation.combined, subject.call
     salt = os.urandom(SALT_BYTES)
@@ -196,7 +194,7 @@ def make(
         "missing": tuple(dict.fromkeys(combined.missing)),  # two guards can name the same
     }
     payload = _payload(subject, evaluation, digest, approval, epoch)
-    members: dict[str, Any] = {
+    said: dict[str, Any] = {
         "kind": "decision",
         "receipt_id": decision_id,
         "agent": subject.agent,
@@ -215,22 +213,17 @@ def make(
         "settings": settings,
     }
     if subject.session:
-        members["session"] = subject.session
+        said["session"] = subject.session
     if call.server is not None:
-        members["server"] = call.server
+        said["server"] = call.server
     if parent is not None:
-        members["parent"] = parent
+        said["parent"] = parent
     if evaluation.judge:
-        members["judge"] = evaluation.judge
-    if mission is not None:
-        members.update(mission)
+        said["judge"] = evaluation.judge
     if combined.missing:
-        members["missing"] = _closed_names(combined.missing)
-    if approval is not None:
-        members["approval_id"] = approval.id
-    if permit_id is not None:
-        members["permit_id"] = permit_id
-    draft = Draft(members=members, signer=agent_signer(subject.agent), payload=payload, salt=salt)
+        said["missing"] = _closed_names(combined.missing)
+    said.update(members)
+    draft = Draft(members=said, signer=agent_signer(subject.agent), payload=payload, salt=salt)
     return Made(draft=draft, decision_id=decision_id, call_digest=digest, members=released)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -19,19 +19,20 @@ from aegis.context.sessions import find_session, session_key
 from aegis.core.canonical import call_digest
 from aegis.core.json import parse
 from aegis.core.judging import JudgeSpec
-from aegis.core.outcome import Outcome
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Document, Reader, Search, Transaction
-from aegis.core.receipt import Draft, Recorded
+from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.detect.facts import FactSubject as Called
 from aegis.detect.facts import ReadLimits
 from aegis.detect.gather import executed_places
-from aegis.errors import StoreError
+from aegis.errors import MissionInvalid, StoreError
 from aegis.gate.commits import Commits
+from aegis.gate.participants import Asked, Doing, Part, Participant, refuse
 from aegis.gate.parts import Parts, Slow
 from aegis.gate.record import Subject, find_surroundings
 from aegis.gate.repeat import Known, load_payload
-from aegis.judges.access import JudgeDecide, JudgeDoor, Observe, is_judge
+from aegis.judges.access import JudgeDecide, JudgeDoor, Observe, is_judge, worker_view
 from aegis.judges.payload import JudgeSubject as Judged
 from aegis.judges.payload import within
 from aegis.judges.providers import About, selected, skips
@@ -53,6 +54,8 @@ from aegis.judges.run import PROBING_S, Intent, JudgeLoop, Key, Review, Runner
 from aegis.judges.values import JudgeRan, JudgeSignal, Result, Reviewed
 from aegis.judges.workspace import read_workspace
 from aegis.log.writer import Unit
+from aegis.missions.standing import Missions
+from aegis.missions.view import MissionView
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 
@@ -196,32 +199,49 @@ def _result(wire: dict[str, Any]) -> Result:
 
 LOOK_S: Final = 30.0  # how often runs that a crash left behind are looked for
 
-Steps = Generator[Unit | Slow[Any], tuple[Recorded, ...], tuple[Evaluation, JudgeEnds]]
-Again = Generator[Unit | Slow[Any], tuple[Recorded, ...], Evaluation]
 
-
-class Judging:
+class Judging(Participant):
     """The judges of one gate. `decide` and `observe` are the gate's own: what a judge does passes them as well."""
 
-    def __init__(self, parts: Parts, commits: Commits, decide: JudgeDecide, observe: Observe):
+    def __init__(self, parts: Parts, commits: Commits, missions: Missions, decide: JudgeDecide, observe: Observe):
         self._parts = parts
         self._commits = commits
+        self._missions = missions
         self._decide = decide
         self._observe = observe
         self._loop = JudgeLoop(self._end_lost)
 
-    def steps(self, policy: Policy, subject: Subject, evaluation: Evaluation) -> Steps:
+    def view(self, asked: Asked) -> Part | Evaluation | None:
+        """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
+        worker = asked.subject.worker
+        if worker is None:
+            return None
+        if asked.state.stops(worker.agent):
+            return refuse("revocation", Reason.REVOKED)
+        try:
+            view = worker_view(self._missions, worker, asked.state, asked.policy)
+        except MissionInvalid:
+            return refuse("mission", Reason.MISSION_INVALID)
+        return None if view is None else _WorkerView(view)
+
+    def review(self, asked: Asked, evaluation: Evaluation) -> Doing[tuple[Evaluation, JudgeEnds]] | None:
         """`evaluation` with what the judges make of the call; they are not asked about one that is blocked.
 
         The ends of their runs go on record with the decision.
         """
+        policy, subject = asked.policy, asked.subject
+        if not policy.judges or evaluation.combined.outcome is Outcome.BLOCK or is_judge(subject.principal):
+            return None
         about = _about(subject, evaluation)
+        if not selected(policy.judges.validators, about):
+            return None
+        return self._judged_with(policy, subject, evaluation, about)
+
+    def _judged_with(
+        self, policy: Policy, subject: Subject, evaluation: Evaluation, about: About
+    ) -> Doing[tuple[Evaluation, JudgeEnds]]:
         rules = policy.judges
         ends = JudgeEnds(self._commits, self._loop.submit)
-        if evaluation.combined.outcome is Outcome.BLOCK or is_judge(subject.principal):
-            return evaluation, ends
-        if not selected(rules.validators, about):
-            return evaluation, ends
         if skips(about):
             return replace(evaluation, judge={"state": "skipped"}), ends
         began = perf_counter_ns()
@@ -229,32 +249,46 @@ class Judging:
         try:
             yield slow
         except BaseException:  # the caller is gone: nothing follows that could take the ends with it
-            slow.work.add_done_callback(lambda _: ends.close())
+            slow.work.add_done_callback(lambda _: ends.drop())
             raise
-        reviewed = slow.outcome()
-        report = report_of(rules, reviewed)
-        feedback = feedback_of(policy, subject, rules, reviewed, self._parts.clock())
-        us = (perf_counter_ns() - began) // 1_000
-        return _joined(subject, evaluation, tightened(evaluation.combined, report), reviewed, feedback, us), ends
+        try:
+            reviewed = _outcome(slow)
+            report = report_of(rules, reviewed)
+            feedback = feedback_of(policy, subject, rules, reviewed, self._parts.clock())
+            us = (perf_counter_ns() - began) // 1_000
+            return _joined(subject, evaluation, tightened(evaluation.combined, report), reviewed, feedback, us), ends
+        except BaseException:
+            ends.drop()
+            raise
 
-    def moved(self, subject: Subject, known: Known) -> Generator[Unit | Slow[Any], tuple[Recorded, ...], bool]:
+    def has_moved(self, asked: Asked) -> Doing[bool] | None:
         """Whether the files that a call was judged with are not as they were."""
-        seen = self._seen(known)
-        if not seen:
-            return False
+        if asked.known is None or not asked.policy.judges:
+            return None
+        seen = self._seen(asked.known)
+        return self._differs(asked.subject, seen) if seen else None
+
+    def _differs(self, subject: Subject, seen: str) -> Doing[bool]:
         slow = Slow(self._loop.submit(self._look(subject)))
         yield slow
-        return slow.outcome().workspace != seen
+        return _outcome(slow).workspace != seen
 
-    def again(self, policy: Policy, subject: Subject, evaluation: Evaluation, known: Known) -> Again:
+    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation] | None:
         """`evaluation` of a call that a person released: judged again where it, or its files, changed since."""
-        same = known.decision is not None and known.decision.call_digest == _digest(subject, evaluation)
-        if same and known.decision is not None and known.decision.policy_digest == policy.digest:
-            moved = yield from self.moved(subject, known)
-            if not moved:
+        return self._judged_again(asked, evaluation) if asked.policy.judges else None
+
+    def _judged_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation]:
+        known = None if asked.known is None else asked.known.decision
+        same = known is not None and known.call_digest == _digest(asked.subject, evaluation)
+        if same and known is not None and known.policy_digest == asked.policy.digest:
+            moved = self.has_moved(asked)
+            if moved is None or not (yield from moved):
                 return evaluation
-        evaluation, ends = yield from self.steps(policy, subject, evaluation)
-        waiting = ends.take()
+        review = self.review(asked, evaluation)
+        if review is None:
+            return evaluation
+        evaluation, part = yield from review
+        waiting = part.take()
         if waiting:
             yield with_ends(Unit(), waiting)
         return evaluation
@@ -380,6 +414,27 @@ class Judging:
                 if unit is not None:
                     await self._commits.append(unit)
                 more = bool(after)
+
+
+class _WorkerView(Part):
+    """The mission of the worker, as guards hold a judge's own calls to it."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: MissionView):
+        self._view = view
+
+    def shows(self) -> Mapping[str, Any]:
+        return {"mission": self._view}
+
+
+def _outcome(slow: Slow[Reviewed]) -> Reviewed:
+    """What a review came to; one that broke is a review that failed."""
+    if slow.work.cancelled():
+        return Reviewed(cause="cancelled")
+    if slow.work.exception() is not None:
+        return Reviewed(cause="failed")
+    return slow.work.result()
 
 
 def _joined(

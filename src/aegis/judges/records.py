@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Final
 
 import orjson
@@ -32,6 +31,7 @@ from aegis.detect.rules import Scanner
 from aegis.errors import StoreError
 from aegis.gate.commits import Commits
 from aegis.gate.events import new_id
+from aegis.gate.participants import Part, Record, Write
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.judges.values import ESCALATED, REJECTED, JudgeRan, Reviewed, Spent
@@ -48,7 +48,6 @@ from aegis.policy.reports import observed
 
 End = Callable[[Transaction], Sequence[Draft]]
 Submit = Callable[[Any], Future[Any]]
-EndSteps = Generator[Unit, tuple[Recorded, ...], Decision]
 
 
 def with_ends(unit: Unit, ends: Sequence[End]) -> Unit:
@@ -64,11 +63,11 @@ def with_ends(unit: Unit, ends: Sequence[End]) -> Unit:
     return structs.replace(unit, drafts=(), apply=apply)
 
 
-class JudgeEnds:
-    """The ends that wait for the record of one call's decision.
+class JudgeEnds(Part):
+    """The ends that wait for the record of one call's decision; what it does not take is recorded by itself."""
 
-    Used as a context around that record: what it did not take with it is recorded by itself.
-    """
+    leads = True
+    puts = False
 
     def __init__(self, commits: Commits, submit: Submit):
         self._commits = commits
@@ -90,30 +89,24 @@ class JudgeEnds:
         if ends:
             await self._commits.append(with_ends(Unit(), ends))
 
-    def along(self, steps: EndSteps) -> EndSteps:
-        """`steps`, whose one unit takes with it what waits; they see of what was recorded only what is theirs."""
-        unit = next(steps)
-        own = unit.drafts[0].members["receipt_id"]
-        recorded = yield with_ends(unit, self._kept)
-        self._kept = []
-        position = [one.receipt_id for one in recorded].index(own)
-        try:
-            steps.send(recorded[position:])
-        except StopIteration as stop:
-            decision: Decision = stop.value
-            return decision
-        raise RuntimeError("a decision is recorded by one unit")
+    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+        """The ends are written before the decision, and refuse nothing."""
+        kept = tuple(self._kept)
 
-    def close(self) -> None:
+        def write(transaction: Transaction) -> Sequence[Draft]:
+            return [draft for end in kept for draft in end(transaction)]
+
+        return write if kept else None
+
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+        """They went on record with the decision."""
+        self._kept = []
+        return decision
+
+    def drop(self) -> None:
         """Record by itself what still waits."""
         if self._kept:
             self._submit(self._alone())
-
-    def __enter__(self) -> JudgeEnds:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     async def _alone(self) -> None:
         try:

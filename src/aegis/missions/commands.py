@@ -16,8 +16,8 @@ from aegis.cli.output import Column, note, print_json, print_line, show_list, sh
 from aegis.errors import InvalidCall, MissionInvalid
 
 if TYPE_CHECKING:
+    from aegis.bootstrap.gate import DeployedGate
     from aegis.core.principal import Principal
-    from aegis.gate import Gate
     from aegis.missions.issuing import Issued
     from aegis.missions.registry import State
 
@@ -154,7 +154,7 @@ def holder(
 
 
 @contextmanager
-def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[Gate, Principal]]:
+def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[DeployedGate, Principal]]:
     """The gate of a home, and whom the log names for what is done here: owning a home is administrator power."""
     from aegis.bootstrap import open_deployment
     from aegis.cli.opening import operator
@@ -167,7 +167,7 @@ def _gate(home: Path | None, config: Path | None) -> Iterator[tuple[Gate, Princi
         deployment.close()
 
 
-def _enrolled(gate: Gate, issued: Issued, *, as_json: bool) -> None:
+def _enrolled(gate: DeployedGate, issued: Issued, *, as_json: bool) -> None:
     if issued.unit is not None:
         gate.record(issued.unit)
     wire = issued.to_wire()

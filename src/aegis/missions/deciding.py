@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -21,13 +21,14 @@ from aegis.core.outcome import EvidencePolicy, Outcome
 from aegis.core.ports import Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
-from aegis.log.writer import Apply
+from aegis.gate.participants import Part, Record, Write
 from aegis.missions import ledgers, registry
 from aegis.missions.budget import only
 from aegis.missions.ledgers import LedgerAccount, MissionLedger
 from aegis.missions.registry import MissionSession
 from aegis.missions.view import Balance, CompiledMission, MissionView, Status
-from aegis.policy.model import Evaluation
+from aegis.policy.model import MISSION_GUARDS, Evaluation
+from aegis.policy.policy import COUNTING
 
 # What a process remembers of sessions under missions, so that a call need not read the store before it is decided.
 #
@@ -102,9 +103,6 @@ class MissionMemory:
                 self._accounts.pop(ledger.name, None)
 
 
-Write = Callable[[Transaction], None]
-
-
 class SessionMoved(StoreConflict):
     """The session changed in a way that matters to the call: decide anew."""
 
@@ -150,7 +148,7 @@ class Lineage:
         return [one.mission_id for one in self.declarations]
 
 
-class Attended(msgspec.Struct, frozen=True, kw_only=True):
+class Attended(Part, msgspec.Struct, frozen=True, kw_only=True):
     """One call under a mission: what the guards are shown, and what recording the decision will do.
 
     `recalled` says that the view is what this process remembers, and not what the store said just now.
@@ -176,12 +174,26 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
         """Mode and evidence policy in force for this call: the stricter of the deployment's and every mission's."""
         return settings_under(self.view, of_policy)
 
-    def prepare(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> Write:
-        """Look again, inside the recording transaction, and return the write that follows.
+    def shows(self) -> Mapping[str, Any]:
+        """The mission, for the guards that hold a call to it."""
+        return {"mission": self.view}
 
-        `runs` says that the call is released by this record. Raises `StoreConflict` where the call has
-        to be decided anew; nothing was written then.
-        """
+    def is_doubtful(self, evaluation: Evaluation) -> bool:
+        """What this process remembers lets calls through, and refuses none."""
+        return self.recalled and stopped_by_mission(evaluation)
+
+    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+        """Look again at the session and its ledgers; `SessionMoved` or `BudgetMoved` where they moved."""
+        try:
+            if last and self._at_once(transaction, record.evaluation, runs=record.runs):
+                return None
+            return self._prepared(transaction, record.evaluation, runs=record.runs)
+        except StoreConflict:
+            self.drop()
+            raise
+
+    def _prepared(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> Write:
+        """The write that follows; `runs` says that the call is released by this record."""
         found = registry.find_session(transaction, self.key)
         if found is None:
             raise SessionMoved("the session is not there any more")
@@ -207,34 +219,18 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
             if self.ledgers:
                 accounts = ledgers.taken(transaction, self.ledgers, evaluation.cost, enforced=not view.attests)
 
-        def write(transaction: Transaction) -> None:
+        def write(transaction: Transaction) -> Sequence[Draft]:
             if after is not session:
                 registry.write(transaction, self.key, after, version)
             ledgers.write(transaction, accounts)
             self.memory.keep(self.key, after, version + (after is not session), accounts)
+            return ()
 
         return write
 
-    def forget(self) -> None:
+    def drop(self) -> None:
         """Read the session and its ledgers anew the next time."""
         self.memory.forget(self.key, self.ledgers)
-
-    def with_writes(self, apply: Apply | None, evaluation: Evaluation, *, runs: bool) -> Apply:
-        """`apply` and the writes of `prepare` as one: everything is looked at before anything is written."""
-
-        def both(transaction: Transaction) -> Sequence[Draft]:
-            try:
-                if apply is None and self._at_once(transaction, evaluation, runs=runs):
-                    return ()
-                write = self.prepare(transaction, evaluation, runs=runs)
-            except StoreConflict:
-                self.forget()
-                raise
-            drafts = () if apply is None else apply(transaction)
-            write(transaction)
-            return drafts
-
-        return both
 
     def _at_once(self, transaction: Transaction, evaluation: Evaluation, *, runs: bool) -> bool:
         """Record a call of a session that results cannot change, from what this process remembers.
@@ -280,6 +276,21 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
     def _classes(self) -> frozenset[str]:
         """The classes whose data the session holds once this call ran."""
         return frozenset(name for one in self.lineage.compiled for name in one.classes_of(*self.tool))
+
+
+def stopped_by_mission(evaluation: Evaluation) -> bool:
+    """Whether the guards of missions, and no guard that counts, are why a call is not released."""
+    if evaluation.combined.outcome <= Outcome.SANITIZE:
+        return False
+    reports = evaluation.combined.reports
+    return not any(one.guard in COUNTING and one.outcome > Outcome.SANITIZE for one in reports) and any(
+        one.guard in MISSION_GUARDS and (one.outcome > Outcome.SANITIZE or one.missing) for one in reports
+    )
+
+
+def mission_of(parts: Iterable[Part]) -> Attended | None:
+    """The mission among the parts of a call, or `None`."""
+    return next((part for part in parts if isinstance(part, Attended)), None)
 
 
 def settings_under(view: MissionView, of_policy: Mapping[str, str]) -> Mapping[str, str]:

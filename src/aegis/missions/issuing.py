@@ -23,13 +23,14 @@ from aegis.errors import InvalidCall, MissionInvalid
 from aegis.gate.control import check_runs
 from aegis.gate.events import new_id
 from aegis.gate.parts import Parts
+from aegis.gate.permits import KEYS
 from aegis.log.writer import Unit
 from aegis.missions import registry, status
 from aegis.missions.attenuate import check_attenuation
 from aegis.missions.declare import read_declaration, remarks, sign_mission, verify_mission
 from aegis.missions.holder import check_session_proof
 from aegis.missions.registry import MissionSession
-from aegis.missions.standing import KEYS, Missions
+from aegis.missions.standing import Missions
 from aegis.missions.status import publishing, read_status
 
 # What is filled in where a mission is signed here; a caller that names one of them is refused.

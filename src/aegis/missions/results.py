@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,15 @@ from aegis.errors import MissionInvalid
 from aegis.gate.parts import Parts
 from aegis.missions import ledgers, registry
 from aegis.missions.budget import is_priced
-from aegis.missions.deciding import SessionMoved, Write
+from aegis.missions.deciding import SessionMoved
 from aegis.missions.provenance import check_provenance
 from aegis.missions.standing import Missions
 from aegis.missions.view import MissionView
 from aegis.policy.guards.base import Provenance
 from aegis.policy.model import ResultEvaluation
 from aegis.policy.policy import Policy
+
+Write = Callable[[Transaction], None]
 
 _RULE = "postcondition-"
 

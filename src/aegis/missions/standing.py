@@ -13,18 +13,21 @@ from __future__ import annotations
 import base64
 import threading
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 
 from aegis.context.sessions import session_key
 from aegis.core.mission import Declaration
-from aegis.core.outcome import Outcome
+from aegis.core.outcome import Reason
 from aegis.core.ports import Reader
 from aegis.core.times import MICROS
 from aegis.errors import MissionInvalid
 from aegis.gate.control import ControlState
+from aegis.gate.participants import Asked, Participant, refuse
 from aegis.gate.parts import Parts
+from aegis.gate.permits import KEYS
 from aegis.gate.record import Subject
 from aegis.missions import ledgers, registry, status
 from aegis.missions.deciding import Attended, Lineage, MissionMemory
@@ -32,14 +35,13 @@ from aegis.missions.holder import check_call_proof
 from aegis.missions.registry import MissionSession, load_lineage
 from aegis.missions.status import IssuerFor, IssuerKey
 from aegis.missions.view import Balance, MissionView, Proof, Status, compile_mission
-from aegis.policy.model import MISSION_GUARDS, Evaluation
-from aegis.policy.policy import COUNTING, Policy
+from aegis.policy.model import Evaluation
+from aegis.policy.policy import Policy
 
-KEYS: Final = "keys"
 MAX_CACHED: Final = 1_024  # lineages kept compiled: bounds memory against many missions
 
 
-class Missions:
+class Missions(Participant):
     """Finds and verifies the missions of calls, over the parts of one deployment."""
 
     def __init__(self, parts: Parts):
@@ -47,6 +49,21 @@ class Missions:
         self._lock = threading.Lock()
         self._lineages: OrderedDict[tuple[str, int, str], Lineage] = OrderedDict()
         self._memory = MissionMemory()
+
+    def view(self, asked: Asked) -> Attended | Evaluation | None:
+        """The call's mission; a new call is shown what this process remembers of it, if that is enough."""
+        subject, known = asked.subject, asked.known
+        if not subject.session or subject.worker is not None:
+            return None
+        if known is None and asked.charge:
+            recalled = self.recall(subject, asked.state, asked.policy)
+            if recalled is not None:
+                return recalled
+        taken = known is not None and known.decision is not None and known.decision.allowed
+        try:
+            return self.attend(subject, asked.state, asked.policy, repeats=known is not None, taken=taken)
+        except MissionInvalid:
+            return refuse("mission", Reason.MISSION_INVALID)
 
     def recall(self, subject: Subject, state: ControlState, policy: Policy) -> Attended | None:
         """The mission of a call's session as this process remembers it, or `None` where the store must say.
@@ -159,8 +176,11 @@ class Missions:
                 self._lineages.popitem(last=False)
         return lineage
 
-    def stands(self, reader: Reader, mission_id: str, epoch: int) -> bool:
-        """Whether nobody stopped a mission, or one above it, at this moment."""
+    def stands(self, reader: Reader, decision: Mapping[str, Any], epoch: int) -> bool:
+        """Whether nobody stopped the mission of a decision, or one above it, at this moment."""
+        mission_id = decision.get("mission_id")
+        if mission_id is None:
+            return True
         try:
             lineage = self.lineage(reader, mission_id, epoch, self._parts.policy.current)
         except MissionInvalid:
@@ -203,16 +223,6 @@ class Missions:
         except MissionInvalid:
             return "invalid", None
         return "valid", None if repeats else number
-
-
-def stopped_by_mission(evaluation: Evaluation) -> bool:
-    """Whether the guards of missions, and no guard that counts, are why a call is not released."""
-    if evaluation.combined.outcome <= Outcome.SANITIZE:
-        return False
-    reports = evaluation.combined.reports
-    return not any(one.guard in COUNTING and one.outcome > Outcome.SANITIZE for one in reports) and any(
-        one.guard in MISSION_GUARDS and (one.outcome > Outcome.SANITIZE or one.missing) for one in reports
-    )
 
 
 _WORST: Final[tuple[Status, ...]] = ("active", "unknown", "suspended", "revoked")

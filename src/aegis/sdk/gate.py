@@ -7,24 +7,23 @@ from pathlib import Path
 from typing import Self
 
 from aegis.bootstrap import open_deployment
+from aegis.bootstrap.gate import DeployedGate, DeploymentParts
 from aegis.context.opening import Opening, OpeningSteps
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision, OpenedSession
 from aegis.core.principal import Principal
 from aegis.errors import MissionInvalid
-from aegis.gate.gate import Gate as PartsGate
-from aegis.gate.parts import Parts
 from aegis.missions.holder import Holder, Provers, holder_folder
 
 
-class Gate(PartsGate):
+class Gate(DeployedGate):
     """A policy decision point in this process, over its own durable log.
 
     It proves possession for its own agent: at the opening of a session whose mission names a holder
     key, and with every call of it.
     """
 
-    def __init__(self, parts: Parts, principal: Principal, *, home: Path | None = None):
+    def __init__(self, parts: DeploymentParts, principal: Principal, *, home: Path | None = None):
         super().__init__(parts, principal)
         self._home = home
         self._provers = Provers()

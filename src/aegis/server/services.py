@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import structs
 
 from aegis.approvals.waiting import Waiting
+from aegis.bootstrap.gate import DeployedGate
 from aegis.config.reload import PolicyHolder
 from aegis.core.canonical import canonical
 from aegis.core.ports import Clock, Store
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
-from aegis.gate import Gate
 from aegis.gate.acting import Decide
 from aegis.gate.workers import Workers
 from aegis.log.checkpoint import NoteSigner
@@ -80,7 +80,7 @@ class Services:
     set once no new work is taken; whoever waits looks at it.
     """
 
-    gate: Gate
+    gate: DeployedGate
     keys: Authenticator
     decide: Decide
     feed: Feed[Sent]

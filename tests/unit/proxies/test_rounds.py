@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from aegis.bootstrap.gate import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
@@ -16,7 +17,6 @@ from aegis.detect.rules import builtin_folder, load
 from aegis.detect.rules.scanner import Scanner
 from aegis.enforce.enforcement import Enforcer
 from aegis.gate.control import set_agent
-from aegis.gate.gate import Gate
 from aegis.policy.guards.descriptions import DescriptionScanner
 from aegis.proxies.mcp.judge import McpJudge
 from aegis.proxies.mcp.messages import Message
@@ -127,7 +127,7 @@ async def test_a_state_is_good_for_one_round_and_not_for_long(tmp_path: Path) ->
 class Agreeing:
     """A gate whose held calls somebody approves at once."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: DeployedGate) -> None:
         self._gate = gate
         self.adecide, self.aobserve = gate.adecide, gate.aobserve
 

@@ -275,8 +275,9 @@ MAX_WAITING: Final = 256  # held calls that wait for a look; beyond it, a call h
 class PreviewWorker:
     """Listens for held calls and looks at each once."""
 
-    def __init__(self, parts: Parts):
+    def __init__(self, parts: Parts, dry_runs: DryRuns):
         self._parts = parts
+        self._dry_runs = dry_runs
         self._lock = threading.Lock()
         self._waiting: set[Future[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
@@ -314,7 +315,7 @@ class PreviewWorker:
         try:
             approval, looked = self._looked(approval_id)
             if approval.narrowed_by == narrowed_by:  # else it is another call by now, which has a look of its own
-                self._parts.ledger.append(_recorded(approval, look_at(looked, self._parts.dry_runs)))
+                self._parts.ledger.append(_recorded(approval, look_at(looked, self._dry_runs)))
         except AegisError:  # the store is gone: the approval shows no preview
             _log.exception("a preview could not be recorded")
 

@@ -1,0 +1,45 @@
+"""Calls that claim a parent: whether the log knows it, for the guards that ask for evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aegis.gate.participants import Asked, Part, Participant
+from aegis.gate.parts import Parts
+from aegis.gate.record import Subject
+from aegis.judges.access import is_judge
+
+
+class Parents(Participant):
+    """Tells guards of a call whose parent is no recorded call of the same principal."""
+
+    def __init__(self, parts: Parts):
+        self._parts = parts
+
+    def view(self, asked: Asked) -> Part | None:
+        return _Orphan() if self._is_orphan(asked.subject) else None
+
+    def _is_orphan(self, subject: Subject) -> bool:
+        """Whether the parent is unknown: a call id of the same session, or any decision id of the same principal.
+
+        A judge's calls name its run.
+        """
+        parent, principal = subject.call.parent, subject.principal
+        if parent is None or parent == subject.call_id or is_judge(principal):
+            return False
+        for settled in (False, True):  # most parents are older than what the log still settles
+            with self._parts.store.reader(settled=settled) as reader:
+                if reader.latest_call(principal.id, subject.session, parent) is not None:
+                    return False
+                entry = reader.entry_by_id(parent)
+            if entry is not None:
+                return entry.kind != "decision" or entry.principal != principal.id
+        return True
+
+
+class _Orphan(Part):
+    __slots__ = ()
+
+    def shows(self) -> Mapping[str, Any]:
+        return {"orphan": True}

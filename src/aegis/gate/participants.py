@@ -1,0 +1,220 @@
+"""Who takes part in a decision beside the policy: features register here, and the gate knows none of them.
+
+A participant is asked at the steps of a decision that concern it, and at no other: it overrides the methods of
+`Participant` that it has an answer to. Its answer is a `Part`: what guards are shown, what the receipt says, and
+what is written in the transaction that records the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from msgspec import Struct, structs
+
+from aegis.core.combine import combine
+from aegis.core.decision import ApprovalRef, Decision
+from aegis.core.finding import Report
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.ports import Reader, Transaction
+from aegis.core.receipt import Draft, Recorded
+from aegis.errors import StoreConflict
+from aegis.gate.control import ControlState
+from aegis.gate.parts import Slow
+from aegis.gate.record import Subject
+from aegis.gate.repeat import Known
+from aegis.log.writer import Unit
+from aegis.policy.model import Evaluation
+from aegis.policy.policy import Policy
+
+T = TypeVar("T")
+Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
+Write = Callable[[Transaction], Sequence[Draft]]
+
+
+class Refused(StoreConflict):
+    """A record that one participant refuses: the call is decided again, and is then blocked for this reason."""
+
+    guard: ClassVar[str]
+    reason: ClassVar[Reason]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """One attempt at deciding a call, and what it is decided on.
+
+    `charge` is false where a known call is looked at again: it takes nothing from rates. `refused` is why the attempt
+    before this one was not recorded, where a participant said so.
+    """
+
+    subject: Subject
+    policy: Policy
+    state: ControlState
+    known: Known | None = None
+    charge: bool = True
+    refused: Refused | None = None
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One decision that is about to be recorded. `runs` says that its call is released by this record."""
+
+    asked: Asked
+    evaluation: Evaluation
+    decision_id: str
+    settings: Mapping[str, str]
+    runs: bool
+
+
+class Part:
+    """What one participant has to do with one call; the methods that are not overridden do nothing."""
+
+    __slots__ = ()
+    leads: ClassVar[bool] = False  # whether its receipts come before the decision's
+    puts: ClassVar[bool] = True  # whether it puts documents and writes nothing else
+
+    @property
+    def approval(self) -> ApprovalRef | None:
+        """The approval that the call waits for."""
+        return None
+
+    @property
+    def releases(self) -> bool:
+        """Whether the call is released though the policy holds it."""
+        return False
+
+    def shows(self) -> Mapping[str, Any]:
+        """What guards are shown: members of `Incoming`."""
+        return {}
+
+    def is_doubtful(self, evaluation: Evaluation) -> bool:
+        """Whether what was shown is too old for what guards made of it, so that the call is evaluated again."""
+        return False
+
+    def settings(self, of_policy: Mapping[str, str]) -> Mapping[str, str]:
+        """The settings in force for this call, never laxer than `of_policy`."""
+        return of_policy
+
+    def members(self, evaluation: Evaluation) -> Mapping[str, Any]:
+        """What the receipt says."""
+        return {}
+
+    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+        """Look again inside the recording transaction, and return the write that follows.
+
+        Raises `StoreConflict` where the call has to be decided again; nothing was written then. `last` says that
+        nothing looks at the transaction after this, so that it may be written to at once.
+        """
+        return None
+
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+        """The decision as it is released now; `recorded` begins with its own receipt."""
+        return decision
+
+    def drop(self) -> None:
+        """Give up what was prepared: the decision was not recorded."""
+
+
+class Judge(Protocol):
+    """The gate, as a participant that resumes a call asks it."""
+
+    def judge(self, asked: Asked) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
+        """What the policy makes of the call now."""
+        ...
+
+    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation]:
+        """The evaluation with what reviewers make of a call that a person released."""
+        ...
+
+
+class Participant:
+    """A feature's word in decisions. Every method is one step; one that is not overridden is never asked."""
+
+    def view(self, asked: Asked) -> Part | Evaluation | None:
+        """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
+        return None
+
+    def reread(self, asked: Asked, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Of a call in a session that runs files: what guards are shown to evaluate it again, and what is noted.
+
+        The first are members of `Incoming`, empty where nothing is to be evaluated again; the second of `Evaluation`.
+        """
+        return {}, {}
+
+    def review(self, asked: Asked, evaluation: Evaluation) -> Doing[tuple[Evaluation, Part]] | None:
+        """The steps that may make an evaluation stricter, or `None` where there are none."""
+        return None
+
+    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation] | None:
+        """The same for a known call that a person released, where it has changed since."""
+        return None
+
+    def has_moved(self, asked: Asked) -> Doing[bool] | None:
+        """The steps that find out whether an allowed call has to be decided again."""
+        return None
+
+    def join(self, asked: Asked, evaluation: Evaluation) -> Part | None:
+        """The part in recording a decision on a call in a session."""
+        return None
+
+    def hold(self, asked: Asked, evaluation: Evaluation, parts: Sequence[Part], decision_id: str) -> Part:
+        """The part in recording a call that is held for people; `parts` are those of the participants before."""
+        return Part()
+
+    def resume(self, asked: Asked, judge: Judge) -> Doing[Decision | None] | None:
+        """The answer to a held call that is made again, or `None` where it has to be decided again."""
+        return None
+
+    def waits(self, reader: Reader, approval: ApprovalRef) -> bool:
+        """Whether a held call still waits for people."""
+        return False
+
+    def stands(self, reader: Reader, decision: Mapping[str, Any], epoch: int) -> bool:
+        """Whether what let a call through, by the receipt of its decision, still stands."""
+        return True
+
+
+def asked_of(participants: Sequence[Participant], step: str) -> tuple[Any, ...]:
+    """The methods of those that have an answer to `step`, in their order."""
+    return tuple(
+        getattr(one, step) for one in participants if getattr(type(one), step) is not getattr(Participant, step)
+    )
+
+
+def joined(unit: Unit, parts: Sequence[Part], record: Record) -> Unit:
+    """`unit` with what `parts` write, in one transaction: every part looks before anything is written."""
+    looking = [part for part in parts if type(part).look is not Part.look]
+    if not looking:
+        return unit
+    first, drafts = unit.apply, unit.drafts
+    leads = any(part.leads for part in looking)
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        before: list[Draft] = []
+        after: list[Draft] = []
+        writes: list[tuple[Part, Write | None]] = []
+        for part in looking:
+            last = first is None and part is looking[-1]
+            writes.append((part, part.look(transaction, record, last=last)))
+        if first is not None:
+            after.extend(first(transaction))
+        for part, write in writes:
+            if write is not None:
+                (before if part.leads else after).extend(write(transaction))
+        return [*before, *drafts, *after] if leads else after
+
+    puts = first is None and all(part.puts for part in looking)
+    return structs.replace(unit, drafts=() if leads else drafts, apply=apply, puts=puts)
+
+
+def refuse(guard: str, reason: Reason) -> Evaluation:
+    """The evaluation that blocks before any guard of the policy is asked."""
+    report = Report(guard=guard, outcome=Outcome.BLOCK, verdict=Verdict.VIOLATION, reason=reason, risk=Risk.HIGH)
+    return Evaluation(
+        combined=combine((report,), (guard,), "fail-closed"),
+        arguments={},
+        canonical=None,
+        tier=Risk.HIGH,
+        irreversible=False,
+        effects=frozenset(),
+        times=(),
+        entry=None,
+    )
