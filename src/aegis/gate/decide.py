@@ -53,7 +53,7 @@ from aegis.judges.deciding import Judging
 from aegis.log.writer import CallKey, Unit
 from aegis.missions.deciding import Attended
 from aegis.missions.standing import Missions, stopped_by_mission
-from aegis.missions.view import MissionView
+from aegis.policy.mission import MissionView
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 

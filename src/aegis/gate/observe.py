@@ -42,7 +42,7 @@ from aegis.log.writer import ControlMoved, Unit
 from aegis.missions.deciding import settings_under
 from aegis.missions.results import AttendedResult, ResultOrigin, attend_result, origin_of
 from aegis.missions.standing import Missions
-from aegis.missions.view import MissionView
+from aegis.policy.mission import MissionView
 from aegis.policy.model import IncomingResult, ResultEvaluation
 from aegis.policy.policy import Policy
 

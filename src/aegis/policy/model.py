@@ -12,13 +12,15 @@ from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
 from aegis.core.finding import Report
+from aegis.core.names import SelectorMap
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
 from aegis.detect.files import Files, Written
 from aegis.keys.files import is_reference
-from aegis.missions.view import Cost, MissionView
-from aegis.policy.guards.base import Provenance, ToolEntry
+from aegis.keys.jws import IssuerKey
+from aegis.policy.guards.base import Guard, Provenance, ResultGuard, ToolEntry
+from aegis.policy.mission import Cost, MissionView, Quote
 
 # What this version can enforce; naming anything else is an error, never silently ignored.
 
@@ -155,3 +157,21 @@ class ResultEvaluation(Struct, frozen=True, kw_only=True):
     result: Any
     canonical: bytes | None
     times: tuple[GuardTime, ...]
+
+
+class MissionRules(Struct, frozen=True, kw_only=True):
+    """The section `missions`, compiled. `issuers` are keys by their id, `tool_keys` public keys of 32 bytes;
+    `signing` holds all of the latter.
+
+    `required` refuses calls without a mission; the guards are asked about calls with one, and about
+    every call where one is required.
+    """
+
+    guards: tuple[Guard, ...] = ()
+    result_guards: tuple[ResultGuard, ...] = ()
+    required: bool = False
+    audience: str = "aegis"
+    issuers: Mapping[str, IssuerKey] = field(default_factory=dict)
+    quotes: SelectorMap[Quote] = field(default_factory=lambda: SelectorMap({}))
+    tool_keys: SelectorMap[bytes] = field(default_factory=lambda: SelectorMap({}))
+    signing: frozenset[bytes] = frozenset()

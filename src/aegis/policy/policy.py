@@ -29,12 +29,11 @@ from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
 from aegis.detect.shell.unquote import find_unresolved
 from aegis.detect.touch.touch import Touched, touch
-from aegis.missions.budget import LEAVING, cost_of
-from aegis.missions.rules import MissionRules
-from aegis.missions.view import MissionView
 from aegis.policy.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of
+from aegis.policy.guards.budget import LEAVING, cost_of
 from aegis.policy.guards.rate import RateGuard, Windows
-from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
+from aegis.policy.mission import MissionView
+from aegis.policy.model import Evaluation, Incoming, IncomingResult, MissionRules, ResultEvaluation
 from aegis.policy.reports import failed, observed, settle
 from aegis.policy.routes import Route, Routes
 

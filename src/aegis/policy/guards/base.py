@@ -13,7 +13,7 @@ from aegis.core.outcome import Category, Effect, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
 from aegis.detect.facts import Facts, Texts
 from aegis.detect.touch.touch import Touched
-from aegis.missions.view import Cost, MissionView
+from aegis.policy.mission import Cost, MissionView
 
 # From findings to a report: the outcome is the most restrictive finding's, with its reason.
 
