@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Generator
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final, TypeVar
@@ -47,7 +46,7 @@ from aegis.gate.parts import Parts, Slow
 from aegis.gate.permits import permit_again, permit_of, wants_permit
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
-from aegis.gate.workers import WorkerLost, Workers
+from aegis.gate.workers import Workers
 from aegis.judges.access import is_judge, worker_view
 from aegis.judges.deciding import Judging
 from aegis.log.writer import CallKey, Unit
@@ -276,7 +275,6 @@ class Decisions:
             Incoming(
                 tool=call.tool,
                 server=call.server,
-                arguments={},
                 principal=principal,
                 agent=subject.agent,
                 session=subject.session,
@@ -302,26 +300,17 @@ class Decisions:
         return structs.replace(evaluation, recalled=count)
 
     def _evaluated(self, policy: Policy, incoming: Incoming, data: bytes) -> Doing[Evaluation]:
-        """One evaluation, by a worker where it is heavy; a call whose worker is lost is refused."""
-        workers, principal = self.workers, incoming.principal.id
-        if workers is None:
-            return policy.evaluate(structs.replace(incoming, arguments=parse(data)))
-        if not workers.takes(principal, len(data)):
-            started = perf_counter_ns()
-            evaluation = policy.evaluate(structs.replace(incoming, arguments=parse(data)))
-            workers.spent(principal, (perf_counter_ns() - started) / 1e9)
-            return evaluation
-        slow = Slow(workers.evaluate(policy, incoming, data))
-        yield slow
-        try:
-            evaluation = slow.work.result()
-        except (WorkerLost, CancelledError):
+        """One evaluation of a gateway, by a worker where it is heavy; a call whose worker is lost is refused."""
+        if self.workers is None:
+            return policy.evaluate(incoming, data)
+        evaluation = yield from self.workers.call(policy, incoming, data)
+        if evaluation is None:
             return refuse("evaluation", Reason.UNAVAILABLE)
         outcome = evaluation.combined.outcome
         runs_as_it_is = outcome is Outcome.ALLOW and incoming.charge and not policy.judges
-        if evaluation.canonical is None and not runs_as_it_is and outcome is not Outcome.BLOCK:
-            return structs.replace(evaluation, arguments=parse(data))
-        return evaluation
+        if evaluation.arguments or evaluation.canonical is not None or runs_as_it_is or outcome is Outcome.BLOCK:
+            return evaluation
+        return structs.replace(evaluation, arguments=parse(data))
 
     def _is_orphan(self, subject: Subject) -> bool:
         """Whether the call names a parent that is no recorded call of the same principal: of its session by call id, or

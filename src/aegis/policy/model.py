@@ -76,7 +76,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     """One call to be evaluated.
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
-    holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
+    holds, or nothing where the evaluation is given those bytes. `now` is microseconds since the epoch; `session` is
+    empty for a call without one.
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
     the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
@@ -85,12 +86,12 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     tool: str
     server: str | None
-    arguments: dict[str, Any]
     principal: Principal
     agent: str
     session: str
     call_id: str
     now: int
+    arguments: dict[str, Any] = field(default_factory=dict)
     task: str | None = None
     unresolved: tuple[str, ...] = ()
     charge: bool = True
@@ -136,15 +137,15 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):
-    """One tool result to be evaluated; `result` is any JSON value, held by nobody else."""
+    """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes."""
 
     tool: str
     server: str | None
-    result: Any
     principal: Principal
     agent: str
     session: str
     now: int
+    result: Any = None
     mission: MissionView | None = None
     provenance: Provenance = "unsigned"
     must_sign: bool = False

@@ -131,6 +131,11 @@ class Guard(Protocol):
     def check(self, case: Case) -> Report: ...
 
 
+def is_idle(guard: object) -> bool:
+    """Whether nothing in the configuration lets a guard speak about any call: it says so itself, as `idle`."""
+    return bool(getattr(guard, "idle", False))
+
+
 class ResultCase(Struct, frozen=True, kw_only=True):
     """One tool result as the result guards see it; `mission` is that of the session, where it has one."""
 
