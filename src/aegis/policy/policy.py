@@ -224,7 +224,9 @@ class Policy:
 
     def refused(self, incoming: Incoming) -> Evaluation | None:
         """The refusal of a call that a guard that counts blocks; nothing of its arguments was read."""
-        blocking = [report for report in (incoming.counted or {}).values() if report.outcome is Outcome.BLOCK]
+        if not incoming.counted:
+            return None
+        blocking = [report for report in incoming.counted.values() if report.outcome is Outcome.BLOCK]
         if not blocking:
             return None
         entry = self._routes[incoming.server, incoming.tool].entry
@@ -277,7 +279,6 @@ class Policy:
         """One round over a call: its facts, and one report of every guard."""
         broken: BaseException | None = None
         try:
-            pending = find_unresolved(arguments, route.roles)
             facts = gather(
                 FactSubject(
                     tool=incoming.tool,
@@ -286,12 +287,17 @@ class Policy:
                     limits=self.limits,
                     schema=route.schema,
                     roles=route.roles,
-                    unresolved=tuple(dict.fromkeys((*incoming.unresolved, *pending)))
-                    if pending
-                    else incoming.unresolved,
+                    unresolved=incoming.unresolved,
                     files=incoming.files,
                 )
             )
+            texts, together = facts.texts, facts.together
+            # A placeholder or a reference has one of these signs; most calls have none in any string.
+            if together is None or texts.limits or "{" in together or "<" in together or "$" in together:
+                pending = find_unresolved(arguments, route.roles)
+                if pending:
+                    unresolved = tuple(dict.fromkeys((*incoming.unresolved, *pending)))
+                    facts = structs.replace(facts, texts=structs.replace(texts, unresolved=unresolved))
         except BaseException as error:
             if isinstance(error, _STOPS):
                 raise
