@@ -30,9 +30,5 @@ def render() -> str:
     )
 
 
-# Guards that stand with the feature that they are part of.
-_ELSEWHERE: Final = {"mission": "aegis.missions.guard", "budget": "aegis.missions.budget"}
-
-
 def _text(name: str) -> str:
-    return paragraphs(importlib.import_module(_ELSEWHERE.get(name, f"aegis.policy.guards.{name}")).__doc__)
+    return paragraphs(importlib.import_module(f"aegis.policy.guards.{name}").__doc__)

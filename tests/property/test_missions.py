@@ -16,12 +16,12 @@ from aegis.detect.touch import paths
 from aegis.detect.touch.touch import touch
 from aegis.errors import MissionInvalid
 from aegis.missions.attenuate import check_attenuation
-from aegis.missions.budget import BudgetGuard, cost_of
 from aegis.missions.declare import read_declaration, to_claims
-from aegis.missions.guard import MissionGuard
 from aegis.missions.holder import Window
-from aegis.missions.view import Balance, MissionView, compile_mission
 from aegis.policy.guards.base import Case, ToolEntry
+from aegis.policy.guards.budget import BudgetGuard, cost_of
+from aegis.policy.guards.mission import MissionGuard
+from aegis.policy.mission import Balance, MissionView, compile_mission
 from support.missions import declaration
 
 SEGMENT = st.sampled_from(["a", "b", "ab", "*", "a*", "*b", "**"])

@@ -18,7 +18,7 @@ from aegis.missions.lineage import Graph, graph_of
 from aegis.missions.pages import rows as mission_rows
 from aegis.missions.registry import load_lineage
 from aegis.missions.status import IssuerFor
-from aegis.missions.view import CompiledMission, compile_mission
+from aegis.policy.mission import CompiledMission, compile_mission
 
 # Data flow of a session: which calls read data of a class, and where a call would have sent it on.
 

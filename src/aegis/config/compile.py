@@ -27,20 +27,20 @@ from aegis.detect.touch.paths import pattern_segments
 from aegis.detect.touch.touch import Resolve, Segments
 from aegis.errors import ConfigError, Problem
 from aegis.keys.jws import IssuerKey
-from aegis.missions.budget import BudgetGuard, Quote
-from aegis.missions.guard import MissionGuard
-from aegis.missions.rules import MissionRules
 from aegis.policy.guards.base import Guard, ResultGuard
+from aegis.policy.guards.budget import BudgetGuard
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.evidence import EvidenceGuard
 from aegis.policy.guards.flow import FlowGuard
+from aegis.policy.guards.mission import MissionGuard
 from aegis.policy.guards.outflow import Links
 from aegis.policy.guards.postconditions import PostconditionsGuard
 from aegis.policy.guards.protected import ProtectedGuard
 from aegis.policy.guards.rate import RateGuard, Windows
 from aegis.policy.guards.registry import RegistryGuard, RegistryRules
 from aegis.policy.guards.result import ResultContentGuard
-from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS
+from aegis.policy.mission import Quote
+from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS, MissionRules
 from aegis.policy.policy import Policy, Source
 
 # The folders that agents work in, compiled into what follows links out of them on this machine.

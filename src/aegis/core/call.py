@@ -116,6 +116,8 @@ def check_name(member: str, value: object) -> None:
         raise InvalidCall(f"`{member}` must not be empty")
     if len(value) > MAX_NAME_CHARS:
         raise InvalidCall(f"`{member}` must have at most {MAX_NAME_CHARS} characters")
+    if value.isascii() and value.isprintable():  # most names
+        return
     if not _encodable(value):
         raise InvalidCall(f"`{member}` must not hold lone surrogates")
     if has_controls(value):

@@ -8,8 +8,10 @@ floats, integers within 2^53-1); everything else takes the slow path.
 
 from __future__ import annotations
 
-import hashlib
 import math
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256 as _sha256
 from typing import Any, Final
 
 import orjson
@@ -24,18 +26,19 @@ from aegis.errors import InvalidCall
 
 SALT_BYTES: Final = 32
 KID_DIGITS: Final = 32
+_ALGORITHM: Final = "sha-256:"
 _CALL_DOMAIN: Final = b"aegis/call-commitment/v1\0"
 _PAYLOAD_DOMAIN: Final = b"aegis/payload-commitment/v1\0"
 
 
 def sha256(data: bytes) -> str:
     """`sha-256:` and the lower-case hex digest of `data`."""
-    return "sha-256:" + hashlib.sha256(data).hexdigest()
+    return _ALGORITHM + _sha256(data).hexdigest()
 
 
 def kid_of(public: bytes) -> str:
     """The identifier of a public key: the first 128 bits of its SHA-256, in hex; it vouches for the key."""
-    return hashlib.sha256(public).hexdigest()[:KID_DIGITS]
+    return _sha256(public).hexdigest()[:KID_DIGITS]
 
 
 def call_digest(*, server: str | None, tool: str, arguments: bytes) -> str:
@@ -45,17 +48,17 @@ def call_digest(*, server: str | None, tool: str, arguments: bytes) -> str:
     that will run it is the call digest.
     """
     named = b',"server":' + orjson.dumps(server) + b',"tool":' + orjson.dumps(tool)
-    return sha256(b'{"arguments":' + arguments + named + b"}")
+    return _ALGORITHM + _sha256(b'{"arguments":' + arguments + named + b"}").hexdigest()
 
 
 def call_commitment(salt: bytes, request_digest: str, digest: str) -> str:
     """Commits a leaf to both digests of a call under `salt`."""
-    return sha256(_CALL_DOMAIN + salt + request_digest.encode() + b"\0" + digest.encode())
+    return _ALGORITHM + _sha256(_CALL_DOMAIN + salt + request_digest.encode() + b"\0" + digest.encode()).hexdigest()
 
 
 def payload_commitment(salt: bytes, payload: bytes) -> str:
     """Commits a leaf to the payload that is stored beside the log, under `salt`."""
-    return sha256(_PAYLOAD_DOMAIN + salt + payload)
+    return _ALGORITHM + _sha256(_PAYLOAD_DOMAIN + salt + payload).hexdigest()
 
 
 MAX_NESTING: Final = 200  # deeper values are refused before they can exhaust a stack
@@ -83,12 +86,9 @@ def canonical(value: Any) -> bytes:
         raise InvalidCall("a value is not valid JSON text (lone surrogate or unsupported type)") from error
 
 
-def canonical_record(record: dict[str, Any]) -> bytes:
-    """The canonical bytes of a record that this project built: ASCII keys, strings, small integers.
-
-    The caller guarantees the subset; nothing is checked.
-    """
-    return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
+# The canonical bytes of a record that this project built: ASCII keys, strings, small integers. The caller guarantees
+# the subset; nothing is checked.
+canonical_record: Final[Callable[[dict[str, Any]], bytes]] = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
 
 
 def _is_simple(root: Any) -> bool:

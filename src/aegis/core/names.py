@@ -100,6 +100,7 @@ class SelectorMap(Generic[T]):
                 patterns.append((selector, value))
         patterns.sort(key=lambda entry: (entry[0].server is None, -len(entry[0].text.replace("*", ""))))
         self._patterns = tuple(patterns)
+        self.is_empty = not entries
 
     def find(self, server: str | None, tool: str) -> T | None:
         """The value of the most specific selector that covers the tool, or `None`."""

@@ -6,6 +6,8 @@ import importlib
 from dataclasses import replace
 from typing import Final
 
+from msgspec import Struct, field
+
 from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
@@ -33,45 +35,29 @@ def preload() -> None:
         importlib.import_module(f"aegis.detect.{name}")
 
 
-class Gathering:
-    """What the analysers of one call found so far."""
+class Gathering(Struct):
+    """What the analysers of one call found so far.
 
-    __slots__ = (
-        "_places",
-        "effects",
-        "effort",
-        "files",
-        "irreversible",
-        "limits",
-        "notes",
-        "ran",
-        "read",
-        "runs",
-        "shortened",
-        "signals",
-        "tier",
-        "touched",
-        "unparsed",
-        "written",
-    )
+    `read` are programs that stand in no argument, each with the place that runs it; `touched` says that anything was
+    found at all.
+    """
 
-    def __init__(self, files: Files | None = None) -> None:
-        self.files = files
-        self.runs: list[str] = []
-        self.read: list[tuple[str, str]] = []  # programs that stand in no argument, each with the place that runs it
-        self.written: list[Written] = []
-        self.effects: frozenset[Effect] = frozenset()
-        self.irreversible = False
-        self.tier = Risk.LOW
-        self.notes: list[Finding] = []
-        self.unparsed: list[str] = []
-        self.signals: list[Signal] = []
-        self.ran: list[RanCommand] = []
-        self._places: dict[str, set[str]] = {}
-        self.effort = Effort()
-        self.limits: list[Finding] = []
-        self.shortened = False
-        self.touched = False
+    files: Files | None = None
+    effort: Effort = field(default_factory=Effort)
+    effects: frozenset[Effect] = frozenset()
+    irreversible: bool = False
+    tier: Risk = Risk.LOW
+    runs: list[str] = []
+    read: list[tuple[str, str]] = []
+    written: list[Written] = []
+    notes: list[Finding] = []
+    unparsed: list[str] = []
+    signals: list[Signal] = []
+    ran: list[RanCommand] = []
+    limits: list[Finding] = []
+    shortened: bool = False
+    touched: bool = False
+    _places: dict[str, set[str]] = {}
 
     def signal(self, fact: str, text: Text, evidence: str) -> None:
         self.touched = True

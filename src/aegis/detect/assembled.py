@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -112,6 +113,15 @@ class Assembled(NamedTuple):
 def plain_name(name: str) -> str:
     """The name of a member without the signs and the case that divide its words."""
     return name.replace("_", "").replace("-", "").lower()
+
+
+LONGEST_NAME: Final = 64  # characters of a name that is remembered: bounds what that takes
+
+
+@lru_cache(maxsize=8_192)
+def hints(name: str) -> bool:
+    """Whether the name of a member says that pieces may be put together; the same names come in call after call."""
+    return plain_name(name) in HINTS
 
 
 def assembled(tool: str, arguments: Mapping[str, Any], roles: Mapping[str, TextRole]) -> Assembled:

@@ -20,17 +20,14 @@ MOST_STEPS: Final = 1_600  # of all parsers of a call: what the length of a text
 LEAST: Final = 64  # units that looking at anything costs, however short it is
 
 
-class Effort:
+class Effort(Struct):
     """What is left to one call. A unit is what reading one character of a shell text costs.
 
     `steps` are those that parsers may still take, by their own count: the same for the same text, on every machine.
     """
 
-    __slots__ = ("left", "steps")
-
-    def __init__(self, left: int = MOST_EFFORT):
-        self.left = left
-        self.steps = MOST_STEPS
+    left: int = MOST_EFFORT
+    steps: int = MOST_STEPS
 
     def take(self, units: int) -> bool:
         """Whether `units` more, and never fewer than `LEAST`, may be spent; the caller says what it left unread."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
 from aegis.detect.analyse import Gathering, analyse, analyse_reading, analyse_run
-from aegis.detect.assembled import HINTS, SURE, Assembled, Whole, assembled, plain_name
-from aegis.detect.extract import walk
+from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
+from aegis.detect.extract import Raw, walk
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
 from aegis.detect.roles import argument_of, named_role, role_of, words_of, writes_by_name, writes_file
-from aegis.detect.tool_files import PATCHES, run_by, written_by
+from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 # Many short strings looked at in one go: what most of them have nothing of is asked once a batch, not once each.
@@ -92,8 +93,6 @@ def joined_view(texts: list[Text], values: list[int]) -> TextView | None:
     `values` says which of `texts` are values. The reading counts as a view of the last short one, and has the
     kind `joined`.
     """
-    if len(values) < 2:
-        return None
     last = 0
     parts: list[str] = []
     for index in values:
@@ -117,27 +116,43 @@ _PLAIN: Final = 12  # letters and digits up to this length read the same everywh
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
 _EXECUTED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url", "query_fragment", "code"})
 _MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
+_VALUE: Final = itemgetter(1)  # of a raw string
 _text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold thousands
 
 
-def gather(subject: FactSubject) -> Facts:
-    """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
-    raw, total, limits = walk(subject.arguments, subject.limits)
+class _Strings(NamedTuple):
+    """The strings of a call, each with its role.
+
+    `values` say where those stand that are no keys, `told` where those that say more than a name or a small number;
+    `parts` are strings in lists, of which something may be put together, and `hinted` that a key says so; `to_files`
+    that the call writes files.
+    """
+
+    texts: list[Text]
+    values: list[int]
+    told: list[int]
+    parts: dict[str, TextRole]
+    hinted: bool
+    to_files: bool
+
+
+def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
     texts: list[Text] = []
-    views: list[TextView] = []
-    values: list[int] = []  # where the strings stand that are no keys
-    told: list[int] = []  # and those that say more than a name or a small number does
-    to_file = writes_file(tool, raw)
-    to_files = to_file or writes_by_name(tool)
-    parts: dict[str, TextRole] = {}  # strings in lists, of which something may be put together
+    values: list[int] = []
+    told: list[int] = []
+    parts: dict[str, TextRole] = {}
     hinted = False
+    to_files = writes_by_name(tool)
+    to_file = to_files and writes_file(tool, raw)
     for path, value, is_key in raw:
         if is_key:
-            hinted = hinted or plain_name(value) in HINTS
+            hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
             texts.append(_text(Text, (path, value, True, "identifier", 0)))
             continue
-        role, confidence = role_of(tool, path, argument_of(path), value, declared, to_file=to_file)
+        name = path[path.rfind("/") + 1 :]
+        argument = name if name and not name.isdigit() else argument_of(path)
+        role, confidence = role_of(tool, path, argument, value, declared, to_file=to_file)
         if role in _JOINED and path[-1].isdigit():
             parts[path] = role
         values.append(len(texts))
@@ -145,14 +160,32 @@ def gather(subject: FactSubject) -> Facts:
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
+    return _Strings(texts, values, told, parts, hinted, to_files)
+
+
+def gather(subject: FactSubject) -> Facts:
+    """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
+    raw, total, limits = walk(subject.arguments, subject.limits)
+    tool = subject.tool
+    texts, values, told, parts, hinted, to_files = _strings(subject, raw)
+    views: list[TextView] = []
     found = Gathering(None if subject.files is None else subject.files.copy())
     made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
     if made.words:
         _lay_out(texts, made.words)
-    together = "\n".join([value for _, value, _ in raw]) if total <= _MOST_TOGETHER else None
-    differing, unseen = _differing(texts, told, together)
-    if together is None:  # what may be executed is decoded first
-        told.sort(key=lambda index: texts[index].role in _DATA)
+    together = "\n".join(map(_VALUE, raw)) if total <= _MOST_TOGETHER else None
+    # Asked of all texts at once, or in a large call of batches: which can have another reading, and which of these
+    # can hold what nobody sees.
+    differing: Container[int]
+    unseen: Container[int] = ()
+    if together is None:
+        differing, unseen = _differing(texts, told)
+        told.sort(key=lambda index: texts[index].role in _DATA)  # what may be executed is decoded first
+    else:
+        every = range(len(texts))
+        differing = every if may_have_views(together) else ()
+        if differing and may_be_unseen(together):
+            unseen = every
     decoding = Effort(MOST_DECODED)
     for index in told:
         if found.limits:  # the call is refused, whatever else it holds
@@ -174,22 +207,25 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
-    for program in run_by(tool, texts):
-        analyse_run(program, found)
+    if runs_by_name(tool):
+        for program in run_by(tool, texts):
+            analyse_run(program, found)
     if found.read:
         views.extend(_programs(texts, found.read))
-    joined = joined_view(texts, values)
-    if joined is not None:
-        views.append(joined)
+    if len(values) > 1:
+        joined = joined_view(texts, values)
+        if joined is not None:
+            views.append(joined)
     if views and together is not None:
         together = "\n".join([together, *[view.value for view in views]])
+    vectors = tuple([Vector(whole.path, whole.words) for whole in made.wholes if whole.words]) if made.wholes else ()
     if not found.touched:
         return Facts(
             texts=Texts(strings=tuple(texts), total_bytes=total, limits=limits, unresolved=subject.unresolved),
             effects=named_effects(tool),
             views=tuple(views),
             together=together,
-            vectors=_vectors(made),
+            vectors=vectors,
             written=tuple(found.written),
         )
     return Facts(
@@ -209,7 +245,7 @@ def gather(subject: FactSubject) -> Facts:
         views=tuple(views),
         together=together,
         ran=tuple([one._replace(folder=_folder(one, made)) for one in found.ran] if made.folders else found.ran),
-        vectors=_vectors(made),
+        vectors=vectors,
         runs=tuple(dict.fromkeys(found.runs)),
         written=tuple(found.written),
     )
@@ -250,10 +286,6 @@ def _folder(one: RanCommand, made: Assembled) -> str:
     return below(beside, one.folder) if one.folder else beside
 
 
-def _vectors(made: Assembled) -> tuple[Vector, ...]:
-    return tuple([Vector(whole.path, whole.words) for whole in made.wholes if whole.words]) if made.wholes else ()
-
-
 def _programs(texts: Sequence[Text], read: Sequence[tuple[str, str]]) -> Iterator[TextView]:
     """The programs that a call runs which none of its texts shows as they are, for whoever reads texts."""
     places: dict[str, int] = {}
@@ -276,28 +308,15 @@ def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written,
     The same as `gather` says of the call, for a fraction of its cost.
     """
     raw, _, _ = walk(subject.arguments, subject.limits)
-    found = Gathering(files.copy())
-    found.effort = effort
-    to_file = writes_file(subject.tool, raw)
-    texts: list[Text] = []
-    parts: dict[str, TextRole] = {}
-    for path, value, is_key in raw:
-        role: TextRole = "identifier"
-        confidence = 0
-        if not is_key:
-            role, confidence = role_of(subject.tool, path, argument_of(path), value, subject.roles, to_file=to_file)
-            if role in _JOINED and path[-1].isdigit():
-                parts[path] = role
-        texts.append(Text(path, value, is_key, role, confidence))
-    made = assembled(subject.tool, subject.arguments, parts)
+    texts, _, _, parts, hinted, to_files = _strings(subject, raw)
+    found = Gathering(files.copy(), effort)
+    made = assembled(subject.tool, subject.arguments, parts) if parts or hinted else _NOTHING
     _lay_out(texts, made.words)
     wholes = [Text(whole.path, whole.value, False, whole.role, SURE) for whole in made.wholes]
     for text in (*texts, *wholes):
         if text.role == "command":
             analyse(text, found, subject.tool)
-    if writes_by_name(subject.tool) or any(
-        text.role == "document" and text.value.startswith(PATCHES) for text in texts
-    ):
+    if to_files:
         found.written.extend(written_by(subject.tool, texts))
     return tuple(found.written)
 
@@ -330,16 +349,8 @@ def _unseen(value: str, text: Text, found: Gathering) -> None:
         found.signal("text.reordered", text, value)
 
 
-def _differing(
-    texts: Sequence[Text], told: Sequence[int], together: str | None
-) -> tuple[Container[int], Container[int]]:
-    """Which of the `told` texts can have another reading, and which of these can hold what nobody sees.
-
-    Asked of all at once, or of batches in a large call.
-    """
-    if together is not None:
-        every = range(len(texts)) if may_have_views(together) else range(0)
-        return every, every if may_be_unseen(together) else ()
+def _differing(texts: Sequence[Text], told: Sequence[int]) -> tuple[Container[int], Container[int]]:
+    """Which of the `told` texts can have another reading, and which of these can hold what nobody sees."""
     differing: set[int] = set()
     unseen: set[int] = set()
     for batch in batches([texts[index].value for index in told]):

@@ -10,7 +10,7 @@ import re2
 
 from aegis.detect.quick import one_of, remembered
 
-_SECRET: Final = one_of(
+_FILES_OF_SECRETS: Final = (
     r"(?i)(?:^|[/\\])(?:"
     r"\.ssh[/\\](?:id_[a-z0-9]+|identity|.*\.pem|.*_rsa|.*_ed25519)$"
     r"|\.aws[/\\](?:credentials|config)$|\.azure[/\\].*(?:token|profile)|\.config[/\\]gcloud[/\\].*(?:credential|\.db|token)"
@@ -26,6 +26,7 @@ _SECRET: Final = one_of(
     r"|passwords?\.(?:txt|csv|xlsx?|kdbx?)$|\.aws[/\\]sso[/\\]cache[/\\]|\.rhosts$|\.smbcredentials$|\.cifs-credentials$"
     r")"
 )
+_SECRET: Final = one_of(_FILES_OF_SECRETS)
 
 
 _SECRET_PLACE: Final = one_of(
@@ -49,12 +50,16 @@ KNOWN_SECRETS: Final = (
 )  # fmt: skip
 LONGEST: Final = 4_096  # PATH_MAX of Linux: longer text names no file
 _MOST_BRACED: Final = 64  # words that one word with braces stands for; of more the first ones are read
-_WILD: Final = one_of(r"[*?\[]|[@+!]\(")
+_WILDCARD: Final = r"[*?\[]|[@+!]\("
+_WILD: Final = one_of(_WILDCARD)
 _MOST_STARS: Final = 16  # wildcards of a pattern that is compared; one with more names nothing in particular
 _BRACKETS: Final = re2.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
 _GROUPS: Final = re2.compile(r"[?@+!*]\([^()/]*\)")  # of the extended patterns of bash
 _RANGE: Final = re2.compile(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{1,4}))$")
-_ODD: Final = one_of(r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)")
+_ODDITY: Final = r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)"
+_ODD: Final = one_of(_ODDITY)
+# All that a path of ASCII needs to be looked at closely: the name of a secret, or a way to spell another path.
+_NOTABLE: Final = one_of(_FILES_OF_SECRETS, _WILDCARD, _ODDITY, r"\{")
 
 
 @remembered
@@ -79,7 +84,10 @@ def is_secret_file(path: str) -> bool:
     """Whether the path names a file whose purpose is to hold credentials or keys."""
     if len(path) > LONGEST:
         return False
-    return bool(_SECRET(path)) or any(map(_SECRET, respelled(path)))
+    notable = _NOTABLE(path)
+    if not notable and path.isascii():
+        return False
+    return 0 in notable or any(map(_SECRET, respelled(path)))
 
 
 def respelled(path: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from aegis.detect.facts import Text
@@ -127,11 +128,15 @@ def _of_patch(path: str, whole: bool, lines: Sequence[str]) -> Written:
     return Written(path, flow if whole else FileFlow(flow.text, max(flow.gap, LOCAL)), append=not whole, sure=True)
 
 
+@lru_cache(maxsize=8_192)
+def runs_by_name(tool: str) -> bool:
+    """Whether a tool's name says that it runs something."""
+    return not _RUNS.isdisjoint(words_of(tool))
+
+
 def run_by(tool: str, texts: Sequence[Text]) -> list[Text]:
     """The arguments that name a program which a tool runs by its name: `run_script`, `execute_file`."""
     words = set(words_of(tool))
-    if _RUNS.isdisjoint(words):
-        return []
     return [
         text
         for text in texts

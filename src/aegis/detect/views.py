@@ -321,7 +321,10 @@ def views_of(text: str, effort: Effort | None = None) -> list[Reading]:
 
 def may_have_views(together: str) -> bool:
     """Whether any of the texts that are lines of `together` can have another reading. Most calls have none."""
-    return not together.isascii() or "+" in together or _has_signs(together) or _hides_text(together)
+    if not together.isascii() or "+" in together or _has_signs(together):
+        return True
+    found = _QUICK(together)
+    return found != [] and (found != [_LONG_RUN] or _has_encoded_run(together))
 
 
 def _may_differ(text: str) -> bool:
@@ -340,10 +343,14 @@ def _has_signs(text: str) -> bool:
 def _hides_text(text: str) -> bool:
     """Whether something in a text of ASCII decodes to another, or looks spelled; a long path only looks encoded."""
     found = _QUICK(text)
-    if not found:
-        return False
-    if found != [_LONG_RUN]:
-        return True
+    return found != [] and (found != [_LONG_RUN] or _has_encoded_run(text))
+
+
+def _has_encoded_run(text: str) -> bool:
+    """Whether one of the long words of a text looks encoded; most are paths.
+
+    Long words are what the text was found to have.
+    """
     # Bytes are translated in a fraction of the time.
     for word in text.encode("ascii").translate(_OUTSIDE_RUNS).split():
         if len(word) >= _LEAST_RUN and may_be_encoded(word.decode()):

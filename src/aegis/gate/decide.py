@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final
@@ -45,11 +44,11 @@ from aegis.gate.participants import (
     joined,
     refuse,
 )
-from aegis.gate.parts import Parts, Slow
+from aegis.gate.parts import Parts
 from aegis.gate.permits import Permitted, permit_again
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
-from aegis.gate.workers import WorkerLost, Workers
+from aegis.gate.workers import Workers
 from aegis.log.writer import CallKey, Unit
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
@@ -250,7 +249,6 @@ class Decisions:
         incoming = Incoming(
             tool=call.tool,
             server=call.server,
-            arguments={},
             principal=subject.principal,
             agent=subject.agent,
             session=subject.session,
@@ -278,26 +276,17 @@ class Decisions:
         return evaluation
 
     def _evaluated(self, policy: Policy, incoming: Incoming, data: bytes) -> Doing[Evaluation]:
-        """One evaluation, by a worker where it is heavy; a call whose worker is lost is refused."""
-        workers, principal = self.workers, incoming.principal.id
-        if workers is None:
-            return policy.evaluate(structs.replace(incoming, arguments=parse(data)))
-        if not workers.takes(principal, len(data)):
-            started = perf_counter_ns()
-            evaluation = policy.evaluate(structs.replace(incoming, arguments=parse(data)))
-            workers.spent(principal, (perf_counter_ns() - started) / 1e9)
-            return evaluation
-        slow = Slow(workers.evaluate(policy, incoming, data))
-        yield slow
-        try:
-            evaluation = slow.work.result()
-        except (WorkerLost, CancelledError):
+        """One evaluation of a gateway, by a worker where it is heavy; a call whose worker is lost is refused."""
+        if self.workers is None:
+            return policy.evaluate(incoming, data)
+        evaluation = yield from self.workers.call(policy, incoming, data)
+        if evaluation is None:
             return refuse("evaluation", Reason.UNAVAILABLE)
         outcome = evaluation.combined.outcome
         runs_as_it_is = outcome is Outcome.ALLOW and incoming.charge and not policy.judges
-        if evaluation.canonical is None and not runs_as_it_is and outcome is not Outcome.BLOCK:
-            return structs.replace(evaluation, arguments=parse(data))
-        return evaluation
+        if evaluation.arguments or evaluation.canonical is not None or runs_as_it_is or outcome is Outcome.BLOCK:
+            return evaluation
+        return structs.replace(evaluation, arguments=parse(data))
 
     def _conflict(self, asked: Asked, known: Known) -> Steps:
         started = perf_counter_ns()

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
-from time import perf_counter_ns
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -37,12 +35,12 @@ from aegis.gate.events import Event, new_id, notify
 from aegis.gate.parts import Parts, Slow
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
-from aegis.gate.workers import WorkerLost, Workers
+from aegis.gate.workers import Workers
 from aegis.log.writer import ControlMoved, Unit
 from aegis.missions.deciding import settings_under
 from aegis.missions.results import AttendedResult, ResultOrigin, attend_result, origin_of
 from aegis.missions.standing import Missions
-from aegis.missions.view import MissionView
+from aegis.policy.mission import MissionView
 from aegis.policy.model import IncomingResult, ResultEvaluation
 from aegis.policy.policy import Policy
 
@@ -238,7 +236,6 @@ class Results:
         incoming = IncomingResult(
             tool=call.tool,
             server=call.server,
-            result=None,
             principal=principal,
             agent=call.entry.agent,
             session=call.session,
@@ -250,29 +247,16 @@ class Results:
         if state.stops(call.entry.agent):
             evaluation: ResultEvaluation | None = _withheld_from_stopped()
         else:
-            evaluation = yield from self._evaluate(policy, incoming, data)
+            evaluation = (
+                policy.evaluate_result(incoming, data)
+                if self.workers is None
+                else (yield from self.workers.result(policy, incoming, data))
+            )
         if evaluation is None:
             return withheld()
         if place != call.entry.receipt_id:
             attended = None  # the result itself settles what the mission counts
         return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state))
-
-    def _evaluate(self, policy: Policy, incoming: IncomingResult, data: bytes) -> Doing[ResultEvaluation | None]:
-        """What the policy makes of a result, by a worker where it is heavy; `None` where its worker was lost."""
-        workers, principal = self.workers, incoming.principal.id
-        if workers is None:
-            return policy.evaluate_result(structs.replace(incoming, result=parse(data)))
-        if not workers.takes(principal, len(data)):
-            started = perf_counter_ns()
-            evaluation = policy.evaluate_result(structs.replace(incoming, result=parse(data)))
-            workers.spent(principal, (perf_counter_ns() - started) / 1e9)
-            return evaluation
-        slow = Slow(workers.evaluate_result(policy, incoming, data))
-        yield slow
-        try:
-            return slow.work.result()
-        except (WorkerLost, CancelledError):
-            return None
 
     def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:
         """What a result that will be streamed is judged by.

@@ -14,15 +14,17 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Generator
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Condition, Lock, Thread
+from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
 from aegis.errors import AegisError
+from aegis.gate.parts import Slow
 from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
 from aegis.policy.policy import Policy, Source
 from aegis.policy.worker import MAX_POLICIES, READY, Task, evaluated, result_evaluated
@@ -37,6 +39,7 @@ MAX_STARTS: Final = 3  # workers that died in a row before threads are made do
 ANSWER_S: Final = 120.0  # a worker that is silent for longer than any task takes is taken for dead
 
 T = TypeVar("T")
+Evaluating = Generator[Slow[Any], Any, T | None]
 _log = logging.getLogger("aegis.gate.workers")
 
 
@@ -134,6 +137,29 @@ class Workers:
         here = lambda: result_evaluated(policy, incoming, result)  # noqa: E731
         return self._submit(incoming.principal.id, result_evaluated, (incoming, result), here, policy)
 
+    def call(self, policy: Policy, incoming: Incoming, data: bytes) -> Evaluating[Evaluation]:
+        """The steps of evaluating a call with the canonical arguments `data`, wherever that is done.
+
+        `None` where its worker was lost. Where a worker did it, `arguments` are empty unless they were patched.
+        """
+        principal = incoming.principal.id
+        if self.takes(principal, len(data)):
+            return (yield from _awaited(self.evaluate(policy, incoming, data)))
+        started = perf_counter_ns()
+        evaluation = policy.evaluate(incoming, data)
+        self.spent(principal, (perf_counter_ns() - started) / 1e9)
+        return evaluation
+
+    def result(self, policy: Policy, incoming: IncomingResult, data: bytes) -> Evaluating[ResultEvaluation]:
+        """The same of a result; `result` is left out by a worker unless it was patched."""
+        principal = incoming.principal.id
+        if self.takes(principal, len(data)):
+            return (yield from _awaited(self.evaluate_result(policy, incoming, data)))
+        started = perf_counter_ns()
+        evaluation = policy.evaluate_result(incoming, data)
+        self.spent(principal, (perf_counter_ns() - started) / 1e9)
+        return evaluation
+
     def compute(self, principal: str, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Begin a pure function of a module, in the turn of this principal."""
         return self._submit(principal, function, arguments, lambda: function(*arguments), None)
@@ -210,6 +236,16 @@ class Workers:
             worker.kill()
             worker.close()
             self._running.discard(worker)
+
+
+def _awaited(work: Future[T]) -> Evaluating[T]:
+    """Wait for a worker; `None` where it was lost with its task."""
+    slow = Slow(work)
+    yield slow
+    try:
+        return slow.work.result()
+    except (WorkerLost, CancelledError):
+        return None
 
 
 class _Died(Exception):

@@ -15,7 +15,7 @@ from aegis.core.principal import Principal
 from aegis.gate.control import ControlState
 from aegis.gate.record import Subject
 from aegis.missions.standing import Missions
-from aegis.missions.view import MissionView
+from aegis.policy.mission import MissionView
 from aegis.policy.policy import Policy
 
 # The mission that a judge's own calls are held to: that of the session whose call it looks at.

@@ -55,7 +55,7 @@ from aegis.judges.values import JudgeRan, JudgeSignal, Result, Reviewed
 from aegis.judges.workspace import read_workspace
 from aegis.log.writer import Unit
 from aegis.missions.standing import Missions
-from aegis.missions.view import MissionView
+from aegis.policy.mission import MissionView
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 

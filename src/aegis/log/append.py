@@ -200,7 +200,8 @@ def build(
         groups.setdefault(draft.signer, []).append(offset)
     # (3)
     for name, offsets in groups.items():
-        signatures = sign_group([inputs[offset] for offset in offsets], signer_for(name))
+        one_key = inputs if len(groups) == 1 else [inputs[offset] for offset in offsets]
+        signatures = sign_group(one_key, signer_for(name))
         for offset, signature in zip(offsets, signatures, strict=True):
             bodies[offset]["sig"] = signature
     # (4)

@@ -56,7 +56,7 @@ def sign_group(inputs: Sequence[bytes], signer: Signer) -> list[dict[str, Any]]:
         raise ValueError(f"a group holds at most {MAX_GROUP} receipts")
     kid = signer.kid
     if len(inputs) == 1:
-        value = _encode(signer.sign(_ALONE_DOMAIN + inputs[0]))
+        value = binascii.b2a_base64(signer.sign(_ALONE_DOMAIN + inputs[0]), newline=False).decode()
         return [{"kid": kid, "alg": ED25519, "value": value}]
     if not inputs:
         return []

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from aegis.core.ports import Clock, Store, Transaction
+from aegis.core.ports import Clock, Head, Store, Transaction
 from aegis.core.receipt import Draft, Recorded
 from aegis.errors import InvalidCall, StoreConflict, StoreInDoubt, StoreUnavailable
 from aegis.log.append import Seal, SignerFor, build
@@ -174,68 +174,70 @@ class Ledger:
         Where the answer to the commit is lost, the log is read again: what is in it is answered as recorded.
         """
         spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
-        recorded: list[Recorded] = []
+        recorded: tuple[Recorded, ...] = ()
+        appends = True
+        for unit in units:
+            appends = appends and (unit.apply is None or unit.puts)
         try:
-            self._commit(units, wait_s, spans, recorded)
+            with self._store.transaction(wait_s=wait_s, appends=appends) as transaction:
+                head = transaction.head()
+                drafts: list[Draft] = []
+                fresh: set[tuple[str, str, str]] = set()
+                # (1) What each unit records, or the refusal of one that lost.
+                for unit in units:
+                    start = len(drafts)
+                    try:
+                        self._check(unit, transaction, head.epoch, fresh)
+                        if unit.apply is None:
+                            drafts += unit.drafts
+                        else:
+                            more = unit.apply(transaction)
+                            head = transaction.head()  # it may have moved the control epoch
+                            drafts += (*unit.drafts, *more)
+                    except (StoreConflict, InvalidCall) as refusal:
+                        spans.append(refusal)
+                    else:
+                        spans.append((start, len(drafts)))
+                # (2) Where control data moved, keys perhaps did: none is used from memory.
+                if head.epoch != self._epoch:
+                    if self._on_epoch is not None:
+                        self._on_epoch()
+                    self._epoch = head.epoch
+                # (3) All of it behind the end of the log.
+                if drafts:
+                    recorded = self._record(transaction, head, drafts)
         except StoreInDoubt:
             if not recorded:
                 raise
             self._find(recorded)
         if recorded:
             self._size = recorded[-1].index + 1
-        return [span if isinstance(span, Exception) else tuple(recorded[span[0] : span[1]]) for span in spans]
+        answers: list[Answer] = []
+        for span in spans:
+            answers.append(span if isinstance(span, Exception) else recorded[span[0] : span[1]])
+        return answers
 
-    def _commit(
-        self,
-        units: Sequence[Unit],
-        wait_s: float | None,
-        spans: list[tuple[int, int] | StoreConflict | InvalidCall],
-        recorded: list[Recorded],
-    ) -> None:
-        """One transaction. `recorded` gets what it records, `spans` each unit's part of that, or its refusal."""
-        appends = all(unit.apply is None or unit.puts for unit in units)
-        with self._store.transaction(wait_s=wait_s, appends=appends) as transaction:
-            head = transaction.head()
-            drafts: list[Draft] = []
-            fresh: set[tuple[str, str, str]] = set()
-            for unit in units:
-                more: Sequence[Draft] = ()
-                try:
-                    self._check(unit, transaction, head.epoch, fresh)
-                    if unit.apply is not None:
-                        more = unit.apply(transaction)
-                        head = transaction.head()  # it may have moved the control epoch
-                except (StoreConflict, InvalidCall) as refusal:
-                    spans.append(refusal)
-                    continue
-                start = len(drafts)
-                drafts.extend(unit.drafts)
-                drafts.extend(more)
-                spans.append((start, len(drafts)))
-            if head.epoch != self._epoch:  # control data moved, keys perhaps: none is used from memory
-                if self._on_epoch is not None:
-                    self._on_epoch()
-                self._epoch = head.epoch
-            if drafts:
-                end, frontier = self._end
-                if end != head.frontier:  # another process wrote meanwhile, or this is the first commit
-                    frontier = Frontier.decode(head.frontier)
-                    if self._on_others is not None:
-                        self._on_others(self._size, head.size)
-                batch = build(
-                    head=head,
-                    frontier=frontier,
-                    drafts=drafts,
-                    now=self._clock(),
-                    log=self._log,
-                    signer_for=self._signer_for,
-                    seal=self._seal,
-                )
-                transaction.append(batch.entries, batch.payloads, batch.nodes, batch.head)
-                self._end = (batch.head.frontier, batch.frontier)
-                recorded += batch.recorded
-                if batch.behind and self._on_clock_behind is not None:
-                    self._on_clock_behind(batch.behind)
+    def _record(self, transaction: Transaction, head: Head, drafts: Sequence[Draft]) -> tuple[Recorded, ...]:
+        """Append the drafts behind `head`; where they ended up."""
+        end, frontier = self._end
+        if end != head.frontier:  # another process wrote meanwhile, or this is the first commit
+            frontier = Frontier.decode(head.frontier)
+            if self._on_others is not None:
+                self._on_others(self._size, head.size)
+        batch = build(
+            head=head,
+            frontier=frontier,
+            drafts=drafts,
+            now=self._clock(),
+            log=self._log,
+            signer_for=self._signer_for,
+            seal=self._seal,
+        )
+        transaction.append(batch.entries, batch.payloads, batch.nodes, batch.head)
+        self._end = (batch.head.frontier, batch.frontier)
+        if batch.behind and self._on_clock_behind is not None:
+            self._on_clock_behind(batch.behind)
+        return batch.recorded
 
     def _find(self, recorded: Sequence[Recorded]) -> None:
         """Guarantee that a commit whose answer was lost took place; raises `StoreUnavailable` otherwise.

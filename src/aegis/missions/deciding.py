@@ -23,10 +23,10 @@ from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
 from aegis.gate.participants import Part, Record, Write
 from aegis.missions import ledgers, registry
-from aegis.missions.budget import only
 from aegis.missions.ledgers import LedgerAccount, MissionLedger
 from aegis.missions.registry import MissionSession
-from aegis.missions.view import Balance, CompiledMission, MissionView, Status
+from aegis.policy.guards.budget import only
+from aegis.policy.mission import Balance, CompiledMission, MissionView, Status
 from aegis.policy.model import MISSION_GUARDS, Evaluation
 from aegis.policy.policy import COUNTING
 

@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from aegis.core.mission import Declaration
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.errors import StoreConflict
-from aegis.missions.budget import is_priced, only
-from aegis.missions.view import Balance
+from aegis.policy.guards.budget import is_priced, only
+from aegis.policy.mission import Balance
 
 COLLECTION: Final = "budgets"
 

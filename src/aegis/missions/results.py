@@ -16,12 +16,12 @@ from aegis.core.principal import Principal
 from aegis.errors import MissionInvalid
 from aegis.gate.parts import Parts
 from aegis.missions import ledgers, registry
-from aegis.missions.budget import is_priced
 from aegis.missions.deciding import SessionMoved
 from aegis.missions.provenance import check_provenance
 from aegis.missions.standing import Missions
-from aegis.missions.view import MissionView
 from aegis.policy.guards.base import Provenance
+from aegis.policy.guards.budget import is_priced
+from aegis.policy.mission import MissionView
 from aegis.policy.model import ResultEvaluation
 from aegis.policy.policy import Policy
 

@@ -34,7 +34,7 @@ from aegis.missions.deciding import Attended, Lineage, MissionMemory
 from aegis.missions.holder import check_call_proof
 from aegis.missions.registry import MissionSession, load_lineage
 from aegis.missions.status import IssuerFor, IssuerKey
-from aegis.missions.view import Balance, MissionView, Proof, Status, compile_mission
+from aegis.policy.mission import Balance, MissionView, Proof, Status, compile_mission
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 

@@ -26,9 +26,9 @@ from aegis.log.records import RELEASED
 from aegis.log.trust import public_of
 from aegis.missions import status
 from aegis.missions.attenuate import check_attenuation
-from aegis.missions.budget import is_priced
 from aegis.missions.declare import read_declaration, verify_mission
 from aegis.missions.ledgers import ceilings_of, ledgers_of
+from aegis.policy.guards.budget import is_priced
 
 # Keys of other issuers of missions, for a verifier: a JWK set (RFC 7517, RFC 8037) that came another way.
 

@@ -12,13 +12,15 @@ from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
 from aegis.core.finding import Report
+from aegis.core.names import SelectorMap
 from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
 from aegis.detect.files import Files, Written
 from aegis.keys.files import is_reference
-from aegis.missions.view import Cost, MissionView
-from aegis.policy.guards.base import Provenance, ToolEntry
+from aegis.keys.jws import IssuerKey
+from aegis.policy.guards.base import Guard, Provenance, ResultGuard, ToolEntry
+from aegis.policy.mission import Cost, MissionView, Quote
 
 # What this version can enforce; naming anything else is an error, never silently ignored.
 
@@ -74,7 +76,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     """One call to be evaluated.
 
     `arguments` belong to the evaluation: a fresh decode of the digested bytes that nobody else
-    holds. `now` is microseconds since the epoch; `session` is empty for a call without one.
+    holds, or nothing where the evaluation is given those bytes. `now` is microseconds since the epoch; `session` is
+    empty for a call without one.
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
     the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
@@ -83,12 +86,12 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     tool: str
     server: str | None
-    arguments: dict[str, Any]
     principal: Principal
     agent: str
     session: str
     call_id: str
     now: int
+    arguments: dict[str, Any] = field(default_factory=dict)
     task: str | None = None
     unresolved: tuple[str, ...] = ()
     charge: bool = True
@@ -134,15 +137,15 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):
-    """One tool result to be evaluated; `result` is any JSON value, held by nobody else."""
+    """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes."""
 
     tool: str
     server: str | None
-    result: Any
     principal: Principal
     agent: str
     session: str
     now: int
+    result: Any = None
     mission: MissionView | None = None
     provenance: Provenance = "unsigned"
     must_sign: bool = False
@@ -155,3 +158,21 @@ class ResultEvaluation(Struct, frozen=True, kw_only=True):
     result: Any
     canonical: bytes | None
     times: tuple[GuardTime, ...]
+
+
+class MissionRules(Struct, frozen=True, kw_only=True):
+    """The section `missions`, compiled. `issuers` are keys by their id, `tool_keys` public keys of 32 bytes;
+    `signing` holds all of the latter.
+
+    `required` refuses calls without a mission; the guards are asked about calls with one, and about
+    every call where one is required.
+    """
+
+    guards: tuple[Guard, ...] = ()
+    result_guards: tuple[ResultGuard, ...] = ()
+    required: bool = False
+    audience: str = "aegis"
+    issuers: Mapping[str, IssuerKey] = field(default_factory=dict)
+    quotes: SelectorMap[Quote] = field(default_factory=lambda: SelectorMap({}))
+    tool_keys: SelectorMap[bytes] = field(default_factory=lambda: SelectorMap({}))
+    signing: frozenset[bytes] = frozenset()

@@ -5,11 +5,11 @@ What runs was looked at as it runs: a patched call or result is analysed again u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 from time import perf_counter_ns
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from aegis.core.canonical import canonical
 from aegis.core.combine import Combined, combine
 from aegis.core.decision import GuardTime
 from aegis.core.finding import Report
+from aegis.core.json import parse
 from aegis.core.judging import JudgeRules
 from aegis.core.mission import stricter
 from aegis.core.outcome import Effect, EvidencePolicy, Outcome
@@ -29,17 +30,15 @@ from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
 from aegis.detect.shell.unquote import find_unresolved
 from aegis.detect.touch.touch import Touched, touch
-from aegis.missions.budget import LEAVING, cost_of
-from aegis.missions.rules import MissionRules
-from aegis.missions.view import MissionView
-from aegis.policy.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of
+from aegis.policy.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of, is_idle
+from aegis.policy.guards.budget import LEAVING, cost_of
 from aegis.policy.guards.rate import RateGuard, Windows
-from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
+from aegis.policy.mission import MissionView
+from aegis.policy.model import Evaluation, Incoming, IncomingResult, MissionRules, ResultEvaluation
 from aegis.policy.reports import failed, observed, settle
 from aegis.policy.routes import Route, Routes
 
 C = TypeVar("C", Case, ResultCase)
-Check = tuple[str, Callable[[C], Report], bool]  # a guard's name, its check, and whether it is only observed
 
 # Guards that count: asked once a call and before every other one, however often the call is analysed.
 COUNTING: Final = frozenset({"rate"})
@@ -99,39 +98,24 @@ class Policy:
         self.approval_rules = approval_rules or ApprovalRules()
         self._policy_approvals = policy_approvals or {}
         self.settings = {"mode": mode, "insufficient_evidence": evidence}
-        self._checks: tuple[Check[Case], ...] = tuple((guard.name, guard.check, seen) for guard, seen in guards)
-        self._result_checks: tuple[Check[ResultCase], ...] = tuple(
-            (guard.name, guard.check_result, seen) for guard, seen in result_guards
+        under = tuple((guard, False) for guard in self.missions.guards)
+        result_under = tuple((guard, False) for guard in self.missions.result_guards)
+        # Those that count keep their places among the others, and are asked apart.
+        counting = [(guard, guard.check, seen) for guard, seen in guards if guard.name in COUNTING]
+        self._counting = _asked(counting)
+        self._asked = _asked([(guard, guard.check, seen) for guard, seen in guards], but=COUNTING)
+        self._mission_asked = _asked([(guard, guard.check, seen) for guard, seen in (*guards, *under)], but=COUNTING)
+        self._result_asked = _asked([(guard, guard.check_result, seen) for guard, seen in result_guards])
+        self._mission_result_asked = _asked(
+            [(guard, guard.check_result, seen) for guard, seen in (*result_guards, *result_under)]
         )
-        self._mission_checks = (
-            *self._checks,
-            *((guard.name, guard.check, False) for guard in self.missions.guards),
-        )
-        self._mission_result_checks = (
-            *self._result_checks,
-            *((guard.name, guard.check_result, False) for guard in self.missions.result_guards),
-        )
-        self._expected = tuple(name for name, _, _ in self._checks)
-        self._mission_expected = tuple(name for name, _, _ in self._mission_checks)
-        self._result_expected = tuple(name for name, _, _ in self._result_checks)
-        self._mission_result_expected = tuple(name for name, _, _ in self._mission_result_checks)
         self._rates = tuple(guard for guard, seen in guards if isinstance(guard, RateGuard) and not seen)
-        self._counting = tuple(check for check in self._checks if check[0] in COUNTING)
-        self._uncharged = {name: Report(guard=name) for name in self._expected if name in COUNTING}
         self._routes = routes
         self._quiet: dict[int, tuple[tuple[Report, ...], Combined]] = {}
-        usual = {
-            name: [GuardTime(guard=name, outcome=Outcome.ALLOW, us=us) for us in range(_USUAL_US)]
-            for name in {*self._mission_expected, *self._mission_result_expected}
-        }
-        self._usual = {
-            names: tuple(usual[name] for name in names)
-            for names in (self._expected, self._mission_expected, self._result_expected, self._mission_result_expected)
-        }
 
     def approval_for(self, server: str | None, tool: str, held_by: Iterable[str] = ()) -> ApprovalPolicy:
         """Who releases a call of this tool that the policies `held_by` held, and how long it waits."""
-        approval = self._routes.find(server, tool).approval
+        approval = self._routes[server, tool].approval
         for name in held_by:
             own = self._policy_approvals.get(name)
             if own is not None:
@@ -140,41 +124,56 @@ class Policy:
 
     def effects(self, server: str | None, tool: str, arguments: dict[str, Any]) -> frozenset[Effect]:
         """What such a call would do, as its guards are told; empty where nothing is known of it."""
-        return effects_of(self._routes.find(server, tool).entry, gather(self.subject(server, tool, arguments)))
+        return effects_of(self._routes[server, tool].entry, gather(self.subject(server, tool, arguments)))
 
     def subject(self, server: str | None, tool: str, arguments: dict[str, Any]) -> FactSubject:
         """Such a call as its facts are computed from."""
-        route = self._routes.find(server, tool)
+        route = self._routes[server, tool]
         return FactSubject(
             tool=tool, server=server, arguments=arguments, limits=self.limits, schema=route.schema, roles=route.roles
         )
 
-    def evaluate(self, incoming: Incoming) -> Evaluation:
-        """What this policy makes of a call; `incoming.arguments` must be held by nobody else."""
-        incoming = self.counted(incoming)
-        refused = self.refused(incoming)
-        if refused is not None:
-            return refused
-        route = self._routes.find(incoming.server, incoming.tool)
-        checks, expected, evidence = self._asked(incoming.mission)
-        times = [0] * len(checks)
-        counted = incoming.counted or {}
-        case, reports = self._analyse(incoming, route, incoming.arguments, checks, counted, times)
-        combined = self._combine(reports, expected, evidence)
-        tier, irreversible, effects, cost = case.tier, case.irreversible, case.effects, case.cost
-        facts = case.facts
-        arguments, data = incoming.arguments, None
+    def evaluate(self, incoming: Incoming, data: bytes | None = None) -> Evaluation:
+        """What this policy makes of a call: facts, guards in order, one decision, patches carried out.
+
+        `data` are the canonical arguments where `incoming.arguments` holds none; else these must be held by nobody
+        else.
+        """
+        # (1) The guards that count, before anything of the arguments is read.
+        if incoming.counted is None and incoming.charge and self._counting.checks:
+            incoming = self.counted(incoming)
+        if incoming.counted:
+            refused = self.refused(incoming)
+            if refused is not None:
+                return refused
+        arguments = incoming.arguments if data is None else parse(data)
+        route, mission = self._routes[incoming.server, incoming.tool], incoming.mission
+        asked, evidence = self._asked, self.evidence
+        if mission is not None:
+            asked, evidence = self._mission_asked, stricter(evidence, mission.evidence)
+        elif self.missions.required:
+            asked = self._mission_asked
+        # (2) Facts, and one report of each guard.
+        times = [0] * len(asked.names)
+        case, reports = self._look(incoming, route, arguments, asked, times)
+        # (3) One decision; the same quiet reports come to the same.
+        last, combined = self._quiet.get(len(reports), _NEVER)
+        if len(last) != len(reports) or not all(map(is_, last, reports)):
+            combined = combine(reports, asked.names, evidence)
+            if combined.outcome is _ALLOW and not combined.findings and not combined.missing:
+                self._quiet[len(reports)] = (combined.reports, combined)
+        # (4) What is patched is looked at again, until no patch is left.
+        tier, irreversible, effects, canonical_arguments = case.tier, case.irreversible, case.effects, None
         if combined.patches:
 
             def again(patched: Any) -> Combined:
-                nonlocal tier, irreversible, effects, cost, facts
-                case, reports = self._analyse(incoming, route, patched, checks, counted, times)
+                nonlocal case, tier, irreversible, effects
+                case, reports = self._look(incoming, route, patched, asked, times)
                 tier, irreversible = max(tier, case.tier), irreversible or case.irreversible
                 effects |= case.effects
-                cost, facts = case.cost, case.facts
-                return combine(reports, expected, evidence)
+                return combine(reports, asked.names, evidence)
 
-            combined, arguments, data = settle(arguments, combined, again, expected, evidence)
+            combined, arguments, canonical_arguments = settle(arguments, combined, again, asked.names, evidence)
         approval, held_by = route.approval, _NO_NAMES
         if self._policy_approvals and combined.outcome is Outcome.REQUIRE_APPROVAL:
             held_by = self._held_by(combined)
@@ -182,26 +181,24 @@ class Policy:
         return Evaluation(
             combined=combined,
             arguments=arguments,
-            canonical=data,
+            canonical=canonical_arguments,
             tier=tier,
             irreversible=irreversible,
             effects=effects,
-            times=self._times(expected, combined.reports, times),
+            times=_times(combined.reports, times),
             entry=route.entry,
             approval=approval,
             held_by=held_by,
-            cost=cost,
-            roles={} if incoming.mission is None else route.roles,
-            runs=facts.runs,
-            written=facts.written,
+            cost=case.cost,
+            roles={} if mission is None else route.roles,
+            runs=case.facts.runs,
+            written=case.facts.written,
         )
 
     def counted(self, incoming: Incoming) -> Incoming:
         """The call with the word of the guards that count: asked here and once, and before its arguments are read."""
-        if incoming.counted is not None:
+        if incoming.counted is not None or not incoming.charge or not self._counting.checks:
             return incoming
-        if not incoming.charge or not self._counting:
-            return structs.replace(incoming, counted=self._uncharged)
         case = Case(
             tool=incoming.tool,
             server=incoming.server,
@@ -214,11 +211,11 @@ class Policy:
             facts=_NO_FACTS,
             tier=_NO_FACTS.tier,
             irreversible=False,
-            effects=frozenset(),
+            effects=_NO_FACTS.effects,
             now=incoming.now,
             size=incoming.size,
         )
-        reports = _ask(self._counting, case, _NONE, [0] * len(self._counting), None)
+        reports = _ask(self._counting, case, [0] * len(self._counting.names), None)
         return structs.replace(incoming, counted={report.guard: report for report in reports})
 
     def wait_for_result(self, principal: Principal, now: int, size: int) -> int:
@@ -227,10 +224,12 @@ class Policy:
 
     def refused(self, incoming: Incoming) -> Evaluation | None:
         """The refusal of a call that a guard that counts blocks; nothing of its arguments was read."""
-        blocking = [report for report in (incoming.counted or {}).values() if report.outcome is Outcome.BLOCK]
+        if not incoming.counted:
+            return None
+        blocking = [report for report in incoming.counted.values() if report.outcome is Outcome.BLOCK]
         if not blocking:
             return None
-        entry = self._routes.find(incoming.server, incoming.tool).entry
+        entry = self._routes[incoming.server, incoming.tool].entry
         names = tuple(report.guard for report in blocking)
         return Evaluation(
             combined=combine(blocking, names, self.evidence),
@@ -244,36 +243,26 @@ class Policy:
             unread=True,
         )
 
-    def evaluate_result(self, incoming: IncomingResult) -> ResultEvaluation:
-        """What this policy makes of a tool's result; `incoming.result` must be held by nobody else."""
-        route = self._routes.find(incoming.server, incoming.tool)
-        checks, expected = self._mission_result_checks, self._mission_result_expected
+    def evaluate_result(self, incoming: IncomingResult, data: bytes | None = None) -> ResultEvaluation:
+        """What this policy makes of a tool's result: `data`, canonical, or `incoming.result`, held by nobody else."""
+        route = self._routes[incoming.server, incoming.tool]
+        asked = self._mission_result_asked
         if incoming.mission is None and not incoming.must_sign and incoming.provenance == "unsigned":
-            checks, expected = self._result_checks, self._result_expected
+            asked = self._result_asked
         evidence = self.evidence if incoming.mission is None else stricter(self.evidence, incoming.mission.evidence)
-        times = [0] * len(checks)
+        times = [0] * len(asked.names)
 
-        def analyse(result: Any) -> Combined:
-            reports = self._analyse_result(incoming, route, result, checks, times)
-            return combine(reports, expected, evidence)
+        def look(result: Any) -> Combined:
+            reports = self._look_at_result(incoming, route, result, asked, times)
+            return combine(reports, asked.names, evidence)
 
-        result, data = incoming.result, None
-        combined = analyse(result)
+        result, canonical_result = incoming.result if data is None else parse(data), None
+        combined = look(result)
         if combined.patches:
-            combined, result, data = settle(result, combined, analyse, expected, evidence)
+            combined, result, canonical_result = settle(result, combined, look, asked.names, evidence)
         return ResultEvaluation(
-            combined=combined, result=result, canonical=data, times=self._times(expected, combined.reports, times)
+            combined=combined, result=result, canonical=canonical_result, times=_times(combined.reports, times)
         )
-
-    def _combine(self, reports: list[Report], expected: tuple[str, ...], evidence: EvidencePolicy) -> Combined:
-        """`combine` over the call's guards; remembers what the same quiet reports came to."""
-        last, combined = self._quiet.get(len(expected), _NEVER)
-        if len(last) == len(reports) and all(map(is_, last, reports)):
-            return combined
-        combined = combine(reports, expected, evidence)
-        if combined.outcome is Outcome.ALLOW and not combined.findings and not combined.missing:
-            self._quiet[len(expected)] = (combined.reports, combined)
-        return combined
 
     def _held_by(self, combined: Combined) -> tuple[str, ...]:
         """The policies with approvers of their own that ask for an approval of this call."""
@@ -284,32 +273,12 @@ class Policy:
         }
         return tuple(name for name in self._policy_approvals if name in asking)
 
-    def _times(
-        self, expected: tuple[str, ...], reports: Sequence[Report], times: Sequence[int]
-    ) -> tuple[GuardTime, ...]:
-        """What each guard demanded and how long it took; the usual values are made once."""
-        return tuple(
-            [
-                usual[spent // 1_000]
-                if report.outcome is _ALLOW and spent < _USUAL_NS
-                else GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000)
-                for usual, report, spent in zip(self._usual[expected], reports, times, strict=True)
-            ]
-        )
-
-    def _analyse(
-        self,
-        incoming: Incoming,
-        route: Route,
-        arguments: dict[str, Any],
-        checks: Sequence[Check[Case]],
-        kept: Mapping[str, Report],
-        times: list[int],
+    def _look(
+        self, incoming: Incoming, route: Route, arguments: dict[str, Any], asked: _Asked[Case], times: list[int]
     ) -> tuple[Case, list[Report]]:
         """One round over a call: its facts, and one report of every guard."""
         broken: BaseException | None = None
         try:
-            pending = find_unresolved(arguments, route.roles)
             facts = gather(
                 FactSubject(
                     tool=incoming.tool,
@@ -318,12 +287,17 @@ class Policy:
                     limits=self.limits,
                     schema=route.schema,
                     roles=route.roles,
-                    unresolved=tuple(dict.fromkeys((*incoming.unresolved, *pending)))
-                    if pending
-                    else incoming.unresolved,
+                    unresolved=incoming.unresolved,
                     files=incoming.files,
                 )
             )
+            texts, together = facts.texts, facts.together
+            # A placeholder or a reference has one of these signs; most calls have none in any string.
+            if together is None or texts.limits or "{" in together or "<" in together or "$" in together:
+                pending = find_unresolved(arguments, route.roles)
+                if pending:
+                    unresolved = tuple(dict.fromkeys((*incoming.unresolved, *pending)))
+                    facts = structs.replace(facts, texts=structs.replace(texts, unresolved=unresolved))
         except BaseException as error:
             if isinstance(error, _STOPS):
                 raise
@@ -365,14 +339,11 @@ class Policy:
             orphan=incoming.orphan,
             size=incoming.size,
         )
-        return case, _ask(checks, case, kept, times, broken)
-
-    def _asked(self, mission: MissionView | None) -> tuple[Sequence[Check[Case]], tuple[str, ...], EvidencePolicy]:
-        """Which guards are asked about a call, and what answers for missing evidence."""
-        if mission is None and not self.missions.required:
-            return self._checks, self._expected, self.evidence
-        evidence = self.evidence if mission is None else stricter(self.evidence, mission.evidence)
-        return self._mission_checks, self._mission_expected, evidence
+        reports = _ask(asked, case, times, broken)
+        if incoming.counted:
+            for position, name in enumerate(asked.names):
+                reports[position] = incoming.counted.get(name, reports[position])
+        return case, reports
 
     def _of_mission(
         self,
@@ -395,13 +366,8 @@ class Policy:
         )
         return touched, cost
 
-    def _analyse_result(
-        self,
-        incoming: IncomingResult,
-        route: Route,
-        result: Any,
-        checks: Sequence[Check[ResultCase]],
-        times: list[int],
+    def _look_at_result(
+        self, incoming: IncomingResult, route: Route, result: Any, asked: _Asked[ResultCase], times: list[int]
     ) -> list[Report]:
         """One round over a result."""
         broken: BaseException | None = None
@@ -425,46 +391,71 @@ class Policy:
             provenance=incoming.provenance,
             must_sign=incoming.must_sign,
         )
-        return _ask(checks, case, _NONE, times, broken)
+        return _ask(asked, case, times, broken)
 
 
-def _ask(
-    checks: Sequence[Check[C]],
-    case: C,
-    kept: Mapping[str, Report],
-    times: list[int],
-    broken: BaseException | None,
-) -> list[Report]:
-    """One report of each guard. Without facts, or where it fails, a guard refuses; an observed one notes it."""
-    reports: list[Report] = []
+class _Asked(NamedTuple, Generic[C]):
+    """The guards of one kind of call in their order: names, what each says where it is silent, and who is asked.
+
+    A guard is asked by its place, name and check; the last member says whether it is only observed. `idle` are those
+    that nothing in the configuration lets speak: they are silent unless there are no facts.
+    """
+
+    names: tuple[str, ...]
+    silent: tuple[Report, ...]
+    checks: tuple[tuple[int, str, Callable[[C], Report], bool], ...]
+    idle: tuple[tuple[int, str, bool], ...]
+
+
+def _asked(
+    guards: Sequence[tuple[Guard | ResultGuard, Callable[[C], Report], bool]], but: Container[str] = ()
+) -> _Asked[C]:
+    """The guards in their order; those named by `but` keep their places and are asked by somebody else."""
+    placed = [(place, guard, check, seen) for place, (guard, check, seen) in enumerate(guards) if guard.name not in but]
+    return _Asked(
+        names=tuple(guard.name for guard, _, _ in guards),
+        silent=tuple(Report(guard=guard.name) for guard, _, _ in guards),
+        checks=tuple((place, guard.name, check, seen) for place, guard, check, seen in placed if not is_idle(guard)),
+        idle=tuple((place, guard.name, seen) for place, guard, _, seen in placed if is_idle(guard)),
+    )
+
+
+def _ask(asked: _Asked[C], case: C, times: list[int], broken: BaseException | None) -> list[Report]:
+    """One report of each guard; without facts every one refuses. What counts is filled in by who counted."""
+    reports = list(asked.silent)
+    if broken is not None:
+        for place, name, seen in (*((place, name, seen) for place, name, _, seen in asked.checks), *asked.idle):
+            reports[place] = observed(failed(name, broken)) if seen else failed(name, broken)
+        return reports
     before = perf_counter_ns()
-    for position, (name, check, only_observed) in enumerate(checks):
-        if name in kept:
-            reports.append(kept[name])
-            continue
-        if broken is None:
-            try:
-                report = check(case)
-                # A report that sanitises without a patch, or patches what it would allow, contradicts itself.
-                if report.guard != name or report.outcome is (_ALLOW if report.patches else _SANITIZE):
-                    report = failed(name)
-            except BaseException as error:
-                # Extensions written in Rust panic outside the tree of `Exception`.
-                if isinstance(error, _STOPS):
-                    raise
-                report = failed(name, error)
-        else:
-            report = failed(name, broken)
-        if only_observed:
-            report = observed(report)
-        reports.append(report)
+    for place, name, check, seen in asked.checks:
+        try:
+            report = check(case)
+            # A report that sanitises without a patch, or patches what it would allow, contradicts itself.
+            if report.guard != name or report.outcome is (_ALLOW if report.patches else _SANITIZE):
+                report = failed(name)
+        except BaseException as error:
+            # Extensions written in Rust panic outside the tree of `Exception`.
+            if isinstance(error, _STOPS):
+                raise
+            report = failed(name, error)
+        reports[place] = observed(report) if seen else report
         after = perf_counter_ns()
-        times[position] += after - before
+        times[place] += after - before
         before = after
     return reports
 
 
+def _times(reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
+    """What each guard demanded and how long it took."""
+    return tuple(
+        [
+            GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000)
+            for report, spent in zip(reports, times, strict=True)
+        ]
+    )
+
+
 _NO_NAMES: Final[tuple[str, ...]] = ()
-_NONE: Final[Mapping[str, Report]] = {}
 _NO_FACTS: Final = Facts(texts=Texts())
 _NEVER: Final[tuple[tuple[Report, ...], Combined]] = ((), combine((), (), "fail-closed"))

@@ -34,22 +34,22 @@ class Route(NamedTuple):
     approval: ApprovalPolicy
 
 
-class Routes:
-    """Finds the route of a tool. Restrictions match every server; what loosens, only the exact one."""
+class Routes(dict[tuple[str | None, str], Route]):
+    """The routes by server and tool, known or not, each looked up once.
+
+    Restrictions match every server; what loosens, only the exact one.
+    """
 
     def __init__(self, tools: Mapping[str, Tool], approval: ApprovalPolicy):
+        super().__init__()
         self._all = SelectorMap(tools)
         self._tools = [(Selector(name).server, name, tool) for name, tool in tools.items()]
         self._nothing = Route(None, None, {}, approval)
-        self._found: dict[tuple[str | None, str], Route] = {}
 
-    def find(self, server: str | None, tool: str) -> Route:
-        """The route of a tool, known or not."""
-        route = self._found.get((server, tool))
-        if route is None:
-            if len(self._found) >= _REMEMBERED:
-                self._found.clear()
-            route = self._found[(server, tool)] = self._look(server, tool)
+    def __missing__(self, name: tuple[str | None, str]) -> Route:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        route = self[name] = self._look(*name)
         return route
 
     def _look(self, server: str | None, tool: str) -> Route:

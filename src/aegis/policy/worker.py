@@ -22,7 +22,6 @@ from typing import Any, Final, Literal
 from msgspec import structs
 
 from aegis.config.compile import Policy, compile_policy
-from aegis.core.json import parse
 from aegis.detect.analyse import preload
 from aegis.errors import AegisError
 from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
@@ -46,13 +45,13 @@ class Task:
 
 def evaluated(policy: Policy, incoming: Incoming, arguments: bytes) -> Evaluation:
     """What the policy makes of a call with these canonical arguments; the arguments come back where they changed."""
-    evaluation = policy.evaluate(structs.replace(incoming, arguments=parse(arguments)))
+    evaluation = policy.evaluate(incoming, arguments)
     return evaluation if evaluation.canonical is not None else structs.replace(evaluation, arguments={})
 
 
 def result_evaluated(policy: Policy, incoming: IncomingResult, result: bytes) -> ResultEvaluation:
     """The same of a result; it comes back where it changed."""
-    evaluation = policy.evaluate_result(structs.replace(incoming, result=parse(result)))
+    evaluation = policy.evaluate_result(incoming, result)
     return evaluation if evaluation.canonical is not None else structs.replace(evaluation, result=None)
 
 

@@ -13,7 +13,7 @@ from aegis.core.outcome import Category, Effect, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
 from aegis.detect.facts import Facts, Texts
 from aegis.detect.touch.touch import Touched
-from aegis.missions.view import Cost, MissionView
+from aegis.policy.mission import Cost, MissionView
 
 # From findings to a report: the outcome is the most restrictive finding's, with its reason.
 
@@ -129,6 +129,11 @@ class Guard(Protocol):
     def name(self) -> str: ...
 
     def check(self, case: Case) -> Report: ...
+
+
+def is_idle(guard: object) -> bool:
+    """Whether nothing in the configuration lets a guard speak about any call: it says so itself, as `idle`."""
+    return bool(getattr(guard, "idle", False))
 
 
 class ResultCase(Struct, frozen=True, kw_only=True):

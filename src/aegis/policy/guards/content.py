@@ -48,7 +48,8 @@ class ContentGuard:
         """One report: `block` for an attack and for a call beyond the limits, patches for what is masked."""
         facts = case.facts
         seen: dict[tuple[str, str], tuple[Rule, str]] = {}
-        if not self._is_quiet(facts):
+        # One look at all strings together; a large call is not looked at twice.
+        if facts.together is None or not self._scanner.is_quiet(facts.together):
             self._scan(facts, seen)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
@@ -66,10 +67,6 @@ class ContentGuard:
             patches=patches,
             missing=facts.unparsed,
         )
-
-    def _is_quiet(self, facts: Facts) -> bool:
-        """Whether one look at all strings together finds nothing; a large call is not looked at twice."""
-        return facts.together is not None and self._scanner.is_quiet(facts.together)
 
     def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
         """Add what the rules find in each string and each other reading of it, by rule and place.

@@ -6,8 +6,8 @@ from typing import Final
 
 from aegis.core.finding import Report
 from aegis.core.outcome import Reason
-from aegis.missions.view import attested, refusal
 from aegis.policy.guards.base import Case
+from aegis.policy.mission import attested, refusal
 
 _QUIET: Final = Report(guard="flow")
 

@@ -20,8 +20,8 @@ from aegis.detect.rules.scanner import Scanner
 from aegis.detect.touch import hosts
 from aegis.detect.touch.touch import compile_entry
 from aegis.errors import InvalidCall
-from aegis.missions.view import attested
 from aegis.policy.guards.base import ResultCase
+from aegis.policy.mission import attested
 
 _QUIET: Final = Report(guard="postconditions")
 FORBIDDEN: Final[dict[Check, frozenset[Category]]] = {

@@ -108,11 +108,21 @@ class ProtectedGuard:
 
     def check(self, case: Case) -> Report:
         """`block` where any string of the call, as it stands or as a shell would read it, names one."""
-        around = self._around(case)
-        if around is not None:
-            return around
-        together = case.facts.together
-        if together is not None and not self._has_hint(together.lower()) and not (self._paths and _is_wild(together)):
+        facts, together = case.facts, case.facts.together
+        named = busy = True  # whether a string may name something of the guard; whether one may take or change it
+        if together is not None:  # of most calls one look at all strings together says that none does
+            lower = together.lower()
+            named = bool(self._paths) and ("*" in together or "?" in together or "[" in together)
+            for hint in self._hints:
+                named = named or hint in lower
+            busy = bool(facts.ran) or "AEGIS_" in together or "unhook" in together or tool_takes(case.tool) is not None
+            for text in facts.texts.strings:
+                busy = busy or text.role == "code"
+        if busy:
+            around = self._around(case)
+            if around is not None:
+                return around
+        if not named:
             return _QUIET
         strings = case.facts.texts.strings
         left = [MAX_WORDS]

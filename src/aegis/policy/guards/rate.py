@@ -186,6 +186,7 @@ class RateGuard:
         self._rate = rate
         self._byte_rate = byte_rate
         self._windows = windows or Windows()
+        self.idle = rate is None and byte_rate is None
 
     def check(self, case: Case) -> Report:
         """One charge a check: run once a call, however often the call is analysed."""

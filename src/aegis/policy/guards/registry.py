@@ -63,7 +63,7 @@ class RegistryGuard:
                 outcome, reason = Outcome.REQUIRE_APPROVAL, Reason.APPROVAL_REQUIRED
                 message = "every call of the tool needs an approval"
         # (4) A name that only looks like a registered one is pointed out; names alone hold nothing.
-        look_alike = self._names.find(case.tool)
+        look_alike = None if case.tool in self._names.exact else self._names.find(case.tool)
         if outcome is Outcome.ALLOW and look_alike is None:
             return _QUIET[case.tier]
         findings = [] if look_alike is None else [look_alike]
@@ -93,14 +93,14 @@ class LookAlikes:
 
     def __init__(self, names: Iterable[str]):
         tools = [split_selector(name)[1] for name in names if "*" not in name]
-        self._exact = frozenset(tools)
+        self.exact = frozenset(tools)
         self._normal = frozenset(normalise_name(tool) for tool in tools)
         self._skeletons = frozenset(skeleton(normalise_name(tool)) for tool in tools)
         self._look = lru_cache(maxsize=1_024)(self._compare)
 
     def find(self, tool: str) -> Finding | None:
         """The finding that `tool` looks like a registered name, or `None`."""
-        if tool in self._exact or not self._exact:
+        if tool in self.exact or not self.exact:
             return None
         return self._look(tool)
 

@@ -80,6 +80,7 @@ class SchemaGuard:
     def __init__(self, tools: SelectorMap[jsonschema_rs.Validator], policies: Sequence[SchemaPolicy] = ()):
         self._tools = tools
         self._policies = tuple(policies)
+        self.idle = tools.is_empty and not self._policies
         self._selected: dict[tuple[str | None, str], tuple[SchemaPolicy, ...]] = {}
 
     def check(self, case: Case) -> Report:

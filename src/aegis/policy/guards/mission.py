@@ -22,8 +22,8 @@ from aegis.core.finding import Finding, Report
 from aegis.core.mission import KINDS, Kind
 from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.detect.touch.touch import Resolve, Touched, outside
-from aegis.missions.view import CompiledMission, MissionView, attested, refusal
 from aegis.policy.guards.base import Case
+from aegis.policy.mission import CompiledMission, MissionView, attested, refusal
 
 _QUIET: Final = Report(guard="mission")
 MAX_FINDINGS: Final = 20  # resources named for one call: bounds what a refusal carries

@@ -6,30 +6,21 @@ transaction, and looks again. What is refused takes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
 from typing import Final
 
 from aegis.core.finding import Report
 from aegis.core.outcome import Effect, Reason
 from aegis.core.times import MICROS
 from aegis.detect.touch.touch import Touched
-from aegis.missions.view import Cost, attested, refusal
 from aegis.policy.guards.base import Case
+from aegis.policy.mission import Cost, Quote, attested, refusal
 
 _QUIET: Final = Report(guard="budget")
 _CHANGING: Final[frozenset[Effect]] = frozenset({"write", "external_send", "exec"})
 LEAVING: Final[frozenset[Effect]] = frozenset({"network", "external_send"})
 # Prices of which the real one is known only afterwards: reserved at their worst.
 PRICED: Final = ("tokens", "money.")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quote:
-    """What one call of a tool costs at worst, as the operator was told: money in minor units by currency."""
-
-    money: Mapping[str, int]
-    tokens: int = 0
 
 
 class BudgetGuard:

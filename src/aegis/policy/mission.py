@@ -113,6 +113,13 @@ class MissionView(Struct, frozen=True, kw_only=True):
         return self.acting.mode == "attest"
 
 
+class Quote(Struct, frozen=True, kw_only=True):
+    """What one call of a tool costs at worst, as the operator was told: money in minor units by currency."""
+
+    money: Mapping[str, int]
+    tokens: int = 0
+
+
 def compile_mission(declaration: Declaration) -> CompiledMission:
     """The mission, ready to be asked; raises `ValueError` for an entry that cannot be read."""
     return CompiledMission(
