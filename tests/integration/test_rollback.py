@@ -27,7 +27,7 @@ from support.shell import aegis as run_aegis
 from support.shell import read_json
 from support.store_breaks import Outside
 
-STORE_FILES = ("aegis.db", "aegis.db-wal", "aegis.db-shm", "aegis.db-redo")
+STORE_FILES = ("aegis.db", "aegis.db-wal", "aegis.db-shm")
 
 
 def used(home: Path, count: int = 3, config: str = "") -> None:

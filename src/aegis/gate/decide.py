@@ -196,14 +196,12 @@ class Decisions:
             if notify_whom:
                 compose = composer(policy, approval, notify_whom, evaluation.arguments, approval.created_at)
                 apply = told(apply, compose, opens=True)
-        puts = apply is None  # a mission's ledgers and its session are documents
         if attended is not None:
             apply = attended.with_writes(apply, evaluation, runs=runs or granted is not None)
         apply = remembering(parts, subject, evaluation, apply, decision_id)
         unit = Unit(
             drafts=(made.draft,),
             apply=apply,
-            puts=puts,
             epoch=state.epoch,
             call=None
             if subject.generated
@@ -331,14 +329,11 @@ class Decisions:
             return False
         if parent == subject.call_id:
             return True
-        for settled in (False, True):  # most parents are older than what the log still settles
-            with self._parts.store.reader(settled=settled) as reader:
-                if reader.latest_call(principal.id, subject.session, parent) is not None:
-                    return False
-                entry = reader.entry_by_id(parent)
-            if entry is not None:
-                return entry.kind != "decision" or entry.principal != principal.id
-        return True
+        with self._parts.store.reader() as reader:
+            if reader.latest_call(principal.id, subject.session, parent) is not None:
+                return False
+            entry = reader.entry_by_id(parent)
+        return entry is None or entry.kind != "decision" or entry.principal != principal.id
 
     def _conflict(self, subject: Subject, state: ControlState, known: Known) -> Steps:
         started = perf_counter_ns()

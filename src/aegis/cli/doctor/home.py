@@ -33,7 +33,7 @@ def log(patient: Patient) -> Iterable[Found]:
     from aegis.bootstrap.state import NAME, config_file
     from aegis.config.config import load_config
     from aegis.store import losses, open_store
-    from aegis.store.sqlite.files import damage
+    from aegis.store.sqlite.connect import damage
 
     if not patient.home.is_dir():
         return
