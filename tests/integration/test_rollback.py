@@ -15,7 +15,7 @@ import pytest
 
 import aegis
 from aegis.bootstrap import Deployment, open_state
-from aegis.bootstrap.state import EVERY, NAME
+from aegis.bootstrap.mark import EVERY, NAME
 from aegis.core.call import ToolCall
 from aegis.core.json import parse
 from aegis.core.ports import Search

@@ -16,7 +16,7 @@ from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
 from aegis.detect.files import Files, Written
-from aegis.keys.files import is_reference
+from aegis.keys.references import is_reference
 from aegis.missions.view import Cost, MissionView
 from aegis.policy.guards.base import Provenance, ToolEntry
 

@@ -11,8 +11,8 @@ import pytest
 from aegis.core.ports import Head, Signer, Store
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, Draft
 from aegis.errors import StoreCorrupt
-from aegis.keys.files import public_keys
 from aegis.log.export import Exported, export_log
+from aegis.log.trust import public_keys
 from aegis.log.verify import Verified, verify_export
 from aegis.log.writer import Ledger, Unit
 from aegis.store import MemoryStore
