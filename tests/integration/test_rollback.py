@@ -15,7 +15,7 @@ import pytest
 
 import aegis
 from aegis.bootstrap import Deployment, open_state
-from aegis.bootstrap.state import EVERY, NAME
+from aegis.bootstrap.mark import EVERY, NAME
 from aegis.core.call import ToolCall
 from aegis.core.json import parse
 from aegis.core.ports import Search
@@ -27,7 +27,7 @@ from support.shell import aegis as run_aegis
 from support.shell import read_json
 from support.store_breaks import Outside
 
-STORE_FILES = ("aegis.db", "aegis.db-wal", "aegis.db-shm", "aegis.db-redo")
+STORE_FILES = ("aegis.db", "aegis.db-wal", "aegis.db-shm")
 
 
 def used(home: Path, count: int = 3, config: str = "") -> None:

@@ -51,7 +51,7 @@ class HonestHistory(RuleBasedStateMachine):
     @rule(at=st.integers(0, 1), collection=COLLECTIONS, key=KEYS, state=STATES, appends=st.booleans())
     def write(self, at: int, collection: str, key: str, state: str, *, appends: bool) -> None:
         document = self.put(collection, key, state)
-        with self.stores[at].transaction(appends=appends) as transaction:
+        with self.stores[at].transaction() as transaction:
             assert transaction.document(collection, key) == self.kept.get((collection, key))
             transaction.put_document(document)
             assert transaction.document(collection, key) == document
@@ -68,7 +68,7 @@ class HonestHistory(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1), count=st.integers(1, 3))
     def grow(self, at: int, count: int) -> None:
-        with self.stores[at].transaction(appends=True) as transaction:
+        with self.stores[at].transaction() as transaction:
             append(transaction, *(entry(self.size + step) for step in range(count)), payloads=(payload(self.size),))
         self.size += count
 
@@ -85,7 +85,7 @@ class HonestHistory(RuleBasedStateMachine):
     @rule(at=st.integers(0, 1), collection=COLLECTIONS, key=KEYS, state=STATES, appends=st.booleans())
     def fail(self, at: int, collection: str, key: str, state: str, *, appends: bool) -> None:
         document = self.put(collection, key, state)
-        with pytest.raises(Lost), self.stores[at].transaction(appends=appends) as transaction:
+        with pytest.raises(Lost), self.stores[at].transaction() as transaction:
             transaction.put_document(document)
             if appends:
                 append(transaction, entry(self.size))

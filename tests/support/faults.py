@@ -27,9 +27,9 @@ class FaultyStore:
     is_remote: bool = False
 
     @contextmanager
-    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> Iterator[Transaction]:
+    def transaction(self, *, wait_s: float | None = None) -> Iterator[Transaction]:
         self._fail("transaction")
-        with self.inner.transaction(wait_s=wait_s, appends=appends) as transaction:
+        with self.inner.transaction(wait_s=wait_s) as transaction:
             yield transaction
             self.entered.set()
             if self.gate is not None:
@@ -37,7 +37,7 @@ class FaultyStore:
             self._fail("commit")
 
     @contextmanager
-    def reader(self, *, settled: bool = True) -> Iterator[Reader]:
+    def reader(self) -> Iterator[Reader]:
         self._fail("reader")
         with self.inner.reader() as reader:
             yield reader

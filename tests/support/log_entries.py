@@ -56,6 +56,6 @@ def append(transaction: Transaction, *entries: Entry, payloads: tuple[Payload, .
 
 def grow(store: Store, count: int, **columns: Any) -> None:
     """Append `count` entries in one transaction."""
-    with store.transaction(appends=True) as transaction:
+    with store.transaction() as transaction:
         start = transaction.head().size
         append(transaction, *(entry(index, **columns) for index in range(start, start + count)))

@@ -64,7 +64,6 @@ class _Held(Part):
     """One call that waits for people, or that a grant answers."""
 
     __slots__ = ("_approval", "_granted", "_parts", "_policy")
-    puts = False
 
     def __init__(self, parts: Parts, approval: Approval, granted: Granted | None, policy: Policy):
         self._parts = parts

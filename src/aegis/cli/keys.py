@@ -103,7 +103,7 @@ def rotate(
 def public(home: Home = None, config: ConfigFile = None) -> None:
     """Print the public keys as `keys.json`: what a verifier gets by another way than the export."""
     from aegis.cli.opening import existing
-    from aegis.keys.files import public_keys
+    from aegis.log.trust import public_keys
 
     with existing(home, config) as state, state.store.reader() as reader:
         document = public_keys(reader)

@@ -142,9 +142,9 @@ def export(
     from aegis.cli.opening import existing, operator
     from aegis.cli.output import counted
     from aegis.gate.repeat import revealing_all
-    from aegis.keys.files import public_keys
     from aegis.log.export import export_log
     from aegis.log.payloads import PAYLOADS, payload_lines
+    from aegis.log.trust import public_keys
 
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     (out / PAYLOADS).unlink(missing_ok=True)  # of an earlier export: it would not belong to this one

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from aegis.bootstrap.state import HighWater, contradicted
+from aegis.bootstrap.mark import HighWater
+from aegis.bootstrap.state import contradicted
 from aegis.cli.logfiles import read_blocks, read_small
 from aegis.cli.output import counted
 from aegis.core.breaks import Break
@@ -22,7 +23,6 @@ from aegis.core.canonical import payload_commitment
 from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import from_rfc3339
 from aegis.errors import InvalidCall, LogInvalid, StoreCorrupt
-from aegis.keys.files import public_keys
 from aegis.keys.keyring import Keyring
 from aegis.log.append import entry_of
 from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
@@ -30,6 +30,7 @@ from aegis.log.export import CHECKPOINT, RECEIPTS
 from aegis.log.id_set import IdSet
 from aegis.log.merkle import leaf_hash
 from aegis.log.payloads import PAYLOADS, Payloads, read_payloads
+from aegis.log.trust import public_keys
 from aegis.log.verify import NOT_COVERED_PAYLOADS, verify_export
 from aegis.missions.verify import NOT_CHECKED_SCOPE, OfflineMissionRules, ScopeRules, read_issuers
 from aegis.store import MemoryStore, open_store

@@ -34,8 +34,8 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.core.receipt import KINDS
 from aegis.core.times import MICROS
 from aegis.errors import AegisError, InvalidCall
-from aegis.keys.files import public_keys
 from aegis.keys.tokens import TOUCH_S, SignedIn, find_session, touch_session
+from aegis.log.trust import public_keys
 from aegis.server.feed import Feed
 from aegis.server.http import Disconnected, read_body, refusal_of
 from aegis.server.permissions import Permission, permit

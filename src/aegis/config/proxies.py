@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from aegis.config.fields import Name, Section, Timeout, written
-from aegis.keys.files import check_reference
+from aegis.keys.references import check_reference
 
 
 def _base_url(text: str) -> str:

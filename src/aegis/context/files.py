@@ -75,7 +75,7 @@ def recalled(parts: Parts, subject: Subject, runs: Sequence[str], policy: Policy
 
     With it the number of writing calls that the session had then.
     """
-    with parts.store.reader(settled=False) as reader:
+    with parts.store.reader() as reader:
         memory = _load(parts, reader, session_key(subject.principal, subject.session))
         if memory is None:
             return None, 0

@@ -28,14 +28,11 @@ class Parents(Participant):
         parent, principal = subject.call.parent, subject.principal
         if parent is None or parent == subject.call_id or is_judge(principal):
             return False
-        for settled in (False, True):  # most parents are older than what the log still settles
-            with self._parts.store.reader(settled=settled) as reader:
-                if reader.latest_call(principal.id, subject.session, parent) is not None:
-                    return False
-                entry = reader.entry_by_id(parent)
-            if entry is not None:
-                return entry.kind != "decision" or entry.principal != principal.id
-        return True
+        with self._parts.store.reader() as reader:
+            if reader.latest_call(principal.id, subject.session, parent) is not None:
+                return False
+            entry = reader.entry_by_id(parent)
+        return entry is None or entry.kind != "decision" or entry.principal != principal.id
 
 
 class _Orphan(Part):

@@ -201,21 +201,16 @@ class Store(Protocol):
         """Whether a look may take as long as a network does, so that no event loop may wait for one."""
         ...
 
-    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> AbstractContextManager[Transaction]:
+    def transaction(self, *, wait_s: float | None = None) -> AbstractContextManager[Transaction]:
         """An exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` is how long to wait for another writer, in seconds (`None`: as long as the store was opened
-        with); beyond it entering raises `StoreBusy`, and nothing was begun. With `appends` the block
-        appends leaves, puts documents with them, and writes nothing else, which a store may make use of.
+        with); beyond it entering raises `StoreBusy`, and nothing was begun.
         """
         ...
 
-    def reader(self, *, settled: bool = True) -> AbstractContextManager[Reader]:
-        """A consistent view that does not wait for writers.
-
-        Without `settled` the newest leaves may be missing from it, but never a document, nor a leaf that was
-        written together with one.
-        """
+    def reader(self) -> AbstractContextManager[Reader]:
+        """A consistent view that does not wait for writers."""
         ...
 
     def epoch(self) -> int:

@@ -57,7 +57,7 @@ class Control:
         state = self._state
         if state is not None and state.epoch == self._store.epoch():
             return state
-        with self._lock, self._store.reader(settled=False) as reader:
+        with self._lock, self._store.reader() as reader:
             state = _read(reader)
             self._state = state
         return state

@@ -190,7 +190,6 @@ class Decisions:
         )
         unit = Unit(
             drafts=(made.draft,),
-            puts=True,
             epoch=asked.state.epoch,
             call=None
             if subject.generated

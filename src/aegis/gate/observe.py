@@ -174,7 +174,7 @@ class Results:
         body = orjson.loads(entry.body)
         allowed = outcome_of(body["decision"]) <= Outcome.SANITIZE
         if not allowed and "approval_id" in body:
-            with self._parts.store.reader(settled=False) as reader:
+            with self._parts.store.reader() as reader:
                 approval = find(reader, body["approval_id"])
             allowed = approval is not None and approval.state == "redeemed"
         if not allowed:
@@ -184,16 +184,11 @@ class Results:
         )
 
     def _recorded(self, receipt_id: str) -> Entry | None:
-        """The entry of that id; most tools take longer than the log needs to settle, so that is asked for second."""
-        for settled in (False, True):
-            with self._parts.store.reader(settled=settled) as reader:
-                entry = reader.entry_by_id(receipt_id)
-            if entry is not None:
-                return entry
-        return None
+        with self._parts.store.reader() as reader:
+            return reader.entry_by_id(receipt_id)
 
     def _earlier(self, place: str, digest: str) -> ResultDecision | None:
-        with self._parts.store.reader(settled=False) as reader:  # the document came with its leaf
+        with self._parts.store.reader() as reader:
             document = reader.document(COLLECTION, place)
             if document is None:
                 return None

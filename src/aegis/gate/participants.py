@@ -69,7 +69,6 @@ class Part:
 
     __slots__ = ()
     leads: ClassVar[bool] = False  # whether its receipts come before the decision's
-    puts: ClassVar[bool] = True  # whether it puts documents and writes nothing else
 
     @property
     def approval(self) -> ApprovalRef | None:
@@ -201,8 +200,7 @@ def joined(unit: Unit, parts: Sequence[Part], record: Record) -> Unit:
                 (before if part.leads else after).extend(write(transaction))
         return [*before, *drafts, *after] if leads else after
 
-    puts = first is None and all(part.puts for part in looking)
-    return structs.replace(unit, drafts=() if leads else drafts, apply=apply, puts=puts)
+    return structs.replace(unit, drafts=() if leads else drafts, apply=apply)
 
 
 def refuse(guard: str, reason: Reason) -> Evaluation:

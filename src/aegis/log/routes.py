@@ -12,11 +12,11 @@ from aegis.context.routes import LIST_FILTERS, TRACE_FILTERS, list_sessions, tra
 from aegis.core.ports import Head, Store
 from aegis.core.receipt import MEMBERS
 from aegis.errors import InvalidCall
-from aegis.keys.files import jwks as key_set
-from aegis.keys.files import public_keys
 from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
 from aegis.log.merkle import consistency_proof, inclusion_proof, root_at
 from aegis.log.receipts import attest_session, get_receipt, list_receipts, project_receipt
+from aegis.log.trust import jwks as key_set
+from aegis.log.trust import public_keys
 from aegis.server.endpoint import Asked, Endpoint, Param, Reply
 from aegis.server.http import answer
 from aegis.server.permissions import ATTEST, AUDIT

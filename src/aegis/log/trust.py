@@ -1,18 +1,26 @@
-"""What a verifier starts from: the log's name and key, from a `keys.json` that came another way than the log."""
+"""`keys.json`: which keys the log announced, and what a verifier starts from.
+
+What makes the document worth anything is that a verifier got it another way than the log.
+"""
 
 from __future__ import annotations
 
+import base64
 import binascii
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from aegis.core.breaks import Break
 from aegis.core.canonical import kid_of
 from aegis.core.json import parse
+from aegis.core.ports import Reader, Search
 from aegis.errors import InvalidCall, LogInvalid
 
 KEYS_VERSION: Final = 1
 KEY_BYTES: Final = 32
+_PAGE: Final = 1_000
 MAX_KEYS_BYTES: Final = 64 * 1024 * 1024  # a deployment with a hundred thousand agents has 20 MiB of keys
 
 
@@ -34,8 +42,52 @@ class Trust:
     keys: tuple[LogKey, ...]
 
 
+def public_keys(reader: Reader) -> dict[str, Any]:
+    """Build the `keys.json` document: every key that the log announced, in order, with the indexes it is valid for.
+
+    A key signs leaves from `from` on and, where it was replaced or retired, up to `until`: these are the
+    leaves that announce its beginning and its end.
+    """
+    log = ""
+    keys: dict[str, dict[str, Any]] = {}
+    in_force: dict[tuple[str, str], list[str]] = {}
+    for index, receipt in _key_receipts(reader):
+        log = receipt["log"]
+        described, action = receipt["key"], receipt["action"]
+        kid = described["kid"]
+        of_owner = in_force.setdefault((described["purpose"], described.get("agent", "")), [])
+        ended = [kid] if action == "retire" else of_owner[:] if action == "rotate" else []
+        for replaced in ended:
+            keys[replaced]["until"] = index
+            of_owner.remove(replaced)
+        if action != "retire":
+            keys[kid] = {**described, "from": index}
+            of_owner.append(kid)
+    return {"v": KEYS_VERSION, "log": log, "keys": list(keys.values())}
+
+
+def jwks(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the keys of `public_keys` that are in force as a JWK set (RFC 7517, RFC 8037)."""
+    return {
+        "keys": [
+            {
+                "kty": "OKP",
+                "crv": "Ed25519",
+                "alg": "EdDSA",
+                "use": "sig",
+                "kid": key["kid"],
+                "x": base64.urlsafe_b64encode(base64.b64decode(key["public"])).rstrip(b"=").decode(),
+                "purpose": key["purpose"],
+                **({"agent": key["agent"]} if "agent" in key else {}),
+            }
+            for key in document["keys"]
+            if "until" not in key
+        ]
+    }
+
+
 def read_keys(data: bytes) -> Trust:
-    """What `keys.json` says about the log and its own keys; raises `LogInvalid` (`keys_invalid`).
+    """Read what `keys.json` says about the log and its own keys; raises `LogInvalid` (`keys_invalid`).
 
     Receipt and permit keys in the file are not believed: the log must endorse them itself.
     """
@@ -57,7 +109,7 @@ def read_keys(data: bytes) -> Trust:
 
 
 def public_of(text: Any) -> bytes | None:
-    """The raw key that canonical base64 spells, or `None`."""
+    """Decode the raw key that canonical base64 spells, or answer `None`."""
     if type(text) is not str:
         return None
     try:
@@ -93,3 +145,13 @@ def _is_index(value: Any) -> bool:
 
 def _invalid(detail: str) -> LogInvalid:
     return LogInvalid(Break(kind="keys_invalid", detail=detail))
+
+
+def _key_receipts(reader: Reader) -> list[tuple[int, dict[str, Any]]]:
+    found: list[tuple[int, dict[str, Any]]] = []
+    before: int | None = None
+    while page := reader.search(Search(kind="key", before=before, limit=_PAGE)):
+        found.extend((entry.index, orjson.loads(entry.body)) for entry in page)
+        before = page[-1].index
+    found.reverse()
+    return found

@@ -50,13 +50,12 @@ class Unit(Struct, frozen=True, kw_only=True):
     """What is recorded together.
 
     `apply` runs inside the transaction and may give further drafts; it raises before its first
-    write or not at all. `puts` says that it puts documents and writes nothing else. `epoch` refuses the
-    unit when control data moved since.
+    write or not at all. `epoch` refuses the unit when control
+    data moved since.
     """
 
     drafts: tuple[Draft, ...] = ()
     apply: Apply | None = None
-    puts: bool = False
     epoch: int | None = None
     call: CallKey | None = None
 
@@ -175,11 +174,8 @@ class Ledger:
         """
         spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
         recorded: tuple[Recorded, ...] = ()
-        appends = True
-        for unit in units:
-            appends = appends and (unit.apply is None or unit.puts)
         try:
-            with self._store.transaction(wait_s=wait_s, appends=appends) as transaction:
+            with self._store.transaction(wait_s=wait_s) as transaction:
                 head = transaction.head()
                 drafts: list[Draft] = []
                 fresh: set[tuple[str, str, str]] = set()

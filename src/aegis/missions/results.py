@@ -117,7 +117,7 @@ def attend_result(
     if mission_id is None:
         return None
     key = session_key(principal, session)
-    with parts.store.reader(settled=False) as reader:
+    with parts.store.reader() as reader:
         found = registry.find_session(reader, key)
         if found is None:
             raise MissionInvalid("the session of the call is not there", member="session", status=409)

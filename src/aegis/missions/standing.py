@@ -99,7 +99,7 @@ class Missions(Participant):
             return None
         key = session_key(subject.principal, subject.session)
         now = self._parts.clock()
-        with self._parts.store.reader(settled=False) as reader:
+        with self._parts.store.reader() as reader:
             found = registry.find_session(reader, key)  # (1)
             if found is None:
                 return None

@@ -13,7 +13,7 @@ import orjson
 from aegis.core.ports import Document
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import AegisError, EgressRefused, KeyFileError, StoreCorrupt
-from aegis.keys.files import read_secret
+from aegis.keys.references import read_secret
 from aegis.outbound.client import Egress
 from aegis.outbound.signature import headers_for
 from aegis.outbound.smtp import MailServer, send_mail

@@ -17,8 +17,8 @@ from aegis.core.outcome import Effect, Risk
 from aegis.core.principal import Principal
 from aegis.core.text import TextRole
 from aegis.detect.files import Files, Written
-from aegis.keys.files import is_reference
 from aegis.keys.jws import IssuerKey
+from aegis.keys.references import is_reference
 from aegis.policy.guards.base import Guard, Provenance, ResultGuard, ToolEntry
 from aegis.policy.mission import Cost, MissionView, Quote
 

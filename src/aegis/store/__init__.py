@@ -7,9 +7,8 @@ from typing import Final
 
 from aegis.core.ports import Store
 from aegis.errors import ConfigError, Problem
-from aegis.keys.files import is_reference, read_secret
-from aegis.store.memory import MemoryStore
-from aegis.store.sqlite import Durability, SqliteStore
+from aegis.keys.references import is_reference, read_secret
+from aegis.store.sqlite import Durability, MemoryStore, SqliteStore
 
 __all__ = ["Durability", "MemoryStore", "SqliteStore", "losses", "open_store"]
 

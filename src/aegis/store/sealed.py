@@ -267,13 +267,13 @@ class SealedStore:
         """Whether the store is on another machine."""
         return self.inner.is_remote
 
-    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
+    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
         """An exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
-        return _WriteContext(self, self.inner.transaction(wait_s=wait_s, appends=appends))
+        return _WriteContext(self, self.inner.transaction(wait_s=wait_s))
 
-    def reader(self, *, settled: bool = True) -> _ReadContext:
+    def reader(self) -> _ReadContext:
         """A consistent view that does not wait for writers."""
-        return _ReadContext(self, self.inner.reader(settled=settled))
+        return _ReadContext(self, self.inner.reader())
 
     def epoch(self) -> int:
         """The current control epoch; whether it is the true one is checked by the commit that is made under it."""

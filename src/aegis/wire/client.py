@@ -10,7 +10,7 @@ from aegis.core.canonical import canonical
 from aegis.core.json import parse
 from aegis.core.judging import Api
 from aegis.errors import EgressError, ForeignAnswer, InvalidCall, KeyFileError, ModelFailed
-from aegis.keys.files import read_secret
+from aegis.keys.references import read_secret
 from aegis.outbound.client import Egress, Streamed
 from aegis.outbound.values import Request
 from aegis.wire.model import WireEvent, list_of, text_of

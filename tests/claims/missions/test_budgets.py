@@ -260,7 +260,7 @@ def test_a_killed_process_leaves_the_budget_exact(place: Desk) -> None:
 
 
 def test_a_killed_process_that_was_alone_leaves_the_budget_exact(tmp_path: Path) -> None:
-    """What it was told stands in the redo file, the log and the ledgers alike."""
+    """What it was told stands in the log and the ledgers alike."""
     before = desk(tmp_path / "home", QUOTES)
     mission = before.issue(budgets={"calls": 10})
     before.open(mission, "s-killed")

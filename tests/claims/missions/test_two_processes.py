@@ -15,7 +15,7 @@ from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import StoreUnavailable
 from aegis.missions.provenance import Usage, sign_result
-from aegis.store.sqlite.writer import SqliteTransaction
+from aegis.store.sqlite.store import SqliteTransaction
 from support.missions import Desk, b64, desk, jwk, signer
 
 TOOL_KEY = signer(6)

@@ -16,7 +16,7 @@ from aegis.core.canonical import SALT_BYTES
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.log.writer import Apply
-from aegis.store.memory import MemoryStore
+from aegis.store.sqlite import MemoryStore
 from support.queues import MINUTE, OPENED, held
 
 NARROWED = Narrowed(

@@ -68,9 +68,9 @@ def test_a_key_that_asks_and_approves_is_pointed_out_until_it_is_revoked(home: P
 @pytest.mark.parametrize(("mode", "state"), [(0o644, "warn"), (0o666, "fail")])
 def test_a_store_that_others_can_read_or_write_is_named(home: Path, mode: int, state: str) -> None:
     assert found(home, "store files") == []
-    (home / "aegis.db-redo").chmod(mode)
+    (home / "aegis.db").chmod(mode)
     (one,) = found(home, "store files")
-    assert (one.state, one.hint) == (state, f"chmod 600 {home / 'aegis.db-redo'}")
+    assert (one.state, one.hint) == (state, f"chmod 600 {home / 'aegis.db'}")
 
 
 @pytest.mark.parametrize("purpose", ["mission", "attestation"])

@@ -34,15 +34,15 @@ class Disk:
         self.delay = 0.0
         self.threads: list[str] = []
 
-    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> AbstractContextManager[Transaction]:
-        return self._transaction(wait_s, appends=appends)
+    def transaction(self, *, wait_s: float | None = None) -> AbstractContextManager[Transaction]:
+        return self._transaction(wait_s)
 
     @contextmanager
-    def _transaction(self, wait_s: float | None, *, appends: bool) -> Iterator[Transaction]:
+    def _transaction(self, wait_s: float | None) -> Iterator[Transaction]:
         self.threads.append(threading.current_thread().name)
         time.sleep(self.delay)
         self.open.wait()
-        with self.store.transaction(wait_s=wait_s, appends=appends) as transaction:
+        with self.store.transaction(wait_s=wait_s) as transaction:
             yield transaction
 
 

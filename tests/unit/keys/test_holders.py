@@ -8,7 +8,7 @@ from typing import Any
 from aegis.core.ports import Reader
 from aegis.core.principal import Principal
 from aegis.keys.api import Holders, issue, revoke_key, store_key
-from aegis.store.memory import MemoryStore
+from aegis.store.sqlite import MemoryStore
 
 
 class Interrupted:

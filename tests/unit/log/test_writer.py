@@ -125,7 +125,7 @@ def test_a_store_that_is_gone_records_nothing_and_works_again_when_it_is_back(
     ledger, _ = ledger_over(store, tmp_path)
     with monkeypatch.context() as patch:
 
-        def gone(*, wait_s: float | None = None, appends: bool = False) -> None:
+        def gone(*, wait_s: float | None = None) -> None:
             raise StoreUnavailable("gone")
 
         patch.setattr(store, "transaction", gone)

@@ -9,7 +9,7 @@ import pytest
 from aegis.errors import InvalidCall
 from aegis.server import feed as feeds
 from aegis.server.feed import Dropped, Feed, Subscription
-from aegis.store.memory import MemoryStore
+from aegis.store.sqlite import MemoryStore
 
 
 async def test_a_subscriber_that_does_not_read_is_dropped_without_a_gap() -> None:

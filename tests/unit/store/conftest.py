@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.store.sqlite import SqliteStore, redo
-
-
-@pytest.fixture
-def nobody_settles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is acknowledged stays in the redo file until something else moves it."""
-    monkeypatch.setattr(redo, "LAG_S", 3_600.0)
+from aegis.store.sqlite import SqliteStore
 
 
 @pytest.fixture

@@ -23,8 +23,7 @@ from aegis.log.merkle import Frontier
 from aegis.store.sqlite import SqliteStore
 from aegis.store.sqlite import reader as sqlite_reader
 from aegis.store.sqlite import store as sqlite_store
-from aegis.store.sqlite import writer as sqlite_writer
-from aegis.store.sqlite.files import MIGRATIONS, SCHEMA_VERSION, connect, migrate
+from aegis.store.sqlite.connect import MIGRATIONS, SCHEMA_VERSION, connect, migrate
 from support.log_entries import append, entry, grow
 
 ROOT = Path(__file__).parents[3]
@@ -403,7 +402,7 @@ def test_threads_may_open_a_new_file_at_once(path: Path) -> None:
 
 
 def test_calls_that_share_an_index_key_are_told_apart(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sqlite_reader, sqlite_writer):
+    for module in (sqlite_reader, sqlite_store):
         monkeypatch.setattr(module, "call_key", lambda *_: 7)
     with store.transaction() as transaction:
         append(transaction, entry(0, call_id="x"), entry(1, call_id="y"), entry(2, call_id="x", session="z"))

@@ -13,7 +13,7 @@ import pytest
 from aegis.log.merkle import Frontier
 from aegis.store.rows import call_key
 from aegis.store.sqlite import SqliteStore
-from aegis.store.sqlite.files import MIGRATIONS, PAGE_BYTES, migrate
+from aegis.store.sqlite.connect import MIGRATIONS, PAGE_BYTES, migrate
 from support.log_entries import append, entry, grow, payload
 
 

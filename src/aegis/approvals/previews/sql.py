@@ -17,7 +17,7 @@ from sqlglot import exp
 from aegis.core.previewing import Looked, Preview, PreviewRules, no_preview
 from aegis.detect.sql import SqlUnparsedError, SqlUnreadError, analyse_sql, parse_sql
 from aegis.errors import KeyFileError, SandboxUnavailable
-from aegis.keys.files import read_secret
+from aegis.keys.references import read_secret
 from aegis.sandbox import Box, Limits, Mount, run, unavailable
 from aegis.sandbox.command import python_line
 

@@ -30,10 +30,11 @@ _SQLITE: Final = "sqlite:///"
 
 def log(patient: Patient) -> Iterable[Found]:
     """Open the store, and check the end of the log as far as that is cheap."""
-    from aegis.bootstrap.state import NAME, config_file
+    from aegis.bootstrap.mark import NAME
+    from aegis.bootstrap.state import config_file
     from aegis.config.config import load_config
     from aegis.store import losses, open_store
-    from aegis.store.sqlite.files import damage
+    from aegis.store.sqlite.connect import damage
 
     if not patient.home.is_dir():
         return
@@ -77,7 +78,7 @@ def log(patient: Patient) -> Iterable[Found]:
 
 def _stored(patient: Patient, store: Store, reader: Reader) -> Iterable[Found]:
     """Whether the store is what this home saw, and documents and columns are what was put there."""
-    from aegis.bootstrap.state import NAME, HighWater
+    from aegis.bootstrap.mark import NAME, HighWater
     from aegis.cli.verifying import column_breaks, document_breaks, mark_break
     from aegis.keys.keyring import Keyring
     from aegis.store import MemoryStore

@@ -180,7 +180,7 @@ def _files(patient: Patient, settings: Settings) -> Iterable[Found]:
     if name == settings.store:
         return
     place = patient.home / name
-    for path in (place, *(place.with_name(f"{place.name}-{end}") for end in ("wal", "shm", "redo"))):
+    for path in (place, *(place.with_name(f"{place.name}-{end}") for end in ("wal", "shm"))):
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
         except OSError:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from aegis.config.config import Config
 from aegis.detect.rules.scanner import Scanner
 from aegis.errors import ConfigError, EgressError, ForeignAnswer, InvalidCall, KeyFileError
-from aegis.keys.files import Secret, read_secret
+from aegis.keys.references import Secret, read_secret
 from aegis.outbound.client import Egress, Streamed
 from aegis.outbound.values import EgressPolicy, Request
 from aegis.policy.guards.descriptions import DescriptionScanner

@@ -16,7 +16,7 @@ import orjson
 from aegis.config.config import Config
 from aegis.core.names import glob_match
 from aegis.errors import ConfigError, EgressError, InvalidCall, KeyFileError
-from aegis.keys.files import Secret, read_secret
+from aegis.keys.references import Secret, read_secret
 from aegis.outbound.client import Egress, Streamed
 from aegis.outbound.values import EgressPolicy, Request
 from aegis.proxies.models.formats import Vendor

@@ -208,16 +208,15 @@ class PostgresStore:
             migrate(connection)
         _open_stores.add(self)
 
-    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
+    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
         """An exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
-        `appends` makes no difference here.
         """
         return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
 
-    def reader(self, *, settled: bool = True) -> _ReadContext:
-        """A consistent view that does not wait for writers; it is settled always."""
+    def reader(self) -> _ReadContext:
+        """A consistent view that does not wait for writers."""
         return _ReadContext(self)
 
     def epoch(self) -> int:

@@ -1,6 +1,7 @@
-"""The log in one SQLite file: write-ahead log, one chain for every process that opens it."""
+"""The log in SQLite: one file that every process can open, or the memory of one process."""
 
-from aegis.store.sqlite.files import Durability
+from aegis.store.sqlite.connect import Durability
+from aegis.store.sqlite.memory import MemoryStore
 from aegis.store.sqlite.store import SqliteStore
 
-__all__ = ["Durability", "SqliteStore"]
+__all__ = ["Durability", "MemoryStore", "SqliteStore"]

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.errors import StoreCorrupt
 from aegis.store.rows import call_key
-from aegis.store.sqlite.files import too_large, wrapped
+from aegis.store.sqlite.connect import too_large, wrapped
 
 # Finding entries by their columns: an inverted index for the old ones, a scan for the newest.
 #

@@ -1,29 +1,43 @@
-"""The store over one file: connections, transactions, and getting up again after a fault.
+"""The store over one file: one writer, many readers, and getting up again after a fault.
 
-One writer connection behind a lock, a pool of reader connections. They are dropped and made anew
-after an error, when the file was replaced, and in a forked child. What the redo file acknowledged is
-committed before anybody reads.
+One writer connection behind a lock, a pool of reader connections. They are dropped and made again
+after an error, when the file was replaced, and in a forked child. A commit is one of SQLite's: begin,
+write the rows, commit; what is not in a commit was never recorded.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
+from msgspec.structs import replace
+
+from aegis.core.ports import Document, Entry, Head, Node, Payload
 from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
-from aegis.store.sqlite.files import Checkpointer, Durability, Identity, connect, create, identity, prepare, wrapped
+from aegis.store.rows import call_key, check_continues, check_payloads
+from aegis.store.sqlite.connect import (
+    Checkpointer,
+    Durability,
+    Identity,
+    connect,
+    create,
+    end_redo_file,
+    identity,
+    prepare,
+    too_large,
+    wrapped,
+)
 from aegis.store.sqlite.reader import SqliteReader, extend_index
-from aegis.store.sqlite.redo import Ahead
-from aegis.store.sqlite.writer import SqliteTransaction
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
 WRITER_WAIT_S: Final = 0.01  # how long SQLite itself waits; we ask again until the caller's time is over
@@ -31,14 +45,65 @@ FORK_WAIT_S: Final = 1.0  # how long a fork waits for a transaction of this proc
 INDEX_STEP: Final = 500  # entries indexed in one transaction: bounds how long an append waits for a search
 INDEX_STEPS: Final = 10  # transactions of indexing that one search pays for
 
-_log = logging.getLogger("aegis.store")
-
 _open_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _held_for_fork: list[SqliteStore] = []
 _abandoned: list[object] = []  # connections of a parent process: closing them here would touch its locks
 
 
-class SqliteStore:
+class SingleWriter(ABC):
+    """The side of a store that writes: one connection behind a lock, one transaction at a time."""
+
+    is_remote: Final = False
+
+    def __init__(self, *, busy_s: float):
+        self._busy_s = busy_s
+        self._closed = False
+        self._seen = 0
+        self._lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+
+    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
+        """An exclusive write transaction: committed durably on exit, undone when the block raises.
+
+        `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
+        """
+        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
+
+    @abstractmethod
+    def _current_writer(self) -> sqlite3.Connection:
+        """The writer's connection; the lock is held."""
+
+    def _begun(self, writer: sqlite3.Connection) -> SqliteTransaction:
+        return SqliteTransaction(writer)
+
+    @abstractmethod
+    def _commit(self, writer: sqlite3.Connection, transaction: SqliteTransaction) -> None:
+        """Commit the open transaction; raises `sqlite3.Error`, and then it is lost."""
+
+    def _check_progress(self, size: int) -> None:
+        """Guarantee that the log holds what this process committed; raises `StoreCorrupt` for a restored older one."""
+        if size < self._seen:
+            raise StoreCorrupt(f"the log went back from {self._seen} to {size} leaves")
+
+    def _drop_writer(self) -> None:
+        """Close the writer's connection, which undoes what is not committed."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _extend_index(self, unindexed: int) -> None:
+        """Index what a search found outside of the index; it only saves time, so that failing is no fault."""
+        if unindexed <= INDEX_STEP:
+            return
+        with suppress(StoreError):
+            for _ in range(INDEX_STEPS):
+                with self.transaction() as transaction:
+                    left = extend_index(transaction, INDEX_STEP)
+                if left < INDEX_STEP:
+                    return
+
+
+class SqliteStore(SingleWriter):
     """`core.ports.Store` in the file at `path`.
 
     `durability` says when a commit counts: `fsync` when it is on the disk, `os` when the operating
@@ -46,49 +111,26 @@ class SqliteStore:
     to wait for another process, in seconds.
     """
 
-    is_remote: Final = False
-
     def __init__(self, path: Path, *, durability: Durability = "fsync", busy_s: float = BUSY_S):
+        super().__init__(busy_s=busy_s)
         self._name = str(path)
-        self._busy_s = busy_s
-        self._closed = False
-        self._seen = 0
         writer = partial(connect, path, durability=durability, writer=True)
         self._connect_writer = partial(writer, busy_s=min(WRITER_WAIT_S, busy_s))
         self._connect_checkpointer = partial(writer, busy_s=busy_s)
         self._connect_reader = partial(connect, path, durability=durability, busy_s=busy_s, writer=False)
-        self._make_ahead = partial(Ahead, path, flushes=durability == "fsync", settle=self._settle_later)
         create(path)
+        end_redo_file(path)
+        prepare(path, busy_s=busy_s)
         self._start_afresh()
-        self._ahead.redo.join()
-        try:
-            prepare(path, busy_s=busy_s)
-            if self._ahead.is_left_over():
-                self._ahead.owes = True
-                self._settle()
-        except BaseException:
-            self._ahead.close()
-            raise
         _open_stores.add(self)
 
-    def transaction(self, *, wait_s: float | None = None, appends: bool = False) -> _WriteContext:
-        """An exclusive write transaction: committed durably on exit, undone when the block raises.
-
-        `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
-        With `appends` the block appends leaves, puts documents with them, and does nothing else.
-        """
-        return _WriteContext(self, self._busy_s if wait_s is None else wait_s, appends=appends)
-
-    def reader(self, *, settled: bool = True) -> _ReadContext:
-        """A consistent view; without `settled` it waits for nobody, and may lack what the redo file alone holds."""
-        return _ReadContext(self, settled=settled)
+    def reader(self) -> _ReadContext:
+        """A consistent view that does not wait for writers."""
+        return _ReadContext(self)
 
     def epoch(self) -> int:
         """The current control epoch, as the last commit of any process left it."""
-        head = self._ahead.head
-        if head is not None and not self._closed:
-            return head.epoch  # while the redo file keeps a transaction open, nobody else can move it
-        pool = self._pool
+        pool = self._current_pool()
         connection = self._take(pool)
         try:
             row = connection.execute("SELECT epoch FROM control").fetchone()
@@ -103,8 +145,6 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close every connection; afterwards every method raises `StoreUnavailable`."""
-        with suppress(StoreError):  # what cannot be committed now stays in the redo file, for the next who opens this
-            self._settle()
         self._closed = True
         if not self._lock.acquire(timeout=self._busy_s):
             raise StoreUnavailable("a transaction of this store is still open")
@@ -112,21 +152,18 @@ class SqliteStore:
             self._checkpointer.stop()  # nobody else can start one while the lock is held
             self._drop_readers()
             self._drop_writer()
-            self._ahead.close()
         finally:
             self._lock.release()
 
     def _start_afresh(self) -> None:
         self._lock = threading.Lock()
-        self._writer: sqlite3.Connection | None = None
+        self._writer = None
         self._writer_file: Identity | None = None
         self._pool: list[sqlite3.Connection] = []
         self._pool_file: Identity | None = None
         self._checkpointer = Checkpointer(self._connect_checkpointer)
-        self._ahead = self._make_ahead()
 
     def _after_fork(self) -> None:
-        self._ahead.redo.close()
         _abandoned.append((self._writer, self._pool, self._checkpointer))
         self._start_afresh()
 
@@ -134,8 +171,6 @@ class SqliteStore:
         """Which file stands at the path now; raises `StoreUnavailable` where there is none."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        if not self._ahead.redo.is_joined:
-            self._ahead.redo.join()
         return identity(self._name)
 
     def _current_writer(self) -> sqlite3.Connection:
@@ -147,10 +182,9 @@ class SqliteStore:
             self._writer_file = found
         return self._writer
 
-    def _check_progress(self, size: int) -> None:
-        """Guarantee that the log holds what this process committed; raises `StoreCorrupt` for a restored older file."""
-        if size < self._seen:
-            raise StoreCorrupt(f"the log went back from {self._seen} to {size} leaves")
+    def _commit(self, writer: sqlite3.Connection, transaction: SqliteTransaction) -> None:
+        writer.execute("COMMIT")
+        self._checkpointer.committed(writer, transaction.written, erased=transaction.erased)
 
     def _current_pool(self) -> list[sqlite3.Connection]:
         """The pool of reader connections to the file at the path."""
@@ -174,94 +208,38 @@ class SqliteStore:
         while pool:
             pool.pop().close()
 
-    def _drop_writer(self) -> None:
-        writer, self._writer = self._writer, None
-        self._ahead.lost()
-        if writer is not None:
-            writer.close()
-
-    def _commit(self, writer: sqlite3.Connection, transaction: SqliteTransaction) -> None:
-        """Commit the open transaction; raises `sqlite3.Error` and the store's errors, and then it is lost."""
-        ahead, erased = self._ahead, transaction.erased
-        try:
-            transaction.settle()
-            if erased:
-                ahead.redo.scrub()
-            writer.execute("COMMIT")
-        except (sqlite3.Error, OSError, StoreError):
-            self._drop_writer()  # closing rolls back whatever is left
-            raise
-        written = transaction.written + ahead.written
-        ahead.committed()
-        self._checkpointer.committed(writer, written, erased=erased)
-
-    def _commit_ahead(self) -> None:
-        """Commit the transaction that the redo file left open; raises `sqlite3.Error` and the store's errors."""
-        if self._ahead.head is not None:
-            writer = self._current_writer()  # dropped, and what is open with it, where the file was replaced
-            if self._ahead.head is not None:
-                self._commit(writer, self._continued(writer))
-
-    def _continued(self, writer: sqlite3.Connection) -> SqliteTransaction:
-        """The transaction that the redo file left open."""
-        return SqliteTransaction(writer, self._ahead.head, held=self._ahead.held)
-
-    def _settle(self) -> None:
-        """Commit what only the redo file has; raises the store's errors."""
-        if self._ahead.waits:
-            with self.transaction():
-                pass
-
-    def _settle_later(self) -> bool:
-        """`_settle` for the thread behind; whether there will be more to settle."""
-        try:
-            self._settle()
-        except StoreError as error:  # nothing is lost, and whoever comes next meets the same fault
-            if self._closed:  # who closes it settles it, perhaps while this thread waited for its turn
-                return False
-            _log.warning("the store cannot be settled", extra={"error": str(error)})
-        return not self._closed
-
-    def _extend_index(self) -> None:
-        for _ in range(INDEX_STEPS):
-            with self.transaction() as transaction:
-                left = extend_index(transaction, INDEX_STEP)
-            if left < INDEX_STEP:
-                return
-
 
 class _WriteContext:
-    """One write transaction, from `BEGIN IMMEDIATE` to a durable commit."""
+    """One write transaction, from `BEGIN IMMEDIATE` to a durable commit.
 
-    __slots__ = ("_appends", "_store", "_transaction", "_wait_s", "_writer")
+    (1) wait for the writers of this process, and get the connection to the file that is there now
+    (2) wait for the writers of other processes
+    (3) compare the end of the log with what this process committed last
+    (4) commit what the block wrote, or undo it where the block raised
+    Any fault drops the connection, and with it whatever was not committed.
+    """
+
+    __slots__ = ("_store", "_transaction", "_wait_s", "_writer")
 
     _writer: sqlite3.Connection
     _transaction: SqliteTransaction
 
-    def __init__(self, store: SqliteStore, wait_s: float, *, appends: bool):
+    def __init__(self, store: SingleWriter, wait_s: float):
         self._store = store
         self._wait_s = wait_s
-        self._appends = appends
 
     def __enter__(self) -> SqliteTransaction:
         store = self._store
         until = time.monotonic() + self._wait_s
+        # (1)
         if not store._lock.acquire(timeout=self._wait_s):
             raise StoreBusy("the store is busy with another transaction of this process")
         try:
             self._writer = self._connected(until)
-            ahead = store._ahead
-            if ahead.head is not None:
-                self._transaction = store._continued(self._writer)
-                if self._appends:
-                    return self._transaction
-                store._commit(self._writer, self._transaction)
+            # (2)
             self._begin(until)
-            if ahead.owes:
-                self._appends = False  # SQLite commits what was put back
-            self._transaction = SqliteTransaction(self._writer, held={} if self._appends else None)
-            if ahead.owes:
-                ahead.put_back(self._transaction)
+            self._transaction = store._begun(self._writer)
+            # (3)
             store._check_progress(self._transaction.head().size)
         except BaseException as error:
             store._drop_writer()
@@ -293,24 +271,20 @@ class _WriteContext:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        store, transaction = self._store, self._transaction
-        ahead = store._ahead
+        # (4)
+        store = self._store
         try:
             if error is None:
-                if not (self._appends and ahead.take(transaction)):
-                    store._commit(self._writer, transaction)
-                store._seen = transaction.head().size
-            elif ahead.head is None or transaction.written:
+                store._commit(self._writer, self._transaction)
+                store._seen = self._transaction.head().size
+            else:
                 self._writer.execute("ROLLBACK")
-                ahead.lost()
-            if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
-                store._drop_writer()
+                if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
+                    store._drop_writer()
         except sqlite3.Error as failure:
             store._drop_writer()
             if error is None:
                 raise wrapped(failure) from failure
-        except OSError as failure:  # what is erased would stay in the redo file
-            raise StoreUnavailable("the disk of the store fails") from failure
         finally:
             store._lock.release()
 
@@ -318,20 +292,16 @@ class _WriteContext:
 class _ReadContext:
     """One consistent view; its connection goes back to the pool unless it failed."""
 
-    __slots__ = ("_connection", "_pool", "_reader", "_settled", "_store")
+    __slots__ = ("_connection", "_pool", "_reader", "_store")
 
     _pool: list[sqlite3.Connection]
     _connection: sqlite3.Connection
     _reader: SqliteReader
 
-    def __init__(self, store: SqliteStore, *, settled: bool):
+    def __init__(self, store: SqliteStore):
         self._store = store
-        self._settled = settled
 
     def __enter__(self) -> SqliteReader:
-        ahead = self._store._ahead
-        if ahead.owes or (ahead.waits and (self._settled or ahead.held)):
-            self._store._settle()
         self._pool = self._store._current_pool()
         self._connection = self._store._take(self._pool)
         try:
@@ -360,18 +330,153 @@ class _ReadContext:
             self._connection.close()
             return
         self._pool.append(self._connection)
-        if self._reader.unindexed > INDEX_STEP:
-            with suppress(StoreError):  # the index only saves time: what it lacks is scanned
-                store._extend_index()
+        store._extend_index(self._reader.unindexed)
+
+
+# Writing rows inside the one exclusive transaction; the hot path is a handful of statements.
+
+_INSERT_LEAF: Final = (
+    "INSERT INTO leaf (idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision,"
+    " reason, parent, call_key, frontier, body, salt, key, payload)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+_INSERT_NODE: Final = "INSERT INTO node (level, position, hash) VALUES (?,?,?)"
+_INSERT_DOCUMENT: Final = (
+    "INSERT INTO document (version, state, body, collection, key) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING"
+)
+_UPDATE_DOCUMENT: Final = (
+    "UPDATE document SET version = ?, state = ?, body = ? WHERE collection = ? AND key = ? AND version = ?"
+)
+_PUT_NODE: Final = (
+    "INSERT INTO document (version, state, body, collection, key) VALUES (?,?,?,?,?) ON CONFLICT (collection, key)"
+    " DO UPDATE SET version = excluded.version, state = excluded.state, body = excluded.body"
+    " WHERE excluded.version > version"
+)
+_DELETE_DOCUMENT: Final = "DELETE FROM document WHERE collection = ? AND key = ?"
+_ERASE: Final = "UPDATE leaf SET salt = NULL, key = NULL, payload = NULL WHERE idx = ? AND key IS NOT NULL"
+_PUT_SEAL: Final = "UPDATE control SET seal = ?"
+_BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
+
+
+class SqliteTransaction(SqliteReader):
+    """`core.ports.Transaction` over the writer's connection."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        super().__init__(connection)
+        self._head: Head | None = None
+        self.written = 0  # rows
+        self.erased = False
+
+    def head(self) -> Head:
+        """The end of the log; read once, since nobody else can move it."""
+        if self._head is None:
+            self._head = super().head()
+        return self._head
+
+    def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        """Add leaves at the end and move the head; its `epoch` is not written, `bump_epoch` alone moves that.
+
+        Raises `StoreCorrupt` where the leaves do not continue the log.
+        """
+        before = self.head()
+        check_continues(before.size, entries, head)
+        check_payloads(before.size, payloads, head)
+        sealed = {payload.index: payload for payload in payloads}
+        self._write(_INSERT_LEAF, [_leaf_row(entry, sealed.get(entry.index), head) for entry in entries])
+        if nodes:
+            self._write(_INSERT_NODE, [(node.level, node.position, node.hash) for node in nodes])
+        self._head = replace(head, epoch=before.epoch, seal=before.seal)
+
+    def put_document(self, document: Document) -> None:
+        """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
+        values = _document_row(document)
+        if document.version == 1:
+            changed = self._change(_INSERT_DOCUMENT, values)
+        else:
+            changed = self._change(_UPDATE_DOCUMENT, (*values, document.version - 1))
+        if not changed:
+            raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
+
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+        if nodes:
+            self._write(_PUT_NODE, [_document_row(node) for node in nodes])
+        self._change(_PUT_SEAL, (seal,))
+        self._head = replace(self.head(), seal=seal)
+
+    def delete_document(self, collection: str, key: str) -> None:
+        self._change(_DELETE_DOCUMENT, (collection, key))
+
+    def erase_payload(self, index: int) -> bool:
+        """Delete payload, key and salt of a leaf; their pages are overwritten with zeros."""
+        erased = self._change(_ERASE, (index,)) > 0
+        self.erased = self.erased or erased
+        return erased
+
+    def bump_epoch(self) -> int:
+        """Move the control epoch; every process sees it once this transaction commits."""
+        before = self.head()
+        epoch: int = self.row(_BUMP)[0]
+        self.written += 1
+        self._head = replace(before, epoch=epoch)
+        return epoch
+
+    def _write(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        if len(rows) == 1:
+            self._change(sql, rows[0])
+            return
+        try:
+            self.written += self._connection.executemany(sql, rows).rowcount
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        except OverflowError as error:
+            raise too_large() from error
+
+    def _change(self, sql: str, values: Sequence[Any]) -> int:
+        try:
+            changed = self._connection.execute(sql, values).rowcount
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        except OverflowError as error:
+            raise too_large() from error
+        self.written += changed
+        return changed
+
+
+def _leaf_row(entry: Entry, payload: Payload | None, head: Head) -> tuple[Any, ...]:
+    key = None
+    if entry.kind == "decision" and entry.call_id:
+        key = call_key(entry.principal, entry.session, entry.call_id)
+    return (
+        entry.index,
+        entry.leaf_hash,
+        entry.receipt_id,
+        entry.time,
+        entry.kind,
+        entry.principal,
+        entry.agent,
+        entry.session,
+        entry.call_id,
+        entry.tool,
+        entry.decision,
+        entry.reason,
+        entry.parent,
+        key,
+        head.frontier if entry.index == head.size - 1 else None,
+        entry.body,
+        *((None, None, None) if payload is None else (payload.salt, payload.key, payload.body)),
+    )
+
+
+def _document_row(document: Document) -> tuple[int, str, bytes, str, str]:
+    return document.version, document.state, document.body, document.collection, document.key
 
 
 def _before_fork() -> None:
-    """A child inherits what SQLite knows of the locks of this process: fork while no transaction is open."""
+    """Wait for open transactions: a child inherits what SQLite knows of the locks of this process."""
     for store in list(_open_stores):
         if store._lock.acquire(timeout=FORK_WAIT_S):
             _held_for_fork.append(store)
-            with suppress(StoreError, sqlite3.Error, OSError):
-                store._commit_ahead()
 
 
 def _after_fork_in_parent() -> None:

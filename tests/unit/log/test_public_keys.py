@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from aegis.keys.files import jwks, public_keys
 from aegis.keys.keyring import Ed25519Signer
+from aegis.log.trust import jwks, public_keys
 from aegis.store import MemoryStore
 from support.log_entries import append, entry
 

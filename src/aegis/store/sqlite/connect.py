@@ -268,6 +268,7 @@ Identity = tuple[int, int]
 PAGE_BYTES: Final = 8_192  # three receipts with their payloads: a commit writes fewer pages than with one
 
 _RETRY_S: Final = 0.01
+_REDO_HEADER: Final = 8  # length and checksum of the first frame
 
 
 def create(path: Path) -> None:
@@ -277,6 +278,27 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
+    except OSError as error:
+        raise StoreUnavailable(f"the store cannot be opened: {error.strerror}") from error
+
+
+def end_redo_file(path: Path) -> None:
+    """Take the redo file of an older version away; raises `StoreUnavailable` where it holds what the store may lack.
+
+    Those versions acknowledged receipts in it before SQLite had them, and blanked its first bytes once it did.
+    """
+    redo = f"{path}-redo"
+    try:
+        descriptor = os.open(redo, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            begins = os.read(descriptor, _REDO_HEADER)
+        finally:
+            os.close(descriptor)
+        if begins.strip(b"\0"):
+            raise StoreUnavailable("another version of Aegis left the store in use: open it once with that one")
+        os.unlink(redo)  # noqa: PTH108  beside `os.open`, which alone follows no link
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise StoreUnavailable(f"the store cannot be opened: {error.strerror}") from error
 
