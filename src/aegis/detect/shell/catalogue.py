@@ -31,21 +31,28 @@ KINDS: Final[dict[str, str]] = {
     "container": "starts containers, whose mounts and rights are looked at",
     "container-engine": "has the options of `docker run` and `docker exec`",
     "copier": "puts a file in the place of another",
+    "defence": "watches or guards a machine, under its name as a service; the name may end in `*`",
     "deleter": "deletes its operands",
+    "downloader": "writes what it fetches to the file that an option names",
     "dumper": "prints the whole of a database",
     "edits-in-place": "changes files where they stand, with `-i`",
     "elevates": "starts a command with the rights of another user",
     "encryptor": "encrypts files, so that deleting them afterwards is extortion",
     "eraser": "removes traces where its operands are histories or logs",
+    "evaluates": "runs the text that it is given",
     "fed": "appends the words that it reads to a command, which it starts",
     "fetcher": "fetches from a host; is a sender as well",
     "guarded": "is a program of the system that only packages replace",
+    "has-exec": "starts a command in a container by `exec`",
+    "has-ssh": "starts a command on a machine by `ssh`",
     "host-option": "takes a host by `-h`, which therefore asks for no help",
     "http-client": "asks a host for a page by its address",
     "interpreter": "runs the code that it reads from a pipe",
+    "joins-by-commas": "takes a command line whose words are joined by commas",
     "joins-letters": "takes a program behind letters that are put together, such as `-lne`",
     "lister": "prints the names of files",
     "listener": "connects a program to the network",
+    "miner": "mines for others; starting it is a finding; the name may end in `*`",
     "moves-programs": "can run, start, copy or fetch a program; what it writes and reads is followed",
     "namer": "names a file without giving away what is in it",
     "names-shell": "may name a shell without starting it",
@@ -55,17 +62,20 @@ KINDS: Final[dict[str, str]] = {
     "reader": "gives away what is in its operands",
     "reads-lines": "runs the lines of its input, and has no option for a script",
     "resolver": "looks up names, which can carry data away",
+    "runs-file": "starts the file that is its operand",
     "runs-input": "runs each line that it reads from a pipe",
     "runs-list": "runs the commands of the file that is its operand",
     "scripted": "has a little language that can start commands, such as `:!` of an editor",
     "sender": "sends what it is given to a host; is a network program as well",
     "service-manager": "stops and disables services",
+    "sets-rights": "says who may do what with a file",
     "shell": "is a command shell; is an interpreter as well",
     "shows": "prints its words and runs none of them",
     "silent": "prints nothing",
     "starts-given": "has the work of starting what it is given, wherever that lies",
     "starts-shell": "starts the shell that is its last word",
     "takes-folders": "takes whole folders, so that a folder of secrets is read by it",
+    "takes-settings": "has an option whose value is a setting, such as `-o ProxyCommand=...`",
     "to-shell": "is kept as it stands where a bare shell is all that it starts",
     "tunnel": "carries connections through a network that does not let them pass",
     "writer": "writes files",
@@ -207,9 +217,10 @@ _Part = TypeVar("_Part")
 _Converted = TypeVar("_Converted")
 _FOUND_AT: Final = re2.compile(r"^(.*?)(?: - at `\$(.*)`)?$")
 _STEP: Final = re2.compile(r"\.(\w+)|\[(\d+)\]")
-_NAME: Final = re2.compile(r"^[^\sA-Z/]+$")
+_NAME: Final = re2.compile(r"^[^\sA-Z/*]+\*?$")
 _CAPITALS: Final = re2.compile(r"[A-Z]")
 _LETTER: Final = re2.compile(r"^-[A-Za-z]$")
+_BY_PATTERN: Final = frozenset({"defence", "miner"})
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -221,6 +232,11 @@ def of_kind(kind: str) -> frozenset[str]:
     if kind not in KINDS:
         raise KeyError(kind)
     return frozenset(name for name, program in builtin_programs().items() if kind in program.kinds)
+
+
+def pattern_of(kind: str) -> str:
+    """Return a pattern of the names of a kind, for kinds whose names may end in `*`."""
+    return "|".join(re2.escape(name).replace(r"\*", r"\S*") for name in sorted(of_kind(kind)))
 
 
 def members(member: str, kind: type[_Part]) -> dict[str, _Part]:
@@ -341,6 +357,8 @@ class _Reading:
         for name in program.names:
             if _NAME.match(name) is None:
                 self._bad(f"`{name}` is no name of a program in small letters", f"{pointer}/names")
+            if name.endswith("*") and not set(program.kinds) <= _BY_PATTERN:
+                self._bad("only names of a defence or a miner end in `*`", f"{pointer}/names")
             if name in taken:
                 self._bad(f"`{name}` is described in `{taken[name]}` already", f"{pointer}/names")
             taken[name] = self._file

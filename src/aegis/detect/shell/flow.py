@@ -21,6 +21,8 @@ _STORES: Final = {
     for name, program in builtin_programs().items()
     if program.secrets
 }
+_EVALUATES: Final = of_kind("evaluates")
+_RUNS_FILE: Final = of_kind("runs-file")
 _DUMPERS: Final = of_kind("dumper")
 _RESOLVERS: Final = of_kind("resolver")
 _SCRIPT_OPTIONS: Final = frozenset({"-c", "-e", "-m", "-n", "-pe", "-ne", "-r", "-E", "-lne", "-i", "--eval", "-p"})
@@ -96,7 +98,7 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
     for command in commands:
         if command.words and _RUNS_FETCHED.match(command.words[0]):
             return [("shell.network-to-interpreter", command.text[:80])]
-        if command.name in INTERPRETERS or command.name in {"eval", "source", "."}:
+        if command.name in INTERPRETERS or command.name in _EVALUATES:
             given = [arg for arg in command.args if arg.startswith(("<(", "$(", "`", '"$('))]
             if given:
                 return [("shell.network-to-interpreter" if fetches else "shell.encoded", command.text[:80])]
@@ -115,7 +117,7 @@ def dropped(commands: list[Command]) -> list[Signalled]:
         for target in fetched:
             path = command.text.split(None, 1)[0] if command.text else ""
             runs = path in {target, f"./{target}"} or (name in INTERPRETERS and target in command.args)
-            if runs or (name in {"start", "nohup", "setsid", "source", "."} and target in command.args):
+            if runs or (name in _RUNS_FILE and target in command.args):
                 return [("shell.drops-program", command.text[:80])]
         if name in FETCHERS:
             fetched.update(_downloads(command))

@@ -184,6 +184,9 @@ _FLAGS: Final = frozenset({
     "--sig-proxy", "--tty", "-T", "--no-deps", "--service-ports", "--build", "--no-TTY",
 })  # fmt: skip
 _ENGINES: Final = of_kind("container-engine")
+_HAS_EXEC: Final = of_kind("has-exec")
+_HAS_SSH: Final = of_kind("has-ssh")
+_DOWNLOADERS: Final = of_kind("downloader")
 _COMMAND_OPTION: Final = frozenset({"-c", "--command", "-C"})
 
 
@@ -225,7 +228,7 @@ def started(command: Command, words: Sequence[str]) -> Started | None:
         return Started(shlex.join(behind) if behind and name == "runuser" else "")
     if name in _ENGINES:
         return _in_container(name, rest)
-    if name in {"kubectl", "oc", "lxc", "multipass"}:
+    if name in _HAS_EXEC:
         if "exec" not in rest[:8] and not (name != "lxc" and "run" in rest[:8]):
             return None
         behind = _after(rest, "--")
@@ -237,7 +240,7 @@ def started(command: Command, words: Sequence[str]) -> Started | None:
         return None if behind is None else Started(shlex.join(behind))
     if name == "adb" and "shell" in rest[:4]:
         return Started(" ".join(rest[rest.index("shell") + 1 :]))
-    if name in {"gcloud", "vagrant", "fly", "flyctl", "az"} and "ssh" in rest[:4]:
+    if name in _HAS_SSH and "ssh" in rest[:4]:
         for at, word in enumerate(rest):
             head, joined, value = word.partition("=")
             if head in _COMMAND_OPTION:
@@ -310,7 +313,7 @@ def files_made(command: Command, words: Sequence[str]) -> Iterator[tuple[str, st
         values = dict(word.split("=", 1) for word in words if "=" in word)
         if "of" in values:
             yield values["of"], values.get("if", "-")
-    elif name in {"curl", "wget", "aria2c", "iwr", "invoke-webrequest", "irm"}:
+    elif name in _DOWNLOADERS:
         yield from ((target, "") for target in _downloaded(name, words))
 
 

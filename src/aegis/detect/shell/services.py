@@ -42,6 +42,7 @@ _PARTS: Final = _by_name("parts")
 _PLAIN: Final = _by_name("plain")
 _HOST_BY_H: Final = of_kind("host-option")
 _CLOUDS: Final = of_kind("cloud")
+_KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
 _DRY: Final = frozenset(
     {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
 )
@@ -68,7 +69,7 @@ def service_deed(command: Command) -> str:
     What joined options show comes first, then what paths and values show, then what plain words show.
     """
     name = command.name.lower()
-    if name not in _LETTERS and name not in _PARTS and name not in _PLAIN and name not in _CLOUDS:
+    if name not in _KNOWN:
         return ""
     words = frozenset(word.lower() for word in command.args)
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words)

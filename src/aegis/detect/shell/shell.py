@@ -228,7 +228,7 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
         facts.add(signal, command.text)
     if name in {"find", "xargs", "parallel"}:
         _starts_others(command, facts, depth)
-    elif name in {"chmod", "chown", "chgrp", "setfacl", "setcap", "install"}:
+    elif name in _SETS_RIGHTS:
         facts.writes = True
         for signal in sets_permissions(command):
             facts.add(signal, command.text)
@@ -356,6 +356,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
+_SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
 # Programs that carry a file away, and the words with which they do.

@@ -240,6 +240,8 @@ _LEADS: Final = re2.compile(
     r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
 )
 _SCRIPTED: Final = of_kind("scripted")
+_TAKES_SETTINGS: Final = of_kind("takes-settings")
+_JOINS_BY_COMMAS: Final = of_kind("joins-by-commas")
 
 
 _MOST_PREFIXES: Final = 32  # commands that start one another on one line
@@ -319,7 +321,7 @@ def _git(word: str, following: str) -> Iterator[str]:
 def _commands(name: str, value: str) -> Iterator[str]:
     """The command line in an option's value: settings and the leads of little languages taken off."""
     setting = _SETTING.match(value)
-    if name in {"ssh", "scp", "sftp", "apt", "apt-get", "aptitude"} and setting is None and "=" in value:
+    if name in _TAKES_SETTINGS and setting is None and "=" in value:
         return
     if setting is not None:
         value = value[setting.end() :]
@@ -333,7 +335,7 @@ def _commands(name: str, value: str) -> Iterator[str]:
             value = value.rstrip(")'\"")
     elif name in _SCRIPTED:
         return
-    if name in {"gcc", "g++", "cc"}:
+    if name in _JOINS_BY_COMMAS:
         value = value.replace(",", " ")
     value = value.strip().lstrip(";")
     if value:

@@ -12,7 +12,7 @@ from typing import Final
 import re2
 
 from aegis.detect.quick import remembered
-from aegis.detect.shell.catalogue import Sign, builtin_programs, of_kind
+from aegis.detect.shell.catalogue import Sign, builtin_programs, of_kind, pattern_of
 from aegis.detect.shell.tree import Command
 
 _STRONG_GROUPS: Final = frozenset({"root", "sudo", "wheel", "admin", "shadow", "disk"})
@@ -113,16 +113,10 @@ _KERNEL_SWITCH: Final = re2.compile(
     r"^/proc/(?:sysrq-trigger|sys/kernel/(?:core_pattern|modprobe|hotplug|randomize_va_space|kptr_restrict|dmesg_restrict|"
     r"yama/ptrace_scope)|sys/fs/(?:suid_dumpable|binfmt_misc/register))$|^/sys/kernel/(?:uevent_helper|security/.*)$"
 )
-_DEFENCE_UNIT: Final = re2.compile(
-    r"^(?:auditd|rsyslog|syslog(?:-ng)?|apparmor|selinux|firewalld|ufw|iptables|nftables|fail2ban|clamav\S*|falcon-sensor|"
-    r"crowdstrike\S*|osqueryd|wazuh\S*|sysmon|falco|tetragon|carbonblack|cbagentd|mdatp|ds_agent|sentinel\S*|"
-    r"systemd-journald|aide|tripwire|snort|suricata|ossec)(?:\.service|\.socket)?$"
-)
+_DEFENCE_UNIT: Final = re2.compile(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
 _HISTORY_OFF: Final = re2.compile(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
-_MINER: Final = re2.compile(
-    r"^(?:xmrig|xmr-stak\S*|minerd|cpuminer\S*|cgminer|bfgminer|ethminer|nbminer|t-rex|lolminer)$"
-)
+_MINER: Final = re2.compile(rf"^(?:{pattern_of('miner')})$")
 _POOL: Final = re2.compile(r"stratum\+(?:tcp|ssl|tls)://")
 _ATTACK_TOOLS: Final = of_kind("tunnel") | of_kind("attack-tool")
 _SIGNS: Final = {name: program.signs for name, program in builtin_programs().items() if program.signs}
@@ -132,9 +126,9 @@ def tampering(command: Command) -> list[Signalled]:
     """The signals of one command; empty for daily work."""
     name, args, shown = command.name.lower(), command.args, command.text[:80]
     found: list[Signalled] = []
-    for sign in _SIGNS.get(name, ()):
-        if _shows(sign, args):
-            found.append((sign.signal, shown))
+    signs = _SIGNS.get(name)
+    if signs is not None:
+        found.extend((sign.signal, shown) for sign in signs if _shows(sign, args))
     judge = _JUDGES.get(name)
     if judge is not None:
         signal = judge(args)
