@@ -1,4 +1,4 @@
-"""Checks that the one wheel in a directory holds every rule and policy of the repository, byte for byte."""
+"""Check that the one wheel in a directory holds every rule, policy and program of the repository, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("rules", "policies")
+SHIPPED = {
+    "rules": "rules",
+    "policies": "policies",
+    "data/programs": "programs",
+}  # folders, by their names in the wheel
 
 
 def problems(wheel: Path) -> list[str]:
@@ -15,9 +19,9 @@ def problems(wheel: Path) -> list[str]:
     found = []
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        for folder in SHIPPED:
+        for folder, shipped in SHIPPED.items():
             for file in sorted((ROOT / folder).rglob("*")):
-                name = f"aegis/_data/{file.relative_to(ROOT).as_posix()}"
+                name = f"aegis/_data/{shipped}/{file.relative_to(ROOT / folder).as_posix()}"
                 if not file.is_file() or file.name.startswith("."):
                     continue
                 if name not in names:

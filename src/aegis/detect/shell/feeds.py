@@ -21,11 +21,11 @@ import re2
 
 from aegis.detect.facts import Effort
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
+from aegis.detect.shell.catalogue import ProgramLanguage
 from aegis.detect.shell.heredocs import Given, given_by, literal
 from aegis.detect.shell.outputs import Variables, Word, printed
 from aegis.detect.shell.programs import (
     STDIN,
-    Language,
     Program,
     commands_in_code,
     commands_in_sql,
@@ -390,7 +390,7 @@ class Feeds:
         return out
 
     def _file(
-        self, name: str, language: Language | None, file: str, arguments: Sequence[str], stdin: FileFlow | None
+        self, name: str, language: ProgramLanguage | None, file: str, arguments: Sequence[str], stdin: FileFlow | None
     ) -> FileFlow:
         """Run a file: every text that it may hold."""
         if file in STDIN:
@@ -419,7 +419,7 @@ class Feeds:
         self._files.running.discard((normal(file), given))
         return out if flows else UNKNOWN
 
-    def _text(self, language: Language, name: str, text: str, stdin: FileFlow | None) -> FileFlow:
+    def _text(self, language: ProgramLanguage, name: str, text: str, stdin: FileFlow | None) -> FileFlow:
         """Run a text in its language."""
         fed = self.fed
         if language == "shell":

@@ -8,26 +8,23 @@ import re2
 
 from aegis.detect.hosts import read_target
 from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.shell.catalogue import builtin_programs, of_kind
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.words import FETCHERS, INTERPRETERS, LOOSE_PLACES, SENDERS
 
 Signalled = tuple[str, str]
-_CONNECTS: Final = frozenset({"nc", "ncat", "netcat", "telnet", "finger", "socat"})
-_RUNS_LINES: Final = frozenset({"iex", "invoke-expression", "cmd", "cmd.exe", "at", "batch"})
+_CONNECTS: Final = of_kind("connects")
+_RUNS_LINES: Final = of_kind("runs-input")
 # Commands that print what a secret store holds: words that must all stand in the command.
-_STORES: Final[dict[str, tuple[frozenset[str], ...]]] = {
-    "aws": (frozenset({"secretsmanager", "get-secret-value"}), frozenset({"--with-decryption"})),
-    "vault": (frozenset({"kv", "get"}), frozenset({"read"})),
-    "gcloud": (frozenset({"secrets", "access"}), frozenset({"auth", "print-access-token"})),
-    "kubectl": (frozenset({"get", "secret"}), frozenset({"get", "secrets"})),
-    "az": (frozenset({"keyvault", "secret", "show"}), frozenset({"get-access-token"})),
-    "op": (frozenset({"read"}), frozenset({"item", "get"})),
-    "pass": (frozenset({"show"}),),
-    "gh": (frozenset({"auth", "token"}),),
-    "security": (frozenset({"find-generic-password"}),),
+_STORES: Final = {
+    name: tuple(frozenset(words.split()) for words in program.secrets)
+    for name, program in builtin_programs().items()
+    if program.secrets
 }
-_DUMPERS: Final = frozenset({"mysqldump", "mariadb-dump", "pg_dump", "pg_dumpall", "mongodump", "sqlite3_dump"})
-_RESOLVERS: Final = frozenset({"dig", "nslookup", "host", "ping", "ping6", "getent", "drill", "kdig"})
+_EVALUATES: Final = of_kind("evaluates")
+_RUNS_FILE: Final = of_kind("runs-file")
+_DUMPERS: Final = of_kind("dumper")
+_RESOLVERS: Final = of_kind("resolver")
 _SCRIPT_OPTIONS: Final = frozenset({"-c", "-e", "-m", "-n", "-pe", "-ne", "-r", "-E", "-lne", "-i", "--eval", "-p"})
 
 
@@ -101,7 +98,7 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
     for command in commands:
         if command.words and _RUNS_FETCHED.match(command.words[0]):
             return [("shell.network-to-interpreter", command.text[:80])]
-        if command.name in INTERPRETERS or command.name in {"eval", "source", "."}:
+        if command.name in INTERPRETERS or command.name in _EVALUATES:
             given = [arg for arg in command.args if arg.startswith(("<(", "$(", "`", '"$('))]
             if given:
                 return [("shell.network-to-interpreter" if fetches else "shell.encoded", command.text[:80])]
@@ -120,7 +117,7 @@ def dropped(commands: list[Command]) -> list[Signalled]:
         for target in fetched:
             path = command.text.split(None, 1)[0] if command.text else ""
             runs = path in {target, f"./{target}"} or (name in INTERPRETERS and target in command.args)
-            if runs or (name in {"start", "nohup", "setsid", "source", "."} and target in command.args):
+            if runs or (name in _RUNS_FILE and target in command.args):
                 return [("shell.drops-program", command.text[:80])]
         if name in FETCHERS:
             fetched.update(_downloads(command))

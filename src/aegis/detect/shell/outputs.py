@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
+from aegis.detect.shell.catalogue import Prints, members, of_kind
 from aegis.detect.shell.heredocs import literal, unescaped
 from aegis.detect.shell.tree import Command
 
@@ -131,9 +132,9 @@ def printed(name: str, args: Sequence[str], stdin: FileFlow, read: Read) -> File
         return flow.with_text(_TRANSFORMS[name](flow.text))
     if name == "sed":
         return _edited(args, stdin, read)
-    valued = _PASSES.get(name)
-    if valued is not None:
-        flow = _given(args, stdin, read, valued=valued, skip=name in _PATTERN_FIRST)
+    prints = _PASSES.get(name)
+    if prints is not None:
+        flow = _given(args, stdin, read, valued=prints.value, skip=prints.pattern)
         return flow.with_text(flow.text + _members(flow.text)) if name in {"jq", "yq"} else flow
     return UNKNOWN
 
@@ -314,8 +315,8 @@ def _translated(args: Sequence[str], text: str) -> str:
 
 def _set(written: str) -> str:
     """The characters of a set of `tr`: ranges, classes and escapes."""
-    for name, members in _CLASSES.items():
-        written = written.replace(name, members)
+    for name, chars in _CLASSES.items():
+        written = written.replace(name, chars)
     written = unescaped(written)[:_WIDEST]
     out: list[str] = []
     at = 0
@@ -473,19 +474,5 @@ def _members(text: str) -> str:
 _SIMPLE: Final[Mapping[str, Callable[[Sequence[str]], FileFlow]]] = {
     "echo": _echoed, "printf": _formatted, "yes": _repeated, "print": _echoed,
 }  # fmt: skip
-_SILENT: Final = frozenset({
-    ":", "cd", "chmod", "export", "false", "mkdir", "pushd", "popd", "set", "shopt", "sleep", "touch", "true", "umask",
-    "unset", "wait", "local", "declare", "typeset", "readonly", "read", "alias", "cp", "mv", "ln", "rm",
-})  # fmt: skip
-_PASSES: Final[dict[str, frozenset[str]]] = {
-    "cat": frozenset(), "head": frozenset({"-n", "-c"}), "tail": frozenset({"-n", "-c"}), "bat": frozenset(),
-    "grep": frozenset({"-m", "-A", "-B", "-C"}), "egrep": frozenset(), "fgrep": frozenset(),
-    "sort": frozenset({"-k", "-t"}),
-    "uniq": frozenset(), "cut": frozenset({"-d", "-f", "-c", "-b"}), "fold": frozenset({"-w"}), "nl": frozenset(),
-    "pv": frozenset(), "expand": frozenset(), "unexpand": frozenset(), "iconv": frozenset({"-f", "-t"}),
-    "dos2unix": frozenset(), "envsubst": frozenset(), "awk": frozenset({"-F", "-v"}), "gawk": frozenset({"-F", "-v"}),
-    "paste": frozenset({"-d"}), "column": frozenset(), "less": frozenset(), "more": frozenset(), "shuf": frozenset(),
-    "strings": frozenset(), "jq": frozenset(), "yq": frozenset(), "sponge": frozenset(), "fmt": frozenset(),
-    "stdbuf": frozenset(), "unbuffer": frozenset(), "type": frozenset(), "get-content": frozenset(),
-}  # fmt: skip
-_PATTERN_FIRST: Final = frozenset({"grep", "egrep", "fgrep", "awk", "gawk", "jq", "yq"})
+_SILENT: Final = of_kind("silent")
+_PASSES: Final = members("prints", Prints)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import re2
 
 from aegis.detect.quick import remembered
+from aegis.detect.shell.catalogue import Elsewhere, ProgramLanguage, Runs, members, of_kind
 from aegis.detect.shell.starts import USUAL_PLACES
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.words import SHELLS
-
-Language = Literal["shell", "python", "javascript", "php", "sql", "make", "cron", "other"]
 
 
 class Program(NamedTuple):
@@ -26,72 +24,14 @@ class Program(NamedTuple):
     `arguments` are those of the program itself.
     """
 
-    language: Language
+    language: ProgramLanguage
     text: str | None = None
     file: str | None = None
     arguments: tuple[str, ...] = ()
 
 
-class _Options(NamedTuple):
-    """What the options of one interpreter mean: with a program behind them, with a file of one, with another value."""
-
-    text: frozenset[str] = frozenset()
-    file: frozenset[str] = frozenset()
-    valued: frozenset[str] = frozenset()
-    module: frozenset[str] = frozenset()
-    language: Language = "other"
-    operands: int = 0  # that stand before the file of the program; -1 where no operand is one
-
-
-_SHELL: Final = _Options(
-    frozenset(), frozenset({"--rcfile", "--init-file"}), frozenset({"-o", "-O", "+o", "+O"}), language="shell"
-)
-_PYTHON: Final = _Options(
-    frozenset({"-c"}), frozenset(), frozenset({"-W", "-X", "-Q"}), frozenset({"-m"}), language="python"
-)
-_NODE: Final = _Options(
-    frozenset({"-e", "--eval", "-p", "--print", "-pe", "eval"}), frozenset({"-r", "--require", "--import"}),
-    language="javascript",
-)  # fmt: skip
-_PHP: Final = _Options(frozenset({"-r"}), frozenset({"-f"}), frozenset({"-d", "-c"}), language="php")
-_E: Final = frozenset({"-e", "-E"})
-_INTERPRETERS: Final[dict[str, _Options]] = {
-    **dict.fromkeys(SHELLS | {"powershell", "powershell.exe", "pwsh.exe", "cmd", "mksh", "yash"}, _SHELL),
-    "python": _PYTHON, "pypy": _PYTHON, "ipython": _PYTHON, "uv-python": _PYTHON,
-    "node": _NODE, "nodejs": _NODE, "bun": _NODE, "deno": _NODE, "tsx": _NODE, "ts-node": _NODE,
-    "php": _PHP,
-    "perl": _Options(_E, valued=frozenset({"-I", "-M"})),
-    "ruby": _Options(_E, frozenset({"-r"}), frozenset({"-I"})),
-    "lua": _Options(_E, valued=frozenset({"-l"})), "luajit": _Options(_E),
-    "tclsh": _Options(), "expect": _Options(frozenset({"-c"}), frozenset({"-f"})), "rscript": _Options(_E),
-    "julia": _Options(_E), "groovy": _Options(_E), "osascript": _Options(_E), "guile": _Options(frozenset({"-c"})),
-    "psql": _Options(
-        frozenset({"-c", "--command"}), frozenset({"-f", "--file"}),
-        frozenset({"-d", "-h", "-p", "-U", "-v", "-o", "-F", "-R", "-T", "-L", "-P"}), language="sql", operands=-1,
-    ),
-    **dict.fromkeys(("mysql", "mariadb"), _Options(
-        frozenset({"-e", "--execute"}), valued=frozenset({"-u", "-h", "-P", "-D", "-S"}), language="sql", operands=-1
-    )),
-    "sqlite3": _Options(frozenset({"-cmd"}), frozenset({"-init"}), language="sql", operands=-1),
-    "sqlcmd": _Options(frozenset({"-Q", "-q"}), frozenset({"-i"}), frozenset({"-S", "-U", "-P", "-d"}), language="sql",
-                       operands=-1),
-    "sqlplus": _Options(language="sql", operands=-1),
-    "cockroach": _Options(frozenset({"-e", "--execute"}), frozenset({"-f"}), language="sql", operands=-1),
-    "clickhouse-client": _Options(frozenset({"-q", "--query"}), language="sql", operands=-1),
-    "duckdb": _Options(frozenset({"-c"}), frozenset({"-init"}), language="sql", operands=-1),
-    **dict.fromkeys(("make", "gmake"), _Options(
-        frozenset(), frozenset({"-f", "--file", "--makefile"}), frozenset({"-C", "-j", "-I", "-o", "-W"}),
-        language="make", operands=-1,
-    )),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _Options(
-        frozenset(), frozenset({"-f", "--file"}), frozenset({"-F", "-v"})
-    )),
-    "crontab": _Options(valued=frozenset({"-u"}), language="cron"),
-    "at": _Options(frozenset(), frozenset({"-f"}), frozenset({"-q", "-t"}), language="shell", operands=-1),
-    "batch": _Options(language="shell", operands=-1),
-    "source": _Options(language="shell"), ".": _Options(language="shell"),
-}  # fmt: skip
-_AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
+_INTERPRETERS: Final = members("runs", Runs)
+_AWKS: Final = of_kind("awk")
 STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _LETS_LEAVE: Final = frozenset({"-l", "-r", "--version", "-V", "--help", "-?", "-h", "-n", "--dry-run", "-p", "-q"})
 
@@ -140,7 +80,7 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
             reads = reads and word in _BESIDE
         elif word in options.module:
             return [*found, Program(language, file=rest[0].replace(".", "/") + ".py")] if rest else found
-        elif word in options.valued:
+        elif word in options.value:
             del rest[:1]
         elif word[:1] == "-" or (word[:1] == "+" and language == "shell"):
             if word in {"--version", "--help"}:
@@ -149,19 +89,19 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
             continue  # the grammar reads the descriptor of a redirection (`sh 0< x`) as a word
         elif name in _AWKS:
             return [*found, Program("other", text=word)] if reads else found
-        elif options.operands == 0 and reads:
+        elif options.operand and reads:
             return [*found, _in_file(language, word, tuple(rest))]
     if name == "make" and reads:
         return [Program("make", file=each) for each in ("Makefile", "makefile", "GNUmakefile")]
     return [*found, Program(language)] if reads else found
 
 
-_NO_SCRIPTS: Final = frozenset({"at", "batch", "source", "."})
-_BUNDLES: Final = frozenset({"perl", "ruby"})  # whose letters are put together: `-lne`
+_NO_SCRIPTS: Final = of_kind("reads-lines")
+_BUNDLES: Final = of_kind("joins-letters")
 _BESIDE: Final = frozenset({"-r", "--require", "--import", "--rcfile", "--init-file", "-init"})  # and a program besides
 
 
-def _in_file(language: Language, name: str, arguments: tuple[str, ...] = ()) -> Program:
+def _in_file(language: ProgramLanguage, name: str, arguments: tuple[str, ...] = ()) -> Program:
     return Program(language, arguments=arguments) if name in STDIN else Program(language, None, name, arguments)
 
 
@@ -179,7 +119,7 @@ def started_file(command: Command) -> str:
 _SHEBANG: Final = re2.compile(r"^#!\s*\S*?/?(?:env\s+(?:-\S+\s+)*)?([\w.+-]+)(?:\s|$)")
 
 
-def language_of_file(text: str) -> tuple[str, Language]:
+def language_of_file(text: str) -> tuple[str, ProgramLanguage]:
     """The interpreter that the first line of a program names, and its language; the shell where none does."""
     match = _SHEBANG.match(text)
     name = interpreter(match.group(1).rsplit("/", 1)[-1]) if match is not None else ""
@@ -236,31 +176,21 @@ def recipes(text: str) -> str:
 
 
 # What starts a command elsewhere: the options that take a value, where those are few.
-_VALUED: Final[dict[str, frozenset[str]]] = {
-    "ssh": frozenset({
-        "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S",
-        "-W", "-w", "-B",
-    }),
-    "chroot": frozenset(), "nsenter": frozenset({"-t", "--target", "-S", "-G"}),
-    "kubectl": frozenset({"-n", "--namespace", "-c", "--container", "--context", "--kubeconfig", "-f"}),
-    "lxc": frozenset({"--env", "--user", "--cwd"}), "su": frozenset({"-s", "--shell", "-g", "-G", "-w"}),
-    "runuser": frozenset({"-u", "-s", "-g", "-G"}), "adb": frozenset({"-s"}), "multipass": frozenset({"-d"}),
-}  # fmt: skip
-_VALUED["oc"] = _VALUED["kubectl"]
+_VALUED: Final = {name: elsewhere.value for name, elsewhere in members("elsewhere", Elsewhere).items()}
 # Options of `docker run` and `docker exec` without a value; every other one takes one, or has it behind `=`.
 _FLAGS: Final = frozenset({
     "-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-dt", "-P", "-q", "--detach", "--init", "--interactive",
     "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm",
     "--sig-proxy", "--tty", "-T", "--no-deps", "--service-ports", "--build", "--no-TTY",
 })  # fmt: skip
-_ENGINES: Final = frozenset({"docker", "podman", "nerdctl", "docker-compose", "podman-compose"})
+_ENGINES: Final = of_kind("container-engine")
+_HAS_EXEC: Final = of_kind("has-exec")
+_HAS_SSH: Final = of_kind("has-ssh")
+_DOWNLOADERS: Final = of_kind("downloader")
 _COMMAND_OPTION: Final = frozenset({"-c", "--command", "-C"})
 
 
-_MOVES: Final = frozenset({
-    "cp", "mv", "ln", "install", "dd", "curl", "wget", "aria2c", "iwr", "invoke-webrequest", "irm", "tee", "sponge",
-    "sed", "eval", "xargs", "parallel", "trap", "adb", "gcloud", "vagrant", "fly", "flyctl", "az",
-})  # fmt: skip
+_MOVES: Final = of_kind("moves-programs")
 _PLAIN: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+["
 
 
@@ -298,7 +228,7 @@ def started(command: Command, words: Sequence[str]) -> Started | None:
         return Started(shlex.join(behind) if behind and name == "runuser" else "")
     if name in _ENGINES:
         return _in_container(name, rest)
-    if name in {"kubectl", "oc", "lxc", "multipass"}:
+    if name in _HAS_EXEC:
         if "exec" not in rest[:8] and not (name != "lxc" and "run" in rest[:8]):
             return None
         behind = _after(rest, "--")
@@ -310,7 +240,7 @@ def started(command: Command, words: Sequence[str]) -> Started | None:
         return None if behind is None else Started(shlex.join(behind))
     if name == "adb" and "shell" in rest[:4]:
         return Started(" ".join(rest[rest.index("shell") + 1 :]))
-    if name in {"gcloud", "vagrant", "fly", "flyctl", "az"} and "ssh" in rest[:4]:
+    if name in _HAS_SSH and "ssh" in rest[:4]:
         for at, word in enumerate(rest):
             head, joined, value = word.partition("=")
             if head in _COMMAND_OPTION:
@@ -383,7 +313,7 @@ def files_made(command: Command, words: Sequence[str]) -> Iterator[tuple[str, st
         values = dict(word.split("=", 1) for word in words if "=" in word)
         if "of" in values:
             yield values["of"], values.get("if", "-")
-    elif name in {"curl", "wget", "aria2c", "iwr", "invoke-webrequest", "irm"}:
+    elif name in _DOWNLOADERS:
         yield from ((target, "") for target in _downloaded(name, words))
 
 

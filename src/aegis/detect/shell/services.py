@@ -1,147 +1,121 @@
-"""Commands that change what others depend on: services destroyed for good, and software handed to the public.
+"""Commands that change what others depend on: services destroyed, guards switched off, rights and software given out.
 
 What is gone from a cloud, a cluster or a registry does not come back by another command, so such a call is
-irreversible; publishing is irreversible too, because others may have fetched it. From the programs' manuals.
+irreversible; publishing is irreversible too, because others may have fetched it. Which words mean that stands with the
+programs in `data/programs` (ATT&CK T1098, T1136, T1485, T1490, T1531, T1537, T1562.008, T1578).
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+import re2
+
+from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind
 from aegis.detect.shell.tree import Command
 
 
-class Deed(NamedTuple):
+class _Words(NamedTuple):
     """Words that must all stand in a command, in any order, and the words of which none may."""
 
     needs: frozenset[str]
-    unless: frozenset[str] = frozenset()
+    unless: frozenset[str]
+    signal: str
 
 
-def deed(words: str, unless: str = "") -> Deed:
-    """The deed of these words, parted by blanks."""
-    return Deed(frozenset(words.split()), frozenset(unless.split()))
+def _by_name(read: Literal["letters", "parts", "plain"]) -> dict[str, tuple[_Words, ...]]:
+    found = {name: tuple(_words(program.deeds, read)) for name, program in builtin_programs().items()}
+    return {name: words for name, words in found.items() if words}
 
 
+def _words(deeds: tuple[Deed, ...], read: str) -> list[_Words]:
+    return [
+        _Words(frozenset(words.split()), frozenset(deed.unless), deed.signal)
+        for deed in deeds
+        if deed.read == read
+        for words in deed.words
+    ]
+
+
+_LETTERS: Final = _by_name("letters")
+_PARTS: Final = _by_name("parts")
+_PLAIN: Final = _by_name("plain")
+_HOST_BY_H: Final = of_kind("host-option")
+_CLOUDS: Final = of_kind("cloud")
+_KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
 _DRY: Final = frozenset(
     {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
 )
-
-
-def is_dry(words: frozenset[str]) -> bool:
-    """Whether a command only says what it would do."""
-    return bool(words & _DRY)
-
-
-_HOST_BY_H: Final = frozenset({"redis-cli", "dropdb", "dropuser", "mysqladmin"})  # where `-h` names a host
-_DESTROYS: Final[dict[str, tuple[Deed, ...]]] = {
-    "kubectl": (
-        deed("delete namespace"), deed("delete ns"), deed("delete namespaces"), deed("delete --all"),
-        deed("delete -A"), deed("delete pv"), deed("delete pvc"), deed("delete crd"),
-        deed("delete --all-namespaces"),
-    ),
-    "oc": (deed("delete project"), deed("delete --all")),
-    "terraform": (deed("destroy -auto-approve"), deed("destroy --auto-approve"),
-                  deed("apply -destroy -auto-approve")),
-    "tofu": (deed("destroy -auto-approve"),),
-    "terragrunt": (deed("destroy -auto-approve"), deed("run-all destroy"), deed("destroy-all")),
-    "pulumi": (deed("destroy --yes"), deed("destroy -y"), deed("stack rm --force")),
-    "cdk": (deed("destroy --force"), deed("destroy -f")),
-    "aws": (
-        deed("s3 rb --force"), deed("s3 rm --recursive"), deed("ec2 terminate-instances"),
-        deed("rds delete-db-instance"), deed("rds delete-db-cluster"), deed("dynamodb delete-table"),
-        deed("kms schedule-key-deletion"), deed("s3api delete-bucket"), deed("iam delete-user"),
-        deed("cloudtrail delete-trail"), deed("cloudtrail stop-logging"), deed("eks delete-cluster"),
-        deed("cloudformation delete-stack"), deed("secretsmanager delete-secret"), deed("ec2 delete-snapshot"),
-        deed("ec2 delete-volume"), deed("guardduty delete-detector"), deed("logs delete-log-group"),
-    ),
-    "gcloud": (
-        deed("projects delete"), deed("instances delete"), deed("clusters delete"), deed("sql delete"),
-        deed("storage rm -r"), deed("storage rm --recursive"), deed("disks delete"), deed("datasets delete"),
-    ),
-    "gsutil": (deed("rm -r"), deed("rb -f"), deed("rm -rf")),
-    "bq": (deed("rm -r -f"), deed("rm -rf"), deed("rm -f -d")),
-    "az": (
-        deed("group delete"), deed("vm delete"), deed("storage account delete"), deed("keyvault purge"),
-        deed("sql db delete"), deed("aks delete"), deed("container delete"),
-    ),
-    "doctl": (deed("droplet delete"), deed("databases delete"), deed("cluster delete")),
-    "heroku": (deed("apps:destroy"), deed("pg:reset"), deed("addons:destroy")),
-    "fly": (deed("apps destroy"), deed("volumes destroy")), "flyctl": (deed("apps destroy"),),
-    "gh": (deed("repo delete"), deed("release delete"), deed("repo edit --visibility public")),
-    "glab": (deed("repo delete"),),
-    "docker": (deed("system prune --volumes"), deed("volume prune"), deed("swarm leave --force")),
-    "podman": (deed("system prune --volumes"), deed("volume prune"), deed("system reset")),
-    "dropdb": (deed(""),),
-    "dropuser": (deed(""),),
-    "mysqladmin": (deed("drop"),),
-    "redis-cli": (deed("flushall"), deed("flushdb")),
-    "etcdctl": (deed("del --prefix"),),
-    "vault": (deed("secrets disable"), deed("kv destroy"), deed("kv metadata delete"), deed("operator rekey")),
-    "zpool": (deed("destroy"), deed("labelclear")),
-    "zfs": (deed("destroy -r"), deed("destroy -R")),
-    "lvremove": (deed("-f"), deed("-y"), deed("--force"), deed("--yes")),
-    "vgremove": (deed(""),), "pvremove": (deed(""),),
-    "mdadm": (deed("--zero-superblock"),),
-    "cryptsetup": (deed("lukserase"), deed("erase"), deed("lukskillslot"), deed("luksformat")),
-    "sgdisk": (deed("--zap-all"), deed("-z"), deed("-Z")),
-    "blkdiscard": (deed(""),),
-    "hdparm": (deed("--security-erase"), deed("--trim-sector-ranges")),
-    "nvme": (deed("format"), deed("sanitize")),
-    "diskutil": (deed("erasedisk"), deed("erasevolume"), deed("zerodisk"), deed("secureerase")),
-    "tmutil": (deed("delete"), deed("deletelocalsnapshots"), deed("disable")),
-    "borg": (deed("delete"),),
-    "restic": (deed("forget --prune"),),
-    "mongo": (deed("--eval db.dropdatabase()"),), "mongosh": (deed("--eval db.dropdatabase()"),),
-    "rabbitmqctl": (deed("reset"), deed("force_reset")),
-    "git": (
-        deed("push --mirror --force"), deed("push --mirror -f"), deed("filter-branch --all"),
-        deed("reflog expire --expire=now"), deed("push --delete main"), deed("push --delete master"),
-    ),
-}  # fmt: skip
-_PUBLISHES: Final[dict[str, tuple[Deed, ...]]] = {
-    "npm": (deed("publish"), deed("unpublish"), deed("owner add"), deed("dist-tag add"), deed("deprecate")),
-    "pnpm": (deed("publish"),),
-    "yarn": (deed("publish"), deed("npm publish")),
-    "bun": (deed("publish"),),
-    "lerna": (deed("publish"),),
-    "twine": (deed("upload"),),
-    "poetry": (deed("publish"),),
-    "uv": (deed("publish"),),
-    "flit": (deed("publish"),),
-    "hatch": (deed("publish"),),
-    "cargo": (deed("publish"), deed("yank"), deed("owner --add")),
-    "gem": (deed("push"), deed("yank"), deed("owner --add")),
-    "dotnet": (deed("nuget push"),), "nuget": (deed("push"),),
-    "vsce": (deed("publish"),), "ovsx": (deed("publish"),),
-    "pod": (deed("trunk push"),),
-    "jsr": (deed("publish"),), "deno": (deed("publish"),),
-    "goreleaser": (deed("release", "--snapshot --skip=publish"),),
-    "fastlane": (deed("deliver"), deed("supply"), deed("release")),
-}  # fmt: skip
-_KNOWN: Final = frozenset({*_DESTROYS, *_PUBLISHES, "git"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
+# What only the values of options tell: the whole world let in, or an account's copy handed to another.
+_OPENED: Final = re2.compile(
+    r"(?is)\b(?:create-volume-permission|launch-permission)\s+['\"]?Add=|\boperation-type\s+add\b|"
+    r"\bBlockPublic(?:Acls|Policy)=false|\bRestrictPublicBuckets=false|\ballUsers\b|\ballAuthenticatedUsers\b|"
+    r"['\"]Principal['\"]\s*:\s*(?:['\"]\*['\"]|\{\s*['\"]AWS['\"]\s*:\s*\[?\s*['\"]\*)|--publicly-accessible\b|"
+    r"(?:authorize-security-group-ingress|firewall-rules\s+(?:create|update)|nsg\s+rule\s+create)\b.{0,400}"
+    r"(?:0\.0\.0\.0/0|::/0|prefix(?:es)?\s+['\"]?\*)"
+)
+_WEB_ALONE: Final = re2.compile(r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b")
+# A trail that leaves out what is done to the account itself.
+_UNWATCHED: Final = re2.compile(r"(?s)put-event-selectors\b.{0,900}IncludeManagementEvents['\"\\]*\s*[:=]\s*false")
+_HOST_POD: Final = re2.compile(
+    r"['\"]?(?:privileged|hostPID|hostNetwork)['\"]?\s*:\s*true|enforce=privileged|['\"]path['\"]\s*:\s*['\"]/['\"]"
+)
 
 
 def service_deed(command: Command) -> str:
-    """`shell.infrastructure`, `shell.publishes`, `shell.rewrites-history`, or nothing."""
+    """Return the signal of what a command does to a service that others depend on; nothing for daily work.
+
+    What joined options show comes first, then what paths and values show, then what plain words show.
+    """
     name = command.name.lower()
     if name not in _KNOWN:
         return ""
-    words = frozenset(word.lower() for word in command.args) | _split_flags(command.args)
-    if is_dry(words) or ("-h" in words and name not in _HOST_BY_H):
+    words = frozenset(word.lower() for word in command.args)
+    return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words)
+
+
+def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
+    deeds = _LETTERS.get(name)
+    if deeds is None:
+        return ""
+    words = plain | _split_flags(command.args)
+    if words & _DRY or ("-h" in words and name not in _HOST_BY_H):
         return ""
     if name == "git" and "push" in words:
         return _push(command, words)
-    for table, signal in ((_DESTROYS, "shell.infrastructure"), (_PUBLISHES, "shell.publishes")):
-        for one in table.get(name, ()):
-            if one.needs <= words and not one.unless & words and (one.needs or command.args):
-                return signal
+    for one in deeds:
+        if one.needs <= words and not one.unless & words and (one.needs or command.args):
+            return one.signal
     return ""
 
 
+def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:
+    if name not in _PARTS and name not in _CLOUDS:
+        return ""
+    words = frozenset(part for word in plain for part in _parts(word))
+    if words & _DRY:
+        return ""
+    for one in _PARTS.get(name, ()):
+        if one.needs <= words and not one.unless & words:
+            return one.signal
+    if name in {"kubectl", "oc"}:
+        return "shell.privilege" if {"run", "label", "debug"} & words and _HOST_POD.search(command.text) else ""
+    if name == "aws" and _UNWATCHED.search(command.text):
+        return "shell.weakens"
+    if name in _CLOUDS and _OPENED.search(command.text) and not _WEB_ALONE.search(command.text):
+        return "shell.grants"
+    return ""
+
+
+def _by_words(name: str, words: frozenset[str]) -> str:
+    if "--dry-run" in words:
+        return ""
+    return next((one.signal for one in _PLAIN.get(name, ()) if one.needs <= words and not one.unless & words), "")
+
+
 def _push(command: Command, words: frozenset[str]) -> str:
-    """A push that overwrites what others work on: by force, to a shared branch, or all of a mirror."""
+    """Return the signal of a push that overwrites what others work on: by force, a shared branch or a whole mirror."""
     forced = bool(words & {"--force", "-f"}) or any(arg.startswith("+") for arg in command.args)
     if "--mirror" in words and forced:
         return "shell.infrastructure"
@@ -152,10 +126,15 @@ def _push(command: Command, words: frozenset[str]) -> str:
 
 
 def _split_flags(args: tuple[str, ...]) -> frozenset[str]:
-    """The single letters of joined short options: `-rf` is `-r` and `-f`."""
+    """Return the single letters of joined short options: `-rf` is `-r` and `-f`."""
     return frozenset(
         f"-{letter}"
         for arg in args
         if arg.startswith("-") and not arg.startswith("--") and len(arg) <= 5
         for letter in arg[1:]
     )
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    """Return a word and the names in its path, so that `repos/a/b/collaborators/eve` names collaborators."""
+    return (word, *word.split("/")) if "/" in word and len(word) < 400 else (word,)

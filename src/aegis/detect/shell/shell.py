@@ -15,11 +15,11 @@ from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
+from aegis.detect.shell.catalogue import of_kind, options
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
     breaks,
     breaks_file,
-    cloud_deed,
     destroys,
     feeds_deleter,
     finds,
@@ -228,7 +228,7 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
         facts.add(signal, command.text)
     if name in {"find", "xargs", "parallel"}:
         _starts_others(command, facts, depth)
-    elif name in {"chmod", "chown", "chgrp", "setfacl", "setcap", "install"}:
+    elif name in _SETS_RIGHTS:
         facts.writes = True
         for signal in sets_permissions(command):
             facts.add(signal, command.text)
@@ -241,7 +241,7 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
     if broken:
         facts.writes = True
         facts.add(broken, command.text)
-    deed = service_deed(command) or cloud_deed(command) or grants(command)
+    deed = service_deed(command) or grants(command)
     if deed:
         facts.writes = facts.network = True
         facts.add(deed, command.text)
@@ -284,10 +284,7 @@ def _script(command: Command, facts: ShellFacts) -> None:
             return
 
 
-_CODE_OPTIONS: Final[dict[str, frozenset[str]]] = {
-    "python": frozenset({"-c"}), "node": frozenset({"-e", "--eval", "-p"}), "nodejs": frozenset({"-e"}),
-    "php": frozenset({"-r"}), "deno": frozenset({"eval"}), "bun": frozenset({"-e"}),
-}  # fmt: skip
+_CODE_OPTIONS: Final = {name: frozenset(words) for name, words in options("code").items()}
 
 
 def _program(command: Command, facts: ShellFacts) -> None:
@@ -359,16 +356,15 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
-_CLIENTS: Final = frozenset({"http", "https", "xh", "curlie", "httpie", "grpcurl", "hurl", "w3m", "links", "elinks"})
+_SETS_RIGHTS: Final = of_kind("sets-rights")
+_CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
 # Programs that carry a file away, and the words with which they do.
-_CARRIERS: Final = frozenset({
-    "aws", "az", "croc", "gcloud", "gh", "glab", "gsutil", "mc", "rclone", "s3cmd", "s5cmd", "wormhole",
-})  # fmt: skip
+_CARRIERS: Final = of_kind("carrier")
 _CARRIES: Final = frozenset({
     "copy", "copyto", "cp", "create", "move", "mv", "put", "rcat", "send", "sync", "upload", "upload-batch",
 })  # fmt: skip
-_TAKES_FOLDERS: Final = frozenset({"cp", "mv", "tar", "zip", "scp", "rsync", "7z"})
+_TAKES_FOLDERS: Final = of_kind("takes-folders")
 
 
 def _written(target: str, source: str, facts: ShellFacts) -> None:

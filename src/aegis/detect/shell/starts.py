@@ -12,6 +12,7 @@ from typing import Final
 
 import re2
 
+from aegis.detect.shell.catalogue import Prefix, members, of_kind, options
 from aegis.detect.shell.tamper import gives_power
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.words import FETCHERS, LOOSE_PLACES, NAMES_A_SHELL, SHELLS, STARTS
@@ -23,12 +24,8 @@ from aegis.detect.shell.words import FETCHERS, LOOSE_PLACES, NAMES_A_SHELL, SHEL
 
 _PLACES: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"})
 # Programs that everybody calls, or that run as root, and that packages alone replace.
-_GUARDED: Final = frozenset({
-    "passwd", "su", "sudo", "doas", "pkexec", "login", "sshd", "ssh", "ls", "cat", "id", "ps", "ss", "netstat", "top",
-    "lsof", "mount", "umount", "ping", "crontab", "cron", "chsh", "chfn", "newgrp", "gpasswd", "who", "w", "last",
-    "find", "init", "systemd", "agetty", "getty", "ifconfig", "iptables", "kill", "systemctl", "service",
-})  # fmt: skip
-_COPIES: Final = frozenset({"cp", "mv", "ln", "install", "rsync"})
+_GUARDED: Final = of_kind("guarded")
+_COPIES: Final = of_kind("copier")
 _TAKE_VALUE: Final = frozenset({"-m", "-o", "-g", "-S", "-e", "--mode", "--owner", "--group"})
 _OUTPUTS: Final = frozenset({"-o", "-O", "-out", "--output", "--output-document", "-OutFile"})
 
@@ -99,23 +96,15 @@ _STARTED_IN_CODE: Final = re2.compile(
     r"|\bprint[^|\n]{0,60}\|\s*\"(?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh\""
     r"|=\s*/(?:usr/)?bin/(?:ba|z|da|k)?sh\s*(?:\n|\z)"
 )
-_UNSAFE_MODES: Final[dict[str, frozenset[str]]] = {
-    # Options that switch off what keeps a document from running commands.
-    "dvips": frozenset({"-R0"}), "pic": frozenset({"-U"}), "groff": frozenset({"-U"}), "troff": frozenset({"-U"}),
-    "gs": frozenset({"-dNOSAFER"}), "ghostscript": frozenset({"-dNOSAFER"}),
-    "latex": frozenset({"--shell-escape", "-shell-escape"}), "pdflatex": frozenset({"--shell-escape", "-shell-escape"}),
-    "xelatex": frozenset({"--shell-escape", "-shell-escape"}),
-    "lualatex": frozenset({"--shell-escape", "-shell-escape"}),
-    "tex": frozenset({"--shell-escape", "-shell-escape"}),
-}  # fmt: skip
-_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "lxc", "kubectl", "ctr", "crictl"})
+_UNSAFE: Final = {name: frozenset(words) for name, words in options("unsafe").items()}
+_CONTAINERS: Final = of_kind("container")
 _HOST_MOUNT: Final = re2.compile(
     r"(?:-v|--volume)[= ]\s*['\"]?(?:/|/etc|/root|/home|/var/run/docker\.sock|/proc|/boot):"
     r"|--mount[= ]\S*(?:source|src)=/,"
     r"|--device[= ]/dev/(?:sd|nvme|vd|xvd|mem|kmem|mapper)"
     r"|\bsource=/\s+path=|security\.privileged=true|/var/run/docker\.sock:"
 )
-_LISTENERS: Final = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
+_LISTENERS: Final = of_kind("listener")
 
 
 def spawned(command: Command, depth: int) -> list[Signalled]:
@@ -125,7 +114,7 @@ def spawned(command: Command, depth: int) -> list[Signalled]:
         return [("shell.reverse", text)] if _connects_shell(command) else []
     if name in _CONTAINERS:
         return [("shell.privilege", text)] if _leaves_container(command) else []
-    if _UNSAFE_MODES.get(name, frozenset()) & set(command.args):
+    if _UNSAFE.get(name, frozenset()) & set(command.args):
         return [("shell.spawn", text)]
     if name in {"xargs", "find", "parallel", "$"}:
         return []
@@ -148,7 +137,7 @@ def _may_start(text: str) -> bool:
     )
 
 
-_SHOWS: Final = frozenset({"echo", "printf", "cat", "grep", "rg", "man", "which", "type"})
+_SHOWS: Final = of_kind("shows")
 
 
 def inner_spawn(command: Command) -> bool:
@@ -206,30 +195,7 @@ def _leaves_container(command: Command) -> bool:
 
 
 # Programs that start the command behind them, with the number of operands that stand before it.
-PREFIXES: Final[dict[str, int]] = {
-    "sudo": 0, "doas": 0, "nohup": 0, "time": 0, "nice": 0, "ionice": 0, "env": 0, "command": 0, "exec": 0,
-    "builtin": 0, "stdbuf": 0, "setsid": 0, "timeout": 1, "gtimeout": 1, "taskset": 1, "chrt": 1, "flock": 1,
-    "setarch": 1, "linux32": 0, "linux64": 0, "unshare": 0, "pkexec": 0, "catchsegv": 0, "rlwrap": 0, "torsocks": 0,
-    "proxychains": 0, "proxychains4": 0, "unbuffer": 0, "systemd-run": 0, "systemd-inhibit": 0, "dbus-run-session": 0,
-    "faketime": 1, "fakeroot": 0, "prlimit": 0, "cpulimit": 0, "choom": 0, "numactl": 0, "busybox": 0, "toybox": 0,
-    "strace": 0, "ltrace": 0, "valgrind": 0, "aa-exec": 0, "cgexec": 0, "eatmydata": 0, "watch": 0,
-}  # fmt: skip
-_TAKES_VALUE: Final[dict[str, frozenset[str]]] = {
-    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D"}),
-    "doas": frozenset({"-u", "-C"}),
-    "nice": frozenset({"-n"}),
-    "ionice": frozenset({"-c", "-n", "-t"}),
-    "env": frozenset({"-u", "-C", "-S"}),
-    "stdbuf": frozenset({"-i", "-o", "-e"}),
-    "timeout": frozenset({"-s", "-k"}),
-    "watch": frozenset({"-n", "-d"}),
-    "strace": frozenset({"-o", "-e", "-p", "-s", "-u", "-E"}),
-    "ltrace": frozenset({"-o", "-e", "-p", "-s", "-u", "-l", "-n", "-D"}),
-    "flock": frozenset({"-w", "-E"}),
-    "exec": frozenset({"-a"}),
-    "time": frozenset({"-f", "-o"}),
-    "chrt": frozenset(),
-}
+_PREFIXES: Final = members("prefix", Prefix)
 _ASSIGNMENT: Final = re2.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 # Variables that name a program which others start for their user.
 _HELPER_VARIABLE: Final = re2.compile(
@@ -256,56 +222,9 @@ USUAL_PLACES: Final = (
     "/home/linuxbrew/",
 )
 # Options whose value is a command line. `=` joins are read too; a trailing `=` is a prefix of the value.
-_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "tar": ("--checkpoint-action", "--to-command", "--use-compress-program", "-I", "--info-script", "-F",
-            "--new-volume-script", "--rmt-command", "--rsh-command"),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "zip": ("-TT", "--unzip-command"),
-    "make": ("--eval", "-E"),
-    "gmake": ("--eval", "-E"),
-    "split": ("--filter",),
-    "tcpdump": ("-z",),
-    "script": ("-c", "--command"),
-    "flock": ("-c", "--command"),
-    "sg": ("-c",),
-    "expect": ("-c",),
-    "dmsetup": ("--exec",),
-    "man": ("-P", "--pager", "-H", "--html"),
-    "bat": ("--pager",),
-    "delta": ("--pager",),
-    "git": ("--upload-pack", "--receive-pack", "--exec", "-x", "--tree-filter", "--index-filter", "--msg-filter",
-            "--env-filter", "--commit-filter", "foreach"),
-    "hg": ("--config",), "cvs": ("-e",), "svn": ("--diff-cmd", "--diff3-cmd", "--editor-cmd"),
-    "ssh": ("-o",),
-    "scp": ("-o", "-S"),
-    "sftp": ("-o", "-S", "-D"),
-    "gcc": ("-wrapper",), "g++": ("-wrapper",), "cc": ("-wrapper",),
-    "start-stop-daemon": ("-x", "--exec", "-a", "--startas", "-S"),
-    "ncat": ("-e", "-c", "--exec", "--sh-exec"),
-    "restic": ("--password-command", "--key-hint"),
-    "rclone": ("--password-command",),
-    "borg": ("--rsh",),
-    "fzf": ("--preview",),
-    "openvpn": ("--up", "--down", "--route-up", "--tls-verify", "--ipchange"),
-    "pip": ("--editor",), "pip3": ("--editor",),
-    "yum": ("-e",),
-    "cpio": ("--rsh-command",),
-    "ansible": ("-a", "--args"),
-    "gdb": ("-ex", "--eval-command", "-iex"), "bpftrace": ("-c",),
-    "vim": ("-c", "--cmd"), "vi": ("-c",), "view": ("-c",), "nvim": ("-c", "--cmd"), "rvim": ("-c", "--cmd"),
-    "ex": ("-c",), "gvim": ("-c", "--cmd"), "vimdiff": ("-c",),
-    "psql": ("-c", "--command"), "mysql": ("-e", "--execute"), "mariadb": ("-e", "--execute"),
-    "sqlite3": ("-cmd",),
-    "rpm": ("--eval", "-E"), "rpmbuild": ("--eval", "-E"),
-    "npm": ("-c", "--call", "--script-shell", "--shell"), "npx": ("-c", "--call"),
-    "watch": ("-x",),
-    "mosh": ("--server", "--ssh"),
-    "apt": ("-o",), "apt-get": ("-o",), "aptitude": ("-o",),
-}  # fmt: skip
+_OPTIONS: Final = options("command")
 # Programs whose work is to start what they are given, wherever that lies.
-STARTS_GIVEN: Final = frozenset(
-    {"start-stop-daemon", "watch", "script", "flock", "sg", "expect", "make", "gmake", "fzf"}
-)
+STARTS_GIVEN: Final = of_kind("starts-given")
 _SETTING: Final = re2.compile(
     r"(?i)^(?:exec|proxycommand|localcommand|knownhostscommand|command|pager|core\.(?:pager|editor|sshcommand|fsmonitor|"
     r"askpass|hookspath)|hooks\.[\w.-]+|sequence\.editor|diff\.external|pager\.\w+|alias\.[\w-]+|credential\.helper|gpg\.program|"
@@ -320,10 +239,9 @@ _LEADS: Final = re2.compile(
     r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
     r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
 )
-_SCRIPTED: Final = frozenset({
-    "vim", "vi", "view", "nvim", "rvim", "ex", "gvim", "vimdiff", "gdb", "sqlite3", "psql", "mysql", "mariadb",
-    "expect", "rpm", "rpmbuild", "make", "gmake", "ed", "ftp", "sftp", "lftp", "less", "more",
-})  # fmt: skip
+_SCRIPTED: Final = of_kind("scripted")
+_TAKES_SETTINGS: Final = of_kind("takes-settings")
+_JOINS_BY_COMMAS: Final = of_kind("joins-by-commas")
 
 
 _MOST_PREFIXES: Final = 32  # commands that start one another on one line
@@ -332,10 +250,10 @@ _MOST_PREFIXES: Final = 32  # commands that start one another on one line
 def unwrapped(command: Command) -> Command:
     """The command that `sudo`, `env`, `nohup` and the like start."""
     for _ in range(_MOST_PREFIXES):
-        operands = PREFIXES.get(command.name)
-        if operands is None:
+        prefix = _PREFIXES.get(command.name)
+        if prefix is None:
             return command
-        rest = _behind(command, operands)
+        rest = _behind(command, prefix)
         if not rest:
             return command
         name = rest[0].rsplit("/", 1)[-1]
@@ -345,13 +263,13 @@ def unwrapped(command: Command) -> Command:
     return command
 
 
-_TO_A_SHELL: Final = frozenset({"env", "nohup", "time", "watch"})
+_TO_A_SHELL: Final = of_kind("to-shell")
 
 
-def _behind(command: Command, operands: int) -> list[str]:
+def _behind(command: Command, prefix: Prefix) -> list[str]:
     """The words of a command behind a prefix's own options, variables and operands."""
     rest = list(command.args)
-    valued = _TAKES_VALUE.get(command.name, frozenset({"-n"}))
+    operands = prefix.operands
     while rest:
         word = rest[0]
         if word == "--":
@@ -359,7 +277,7 @@ def _behind(command: Command, operands: int) -> list[str]:
             break
         if word.startswith("-") or _ASSIGNMENT.match(word):
             rest.pop(0)
-            if word in valued and word != "-S" and rest:
+            if word in prefix.value and word != "-S" and rest:
                 rest.pop(0)
         elif operands:
             operands -= 1
@@ -403,7 +321,7 @@ def _git(word: str, following: str) -> Iterator[str]:
 def _commands(name: str, value: str) -> Iterator[str]:
     """The command line in an option's value: settings and the leads of little languages taken off."""
     setting = _SETTING.match(value)
-    if name in {"ssh", "scp", "sftp", "apt", "apt-get", "aptitude"} and setting is None and "=" in value:
+    if name in _TAKES_SETTINGS and setting is None and "=" in value:
         return
     if setting is not None:
         value = value[setting.end() :]
@@ -417,7 +335,7 @@ def _commands(name: str, value: str) -> Iterator[str]:
             value = value.rstrip(")'\"")
     elif name in _SCRIPTED:
         return
-    if name in {"gcc", "g++", "cc"}:
+    if name in _JOINS_BY_COMMAS:
         value = value.replace(",", " ")
     value = value.strip().lstrip(";")
     if value:

@@ -12,54 +12,17 @@ from typing import Final
 import re2
 
 from aegis.detect.quick import remembered
-from aegis.detect.shell.services import Deed, deed
+from aegis.detect.shell.catalogue import Sign, builtin_programs, of_kind, pattern_of
 from aegis.detect.shell.tree import Command
 
-# Commands that give access: rights in a cloud or a cluster, storage opened to the public, accounts made stronger.
-#
-# From the programs' manuals (ATT&CK T1098, T1136, T1531, T1537).
-
-# Rights given to others: daily work of few people, so a person looks at it.
-_GRANTS: Final[dict[str, tuple[Deed, ...]]] = {
-    "aws": (
-        deed("iam create-access-key"), deed("iam create-login-profile"), deed("iam update-login-profile"),
-        deed("iam attach-user-policy"), deed("iam attach-role-policy"), deed("iam attach-group-policy"),
-        deed("iam put-user-policy"), deed("iam put-role-policy"), deed("iam add-user-to-group"),
-        deed("iam update-assume-role-policy"), deed("s3api put-bucket-acl public-read"),
-        deed("s3api put-bucket-acl public-read-write"), deed("s3api delete-public-access-block"),
-        deed("ec2 modify-snapshot-attribute add"), deed("ec2 modify-image-attribute add"),
-        deed("rds modify-db-snapshot-attribute"), deed("lambda add-permission"), deed("kms create-grant"),
-    ),
-    "gcloud": (
-        deed("add-iam-policy-binding"), deed("set-iam-policy"), deed("service-accounts keys create"),
-        deed("os-login ssh-keys add"),
-    ),
-    "gsutil": (deed("iam ch"), deed("acl ch")),
-    "az": (
-        deed("role assignment create"), deed("ad sp create-for-rbac"), deed("ad sp credential reset"),
-        deed("ad app credential reset"), deed("keyvault set-policy"),
-    ),
-    "kubectl": (
-        deed("create clusterrolebinding"), deed("create rolebinding"), deed("create token"),
-        deed("certificate approve"),
-    ),
-    "oc": (deed("adm policy"),),
-    "vault": (deed("policy write"), deed("token create")),
-    "gh": (deed("repo deploy-key add"), deed("ssh-key add"), deed("secret set")),
-    "heroku": (deed("access:add"), deed("authorizations:create")),
-}  # fmt: skip
 _STRONG_GROUPS: Final = frozenset({"root", "sudo", "wheel", "admin", "shadow", "disk"})
 _IDENTITY_FILES: Final = re2.compile(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d(?:/.*)?)?|group|pam\.d(?:/.*)?)$")
 _OPEN_MODE: Final = re2.compile(r"^(?:0?[0-7]?[0-7]{2}[2367]|[augo]*[ao]?[augo]*\+[rx]*w[rwx]*)$")
 
 
 def grants(command: Command) -> str:
-    """`shell.grants` for rights given in a service, `shell.privilege` for those of the system, or nothing."""
+    """Return `shell.privilege` where a command gives rights over the system, or nothing."""
     name, args = command.name.lower(), command.args
-    deeds = _GRANTS.get(name)
-    if deeds is not None:
-        words = frozenset(word.lower() for word in args)
-        return "shell.grants" if "--dry-run" not in words and any(one.needs <= words for one in deeds) else ""
     if name == "passwd":
         return "shell.privilege" if ("-d" in args or "--delete" in args) and args[-1] == "root" else ""
     if name == "chpasswd":
@@ -150,41 +113,48 @@ _KERNEL_SWITCH: Final = re2.compile(
     r"^/proc/(?:sysrq-trigger|sys/kernel/(?:core_pattern|modprobe|hotplug|randomize_va_space|kptr_restrict|dmesg_restrict|"
     r"yama/ptrace_scope)|sys/fs/(?:suid_dumpable|binfmt_misc/register))$|^/sys/kernel/(?:uevent_helper|security/.*)$"
 )
-_DEFENCE_UNIT: Final = re2.compile(
-    r"^(?:auditd|rsyslog|syslog(?:-ng)?|apparmor|selinux|firewalld|ufw|iptables|nftables|fail2ban|clamav\S*|falcon-sensor|"
-    r"crowdstrike\S*|osqueryd|wazuh\S*|sysmon|falco|tetragon|carbonblack|cbagentd|mdatp|ds_agent|sentinel\S*|"
-    r"systemd-journald|aide|tripwire|snort|suricata|ossec)(?:\.service|\.socket)?$"
-)
+_DEFENCE_UNIT: Final = re2.compile(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
 _HISTORY_OFF: Final = re2.compile(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
-_MINER: Final = re2.compile(
-    r"^(?:xmrig|xmr-stak\S*|minerd|cpuminer\S*|cgminer|bfgminer|ethminer|nbminer|t-rex|lolminer)$"
-)
+_MINER: Final = re2.compile(rf"^(?:{pattern_of('miner')})$")
 _POOL: Final = re2.compile(r"stratum\+(?:tcp|ssl|tls)://")
-_TUNNELS: Final = frozenset({"chisel", "ligolo", "frpc", "gost", "iodine", "dnscat", "dnscat2", "ptunnel", "revsocks"})
-_ATTACK_TOOLS: Final = frozenset({
-    "mimikatz", "mimikatz.exe", "unshadow", "john", "hashcat", "responder", "responder.py", "secretsdump.py",
-    "psexec.py", "wmiexec.py", "crackmapexec", "netexec", "msfvenom", "msfconsole", "hydra", "medusa", "sqlmap",
-    "bloodhound-python", "kerbrute", "evil-winrm", "linpeas.sh", "winpeas.exe", "pspy64", "lazagne", "lazagne.exe",
-})  # fmt: skip
+_ATTACK_TOOLS: Final = of_kind("tunnel") | of_kind("attack-tool")
+_SIGNS: Final = {name: program.signs for name, program in builtin_programs().items() if program.signs}
 
 
 def tampering(command: Command) -> list[Signalled]:
     """The signals of one command; empty for daily work."""
     name, args, shown = command.name.lower(), command.args, command.text[:80]
     found: list[Signalled] = []
+    signs = _SIGNS.get(name)
+    if signs is not None:
+        found.extend((sign.signal, shown) for sign in signs if _shows(sign, args))
     judge = _JUDGES.get(name)
     if judge is not None:
         signal = judge(args)
         if signal:
             found.append((signal, shown))
-    if name in _REMOVES and any(_is_trace(arg) for arg in args):
+    if name in _ERASERS and any(_is_trace(arg) for arg in args):
         found.append(("shell.hides-traces", shown))
     if _is_miner(name) or any("stratum+" in arg and _POOL.search(arg) for arg in args):
         found.append(("shell.miner", shown))
-    elif name in _TUNNELS or name in _ATTACK_TOOLS:
+    elif name in _ATTACK_TOOLS:
         found.append(("shell.attack-tool", shown))
     return found
+
+
+def _shows(sign: Sign, args: tuple[str, ...]) -> bool:
+    """Tell whether the words of a sign stand in a command."""
+    words = tuple(arg.lower() for arg in args) if sign.ignore_case else args
+    if sign.requires and not any(word in sign.requires for word in words):
+        return False
+    return (
+        any(word in sign.any for word in words)
+        or any(words[: len(first.split())] == tuple(first.split()) for first in sign.first)
+        or any(f"{one} {other}" in sign.pair for one, other in pairwise(words))
+        or any(word.endswith(sign.ends) for word in words)
+        or any(part in word for word in words for part in sign.contains)
+    )
 
 
 def tampering_write(target: str, source: str) -> Signalled | None:
@@ -219,10 +189,6 @@ def _is_miner(name: str) -> bool:
     return _MINER.match(name) is not None
 
 
-def _history(args: tuple[str, ...]) -> str:
-    return "shell.hides-traces" if any(arg in {"-c", "-cw", "-cr"} for arg in args) else ""
-
-
 def _variables(args: tuple[str, ...]) -> str:
     return "shell.hides-traces" if any(_HISTORY_OFF.match(arg) or arg == "HISTFILE" for arg in args) else ""
 
@@ -236,39 +202,9 @@ def _units(args: tuple[str, ...]) -> str:
     return "shell.weakens" if stops and any(_DEFENCE_UNIT.match(arg) for arg in args) else ""
 
 
-def _setenforce(args: tuple[str, ...]) -> str:
-    return "shell.weakens" if any(arg.lower() in {"0", "permissive"} for arg in args) else ""
-
-
-def _auditctl(args: tuple[str, ...]) -> str:
-    off = any(first == "-e" and second == "0" for first, second in pairwise(args))
-    return "shell.weakens" if off or "-D" in args or "-e0" in args else ""
-
-
-def _ufw(args: tuple[str, ...]) -> str:
-    return "shell.weakens" if "disable" in args or args[:1] == ("reset",) else ""
-
-
 def _packet_filter(args: tuple[str, ...]) -> str:
     opened = any(first == "-P" and "ACCEPT" in args[at + 1 : at + 3] for at, first in enumerate(args))
     return "shell.weakens" if opened else ""
-
-
-def _nft(args: tuple[str, ...]) -> str:
-    return "shell.weakens" if args[:2] == ("flush", "ruleset") else ""
-
-
-def _module(args: tuple[str, ...]) -> str:
-    return "shell.kernel" if any(arg.endswith((".ko", ".ko.xz")) for arg in args) else ""
-
-
-def _account(args: tuple[str, ...]) -> str:
-    root = any(first in {"-u", "-ou", "--uid"} and second == "0" for first, second in pairwise(args))
-    return "shell.privilege" if root and {"-o", "-ou", "--non-unique"} & set(args) else ""
-
-
-def _group(args: tuple[str, ...]) -> str:
-    return "shell.destroy" if "root" in args else ""
 
 
 def _sysctl(args: tuple[str, ...]) -> str:
@@ -279,19 +215,6 @@ def _sysctl(args: tuple[str, ...]) -> str:
         for arg in args
     )
     return "shell.kernel" if weak else ""
-
-
-def _core(args: tuple[str, ...]) -> str:
-    agents = ("ssh-agent", "gpg-agent", "sshd", "gnome-keyring", "keepass", "sudo", "lsass")
-    return "shell.dumps-secret" if any(word in arg for arg in args for word in agents) else ""
-
-
-def _keychain(args: tuple[str, ...]) -> str:
-    return "shell.dumps-secret" if any(arg in _KEYCHAIN for arg in args) else ""
-
-
-def _integrity(args: tuple[str, ...]) -> str:
-    return "shell.weakens" if {"disable", "--master-disable", "--global-disable"} & set(args) else ""
 
 
 def _locks_key(args: tuple[str, ...]) -> str:
@@ -305,33 +228,16 @@ def _edits_sshd(args: tuple[str, ...]) -> str:
     return "shell.weakens" if edits and weak and any(arg.endswith("sshd_config") for arg in args) else ""
 
 
-def _login_hook(args: tuple[str, ...]) -> str:
-    return "shell.persists" if "write" in args and {"LoginHook", "LogoutHook"} & set(args) else ""
-
-
 _SSHD_WEAK: Final = re2.compile(
     r"(?:PermitRootLogin|PermitEmptyPasswords|PermitUserEnvironment)\s+yes\b|StrictModes\s+no\b"
 )
-_KEYCHAIN: Final = frozenset({"dump-keychain", "find-generic-password", "find-internet-password", "export"})
-_REMOVES: Final = frozenset({"rm", "shred", "unlink", "srm", "truncate"})
+_ERASERS: Final = of_kind("eraser")
 _JUDGES: Final[dict[str, Callable[[tuple[str, ...]], str]]] = {
-    "history": _history,
     "export": _variables, "unset": _variables, "set": _variables,
     "ln": _link,
-    "systemctl": _units, "service": _units, "chkconfig": _units, "launchctl": _units, "rc-service": _units,
-    "setenforce": _setenforce,
-    "auditctl": _auditctl,
-    "ufw": _ufw,
-    "iptables": _packet_filter, "ip6tables": _packet_filter,
-    "nft": _nft,
-    "insmod": _module,
-    "useradd": _account, "adduser": _account, "usermod": _account,
-    "userdel": _group, "deluser": _group,
     "sysctl": _sysctl,
-    "gcore": _core, "procdump": _core,
-    "security": _keychain,
-    "csrutil": _integrity, "spctl": _integrity,
     "chattr": _locks_key,
     "sed": _edits_sshd,
-    "defaults": _login_hook,
+    **dict.fromkeys(of_kind("service-manager"), _units),
+    **dict.fromkeys(of_kind("packet-filter"), _packet_filter),
 }  # fmt: skip

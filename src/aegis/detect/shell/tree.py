@@ -18,6 +18,7 @@ from tree_sitter import Language, Node, Query
 from aegis.detect.facts import Effort
 from aegis.detect.grammar import Grammar, captures
 from aegis.detect.paths import spread
+from aegis.detect.shell.catalogue import of_kind
 from aegis.detect.shell.heredocs import literal
 
 # Where the commands of a shell text stand: in which pipeline, at which place of it, inside of a substitution or
@@ -262,7 +263,7 @@ def _ordered(nodes: list[Node] | None) -> list[Node]:
 
 _START: Final = attrgetter("start_byte")
 _BUILTINS: Final = frozenset({"unset", "unsetenv", "export", "declare", "typeset", "readonly", "local"})
-_ELEVATES: Final = frozenset({"sudo", "doas", "pkexec", "su"})
+_ELEVATES: Final = of_kind("elevates")
 
 
 def _fed(statements: Sequence[Node]) -> dict[int, tuple[bool, list[str]]]:

@@ -1,0 +1,68 @@
+"""Every example of every file of `data/programs`, through facts and guards, and every deed in its own words."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from aegis.detect import gather
+from aegis.detect.facts import Facts, FactSubject, ReadLimits
+from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.rules.model import Example
+from aegis.detect.shell.catalogue import EFFECTS, KINDS, SIGNALS, Family, families, program_folder
+from aegis.policy.guards.examine import examiner
+
+FILES = sorted(program_folder().glob("*.yaml"))
+RULES = load(builtin_folder(), cache=default_cache_folder())
+
+
+def facts_of(command: str) -> Facts:
+    return gather(FactSubject(tool="bash", server=None, arguments={"command": command}, limits=ReadLimits()))
+
+
+def family(path: Path) -> Family:
+    return families([(path.name, path.read_text(encoding="utf-8"))])[0]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_finds_what_its_examples_say(path: Path) -> None:
+    wrong = []
+    for example in family(path).found:
+        facts = facts_of(example.command)
+        seen = {signal.fact for signal in facts.signals} | set(facts.effects)
+        if (example.signal or example.effect) not in seen:
+            wrong.append(f"{example.command}: {sorted(seen)}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_lets_pass_what_its_examples_say(path: Path) -> None:
+    detect = examiner(Scanner(RULES, cache=default_cache_folder()))
+    calls = {
+        command: Example(kind="pass", surface="unknown", tool="bash", arguments={"command": command})
+        for command in family(path).passes
+    }
+    assert {command: detect(call) for command, call in calls.items() if detect(call)} == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_deed_is_found_in_its_own_words(path: Path) -> None:
+    wrong = []
+    for program in family(path).programs:
+        for deed in program.deeds:
+            for words in deed.words:
+                command = shlex.join([program.names[0], *(words.split() or ["target"])])
+                seen = {signal.fact for signal in facts_of(command).signals}
+                if deed.signal not in seen:
+                    wrong.append(f"{command}: {sorted(seen)}")
+    assert wrong == []
+
+
+def test_every_kind_is_one_of_some_program_and_every_signal_is_one_of_some_rule() -> None:
+    programs = [program for path in FILES for program in family(path).programs]
+    assert {kind for program in programs for kind in program.kinds} == set(KINDS)
+    assert set(SIGNALS) - {fact for rule in RULES.rules for fact in rule.facts} == set()
+    assert {example.effect for path in FILES for example in family(path).found} - {""} <= EFFECTS
