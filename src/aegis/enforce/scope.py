@@ -171,17 +171,12 @@ def calling(scope_of: ScopeOf) -> Callable[[Callable[..., Any]], Callable[..., A
     """Make a replacement that calls the original, sync or async, in the scope that its own arguments make."""
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(original):
-
-            async def acall(*args: Any, **kwargs: Any) -> Any:
-                with scoped(scope_of(*args, **kwargs)):
-                    return await original(*args, **kwargs)
-
-            return acall
-
         def call(*args: Any, **kwargs: Any) -> Any:
-            with scoped(scope_of(*args, **kwargs)):
-                return original(*args, **kwargs)
+            scope = scope_of(*args, **kwargs)
+            with scoped(scope):
+                result = original(*args, **kwargs)
+            # Of a coroutine nothing has run yet; a decorated method is not known for one before.
+            return _awaited(scope, result) if inspect.iscoroutine(result) else result
 
         return call
 
@@ -205,8 +200,11 @@ def streaming(scope_of: ScopeOf) -> Callable[[Callable[..., Any]], Callable[...,
     return wrap
 
 
+async def _awaited(scope: EnforcedScope, result: Awaitable[Any]) -> Any:
+    with scoped(scope):
+        return await result
+
+
 async def _awaited_items(scope: EnforcedScope, source: Awaitable[Any]) -> AsyncGenerator[Any, None]:
     """The items of a stream that is given once it is awaited."""
-    with scoped(scope):
-        items = await source
-    return aitems_in(scope, aiter(items))
+    return aitems_in(scope, aiter(await _awaited(scope, source)))
