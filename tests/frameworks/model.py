@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from aegis.core.decider import Decider
-from aegis.enforce.enforcement import Enforcer, OnApproval
-from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Patches
+from aegis.enforce.enforcement import OnApproval
+from aegis.testing import adapters
 from support.worlds import World
 
 MAIL = Call(tool="send_email", arguments={"to": "a@example.com"}, id="call_mail_0123456789")
@@ -94,12 +93,6 @@ def hooked(
     framework: Framework, decider: Decider, *, on_approval: OnApproval = "wait", alarms: list[str] | None = None
 ) -> Iterator[None]:
     """The framework and the SDKs under it, hooked to a decider for the block; `alarms` gets the tools of alarms."""
-    told = [] if alarms is None else alarms
-    enforcer = Enforcer(decider, on_approval=on_approval, on_uncovered=lambda tool, _session: told.append(tool))
-    memory, patches = Memory(), Patches()
-    try:
-        for name in framework.adapters:
-            import_module(f"aegis.adapters.{name}").hook(enforcer, memory, patches, bar=True)
+    modules = [import_module(f"aegis.adapters.{name}") for name in framework.adapters]
+    with adapters.hooked(*modules, decider=decider, on_approval=on_approval, alarms=alarms):
         yield
-    finally:
-        patches.undo()

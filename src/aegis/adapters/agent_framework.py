@@ -16,7 +16,16 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import EnforcedScope, aitems_in, call_id_of, current_scope, deferring, executing, scoped
+from aegis.enforce.scope import (
+    EnforcedScope,
+    aitems_in,
+    call_id_of,
+    calling,
+    current_scope,
+    deferring,
+    executing,
+    scoped,
+)
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -33,7 +42,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.family(
             module.FunctionTool,
             {
-                "invoke": _identified,
+                "invoke": calling(lambda tool, **options: executing(tool.name, options.get("tool_call_id"))),
                 "_invoke_function": lambda original: _running(gate, original),
                 "__call__": witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: kwargs),
             },
@@ -42,10 +51,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.replace(module, "_auto_invoke_function", lambda original: _handing(gate, original))
 
     patches.when("agent_framework._tools", tools)
-    patches.when(
-        "agent_framework._clients",
-        lambda module: patches.family(module.BaseChatClient, {"_inner_get_response": _asking}),
-    )
+    patches.families("agent_framework._clients", "BaseChatClient", _inner_get_response=_asking)
     return Seams(
         seams=("FunctionTool.invoke", "function middleware", "BaseChatClient"),
         uncovered=(
@@ -66,10 +72,8 @@ def _handing(gate: ToolGate, original: Method) -> Method:
         if pipeline is None or not pipeline.has_middlewares or call is None or call.name not in tools:
             return await original(function_call_content=content, **options)
         handed, ending = gate.handed(call.name, call.call_id), None
-        result: Any = None
         try:
-            with handed:
-                result = await original(function_call_content=content, **options)
+            result = await handed.arun(original(function_call_content=content, **options))
         except Exception as error:
             ending, result = error, getattr(error, "result", None)
         refusal = handed.refusal(answered=_is_answer(result))
@@ -79,7 +83,7 @@ def _handing(gate: ToolGate, original: Method) -> Method:
             result = Content.from_function_result(call_id=call.call_id, result=refusal, exception=refusal)
             if ending is not None and hasattr(ending, "result"):
                 ending.result = result
-        if ending is not None and not (refusal and handed.beside):
+        if ending is not None:
             raise ending
         return result
 
@@ -89,16 +93,6 @@ def _handing(gate: ToolGate, original: Method) -> Method:
 def _is_answer(content: Any) -> bool:
     """Whether middleware gave a result: neither an error, nor a question to a person."""
     return getattr(content, "type", "") == "function_result" and content.exception is None
-
-
-def _identified(original: Method) -> Method:
-    """Keep the id of the model's call for the body that is going to run."""
-
-    async def invoke(tool: Any, **options: Any) -> Any:
-        with scoped(executing(tool.name, options.get("tool_call_id"))):
-            return await original(tool, **options)
-
-    return invoke
 
 
 def _running(gate: ToolGate, original: Method) -> Method:
@@ -111,8 +105,7 @@ def _running(gate: ToolGate, original: Method) -> Method:
         async def body(given: dict[str, Any]) -> Any:
             return await original(tool, {**fitted(values, given, tool._prepare_arguments), **given_by_host})
 
-        ran = await gate.acall(execution, body, _view)
-        return ran.seen if ran.replaced else ran.result
+        return (await gate.acall(execution, body, _view)).told
 
     return run
 

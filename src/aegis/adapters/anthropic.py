@@ -30,10 +30,9 @@ def hook_runners(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
 
     hooks = _Hooks(RunnerGate(enforcer, memory))
     patches.replace(BaseToolRunner, "_turn_options", _marked)
-    patches.replace(BaseSyncToolRunner, "_run_tool", hooks.run_tool)
-    patches.replace(BaseAsyncToolRunner, "_run_tool", hooks.arun_tool)
-    patches.replace(BaseSyncToolRunner, "_run_toolset_member", hooks.run_member)
-    patches.replace(BaseAsyncToolRunner, "_run_toolset_member", hooks.arun_member)
+    for method in ("_run_tool", "_run_toolset_member"):
+        patches.replace(BaseSyncToolRunner, method, hooks.running)
+        patches.replace(BaseAsyncToolRunner, method, hooks.arunning)
     patches.replace(SessionToolRunner, "_call_tool", hooks.call_tool)
 
 
@@ -58,53 +57,33 @@ class _Hooks:
         self._arun = gate.enforcer.arun
         self._runs: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
-    def run_tool(self, original: Method) -> Method:
-        def run_tool(runner: Any, tool: Any, tool_use: Any) -> Any:
-            execution = self._execution(runner, tool, tool_use)
+    def running(self, original: Method) -> Method:
+        """A tool's use, behind its tool where it is no member of a toolset."""
+
+        def run(runner: Any, *given: Any) -> Any:
+            *tool, tool_use = given
+            execution = self._execution(runner, tool[0] if tool else None, tool_use)
             outcome = self._run(self._gate.before(execution))
             if isinstance(outcome, str):
                 return _result(tool_use, outcome)
-            result = original(runner, tool, _with_input(tool_use, outcome))
-            seen = self._run(self._gate.after(execution, outcome, result.get("content")))
-            return {**result, "content": seen}
+            result = original(runner, *tool, _with_input(tool_use, outcome))
+            return {**result, "content": self._run(self._gate.after(execution, outcome, result.get("content")))}
 
-        return run_tool
+        return run
 
-    def arun_tool(self, original: Method) -> Method:
-        async def run_tool(runner: Any, tool: Any, tool_use: Any) -> Any:
-            execution = self._execution(runner, tool, tool_use)
+    def arunning(self, original: Method) -> Method:
+        """The async twin of `running`."""
+
+        async def run(runner: Any, *given: Any) -> Any:
+            *tool, tool_use = given
+            execution = self._execution(runner, tool[0] if tool else None, tool_use)
             outcome = await self._arun(self._gate.before(execution))
             if isinstance(outcome, str):
                 return _result(tool_use, outcome)
-            result = await original(runner, tool, _with_input(tool_use, outcome))
-            seen = await self._arun(self._gate.after(execution, outcome, result.get("content")))
-            return {**result, "content": seen}
+            result = await original(runner, *tool, _with_input(tool_use, outcome))
+            return {**result, "content": await self._arun(self._gate.after(execution, outcome, result.get("content")))}
 
-        return run_tool
-
-    def run_member(self, original: Method) -> Method:
-        def run_member(runner: Any, tool_use: Any) -> Any:
-            execution = self._execution(runner, None, tool_use)
-            outcome = self._run(self._gate.before(execution))
-            if isinstance(outcome, str):
-                return _result(tool_use, outcome)
-            result = original(runner, _with_input(tool_use, outcome))
-            seen = self._run(self._gate.after(execution, outcome, result.get("content")))
-            return {**result, "content": seen}
-
-        return run_member
-
-    def arun_member(self, original: Method) -> Method:
-        async def run_member(runner: Any, tool_use: Any) -> Any:
-            execution = self._execution(runner, None, tool_use)
-            outcome = await self._arun(self._gate.before(execution))
-            if isinstance(outcome, str):
-                return _result(tool_use, outcome)
-            result = await original(runner, _with_input(tool_use, outcome))
-            seen = await self._arun(self._gate.after(execution, outcome, result.get("content")))
-            return {**result, "content": seen}
-
-        return run_member
+        return run
 
     def call_tool(self, original: Method) -> Method:
         async def call_tool(runner: Any, tool: Any, event: Any, input_: dict[str, Any]) -> Any:

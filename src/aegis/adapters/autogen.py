@@ -6,7 +6,6 @@ itself. Both are decided with the arguments that the body gets.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import EnforcedScope, aitems_in, current_scope, deferring, looping, scoped
+from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, looping, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -32,42 +31,42 @@ _CALLER: Final = "tool_agent_caller_loop"
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     gate = ToolGate(enforcer, memory)
-    patches.when(
+    patches.families(
         "autogen_core.tools._workbench",
-        lambda module: patches.family(
-            module.Workbench,
-            {
-                "call_tool": lambda original: _calling(gate, original),
-                "call_tool_stream": lambda original: _streaming(gate, original),
-            },
-        ),
+        "Workbench",
+        call_tool=lambda original: _calling(gate, original),
+        call_tool_stream=lambda original: _streaming(gate, original),
     )
-    patches.when(
+    patches.families(
         "autogen_core.tools._base",
-        lambda module: patches.family(
-            module.BaseTool,
-            {
-                "run_json": lambda original: _running(gate, original),
-                "run_json_stream": lambda original: _running_stream(gate, original),
-                "run": witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: jsonable(args[1])),
-            },
-        ),
+        "BaseTool",
+        run_json=lambda original: _running(gate, original),
+        run_json_stream=lambda original: _running_stream(gate, original),
+        run=witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: jsonable(args[1])),
     )
     patches.when(
         "autogen_core.tools._function_tool",
         lambda module: watch(enforcer, patches, module.FunctionTool, "_func", name_of=lambda tool: str(tool.name)),
     )
-    patches.when(
+    patches.families(
         "autogen_core.models._model_client",
-        lambda module: patches.family(
-            module.ChatCompletionClient, {"create": _asking, "create_stream": _asking_stream}
-        ),
+        "ChatCompletionClient",
+        create=calling(_deferred),
+        create_stream=streaming(_deferred),
     )
-    patches.when("autogen_agentchat.agents._assistant_agent", lambda module: _agents(patches, module.AssistantAgent))
-    patches.when("autogen_core.tool_agent._caller_loop", lambda module: patches.replace(module, _CALLER, _calling_loop))
-    patches.when(
+    patches.methods(
+        "autogen_agentchat.agents._assistant_agent",
+        "AssistantAgent",
+        on_messages_stream=streaming(_in_loop),
+        _execute_tool_call=_ending,
+        _check_and_handle_handoff=_handing_off,
+    )
+    # A tool agent decides the calls where it runs its tools.
+    patches.methods("autogen_core.tool_agent._caller_loop", "", **{_CALLER: calling(_in_loop)})
+    patches.methods(
         "autogen_core.tool_agent._tool_agent",
-        lambda module: patches.replace(module.ToolAgent, "handle_function_call", _handling),
+        "ToolAgent",
+        handle_function_call=calling(lambda *_, **__: looping(_TOOL_AGENT)),
     )
     # It took the function by name when it was loaded, if that was before.
     patches.when("autogen_core.tool_agent", lambda module: _same(module, patches))
@@ -83,35 +82,15 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
 
 
-def _agents(patches: Patches, agent: Any) -> None:
-    patches.replace(agent, "on_messages_stream", _loop)
-    patches.replace(agent, "_execute_tool_call", _ending)
-    patches.replace(agent, "_check_and_handle_handoff", _handing_off)
-
-
 def _same(module: Any, patches: Patches) -> None:
     from autogen_core.tool_agent import _caller_loop
 
     if vars(module).get(_CALLER) is not vars(_caller_loop).get(_CALLER):
-        patches.replace(module, _CALLER, _calling_loop)
+        patches.replace(module, _CALLER, calling(_in_loop))
 
 
-def _calling_loop(original: Method) -> Method:
-    """The loop of a tool agent, which decides the calls where it runs its tools."""
-
-    async def loop(*args: Any, **kwargs: Any) -> Any:
-        with scoped(looping(_LOOP)):
-            return await original(*args, **kwargs)
-
-    return loop
-
-
-def _handling(original: Method) -> Method:
-    async def handle(agent: Any, message: Any, ctx: Any) -> Any:
-        with scoped(looping(_TOOL_AGENT)):
-            return await original(agent, message, ctx)
-
-    return handle
+def _in_loop(*_: Any, **__: Any) -> EnforcedScope:
+    return looping(_LOOP)
 
 
 def _calling(gate: ToolGate, original: Method) -> Method:
@@ -151,7 +130,7 @@ def _running(gate: ToolGate, original: Method) -> Method:
         told = current_scope().loop == _TOOL_AGENT
         ran = await gate.acall(_direct(tool, args, call_id), body, shown)
         # A tool agent loses what an exception says.
-        return ran.seen if told and (ran.refused or ran.withheld) else ran.output()
+        return ran.seen if told and ran.failed else ran.output()
 
     return run_json
 
@@ -205,16 +184,7 @@ def _result(name: str, ran: Ran) -> Any:
     """The result that stands in place of what the model may not see."""
     from autogen_core.tools import TextResultContent, ToolResult
 
-    text = ran.seen if isinstance(ran.seen, str) else json.dumps(ran.seen)
-    failed = ran.refused or ran.withheld
-    return ToolResult(name=name, result=[TextResultContent(content=text)], is_error=failed)
-
-
-def _loop(original: Method) -> Method:
-    def on_messages_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        return aitems_in(looping(_LOOP), original(*args, **kwargs))
-
-    return on_messages_stream
+    return ToolResult(name=name, result=[TextResultContent(content=ran.text)], is_error=ran.failed)
 
 
 def _ending(original: Method) -> Method:
@@ -247,22 +217,7 @@ def _handing_off(original: Method) -> Method:
     return check
 
 
-def _asking(original: Method) -> Method:
-    async def create(client: Any, *args: Any, **kwargs: Any) -> Any:
-        with scoped(_deferred(kwargs)):
-            return await original(client, *args, **kwargs)
-
-    return create
-
-
-def _asking_stream(original: Method) -> Method:
-    def create_stream(client: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        return aitems_in(_deferred(kwargs), original(client, *args, **kwargs))
-
-    return create_stream
-
-
-def _deferred(options: dict[str, Any]) -> EnforcedScope:
+def _deferred(*_: Any, **options: Any) -> EnforcedScope:
     """The tools that an agent's own request offers: its workbenches execute them."""
     scope = current_scope()
     if scope.loop != _LOOP:

@@ -29,9 +29,7 @@ _UNSEEN: Final = ("InvokeModelWithBidirectionalStream", "InvokeAgent", "InvokeIn
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
     calls = _Calls(enforcer, memory, bar=bar)
-    patches.when(
-        "botocore.client", lambda module: patches.replace(module.BaseClient, "_make_api_call", calls.make_api_call)
-    )
+    patches.methods("botocore.client", "BaseClient", _make_api_call=calls.make_api_call)
     unseen = ("invoke_model with tools", "agents that hand control back")
     return Seams(
         seams=("BaseClient._make_api_call",),

@@ -23,7 +23,7 @@ from aegis.enforce.enforcement import Enforced, Enforcer, log
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution, Judged, RunnerGate
-from aegis.enforce.scope import DECIDED, looping, scoped
+from aegis.enforce.scope import DECIDED, calling, looping
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.errors import UnhookedFramework
@@ -279,15 +279,15 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     gate = ToolGate(enforcer, memory)
     runner = RunnerGate(enforcer, memory)
 
-    def query(module: Any) -> None:
-        patches.replace(module.Query, "initialize", lambda original: _initializing(runner, original))
-        patches.replace(module.Query, "start", lambda original: _starting(enforcer, original))
-        patches.replace(module.Query, "_handle_sdk_mcp_request", lambda original: _serving(gate, original))
-
-    patches.when("claude_agent_sdk._internal.query", query)
-    patches.when(
-        "claude_agent_sdk._internal.sdk_mcp_bridge", lambda module: patches.replace(module._Session, "_run", _running)
+    patches.methods(
+        "claude_agent_sdk._internal.query",
+        "Query",
+        initialize=lambda original: _initializing(runner, original),
+        start=lambda original: _starting(enforcer, original),
+        _handle_sdk_mcp_request=lambda original: _serving(gate, original),
     )
+    # The server in this process, whose calls are decided before it is told of them.
+    patches.methods("claude_agent_sdk._internal.sdk_mcp_bridge", "_Session", _run=calling(lambda _: looping(DECIDED)))
     return Seams(
         seams=("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "can_use_tool", "SDK MCP servers"),
         barred=("programs that ask no hooks (`--bare`, `CLAUDE_CODE_SIMPLE`)",),
@@ -402,16 +402,6 @@ def _serving(gate: ToolGate, original: Method) -> Method:
         return {"jsonrpc": "2.0", **_answer(ran), "id": message.get("id")}
 
     return handle
-
-
-def _running(original: Method) -> Method:
-    """The server in this process, whose calls are decided before it is told of them."""
-
-    async def run(session: Any) -> Any:
-        with scoped(looping(DECIDED)):
-            return await original(session)
-
-    return run
 
 
 def _view(response: dict[str, Any] | None) -> Any:

@@ -16,11 +16,12 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
 from aegis.enforce.arguments import fitted, jsonable, named_arguments
+from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import call_id_of, deferring, executing, scoped
+from aegis.enforce.scope import EnforcedScope, call_id_of, calling, deferring, executing
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import by_name, watch, witnessed
@@ -48,29 +49,27 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.family(module.BaseTool, {"run": hooks.run, "arun": hooks.arun, "_run": witness, "_arun": witness})
         watch(enforcer, patches, module.Tool, "func", name_of=lambda tool: _sanitized(tool.name))
 
-    def structured(module: Any) -> None:
-        patches.replace(module.CrewStructuredTool, "_parse_args", _given)
-        patches.replace(module.CrewStructuredTool, "invoke", hooks.invoke)
-        patches.replace(module.CrewStructuredTool, "ainvoke", hooks.ainvoke)
-
-    def usage(module: Any) -> None:
-        patches.replace(module.ToolUsage, "_use", _using)
-        patches.replace(module.ToolUsage, "_ause", _ausing)
-
-    def executor(module: Any) -> None:
-        patches.replace(module.AgentExecutor, "_execute_single_native_tool_call", _identified(1))
-        patches.replace(module, "get_llm_response", _asking)
-
     patches.when("crewai.tools.base_tool", tools)
-    patches.when("crewai.tools.structured_tool", structured)
-    patches.when(
-        "crewai.agents.cache.cache_handler", lambda module: patches.replace(module.CacheHandler, "read", _reading)
+    patches.methods(
+        "crewai.tools.structured_tool",
+        "CrewStructuredTool",
+        _parse_args=_given,
+        invoke=hooks.invoke,
+        ainvoke=hooks.ainvoke,
     )
-    patches.when("crewai.tools.tool_usage", usage)
-    patches.when("crewai.agents.agent_executor", executor)
-    patches.when(
+    patches.methods("crewai.agents.cache.cache_handler", "CacheHandler", read=_reading)
+    patches.methods("crewai.tools.tool_usage", "ToolUsage", _use=_using, _ause=_ausing)
+    # The id of the model's call is kept for the tool that is going to run.
+    patches.methods(
+        "crewai.agents.agent_executor",
+        "AgentExecutor",
+        _execute_single_native_tool_call=calling(lambda *args, **_: executing(*_named(args[1]))),
+    )
+    patches.methods("crewai.agents.agent_executor", "", get_llm_response=calling(_deferred))
+    patches.methods(
         "crewai.agents.step_executor",
-        lambda module: patches.replace(module, "execute_single_native_tool_call", _identified(0)),
+        "",
+        execute_single_native_tool_call=calling(lambda *args, **_: executing(*_named(args[0]))),
     )
     return Seams(
         seams=("BaseTool.run", "Tool.run", "CrewStructuredTool.invoke", "AgentExecutor", "CacheHandler.read"),
@@ -92,19 +91,6 @@ def _given(original: Method) -> Method:
     return validated
 
 
-def _identified(at: int) -> Callable[[Method], Method]:
-    """Keep the id of the model's call, which is argument `at`, for the tool that is going to run."""
-
-    def wrap(original: Method) -> Method:
-        def execute(*args: Any, **kwargs: Any) -> Any:
-            with scoped(executing(*_named(args[at]))):
-                return original(*args, **kwargs)
-
-        return execute
-
-    return wrap
-
-
 def _named(call: Any) -> tuple[str, Any]:
     """The tool and the id of a model's call; the package makes ids up that are no id of the model's."""
     from crewai.utilities.agent_utils import extract_tool_call_info
@@ -115,15 +101,9 @@ def _named(call: Any) -> tuple[str, Any]:
     return ("" if found is None else found[1]), (ids[0] if ids else "")
 
 
-def _asking(original: Method) -> Method:
+def _deferred(*_: Any, **options: Any) -> EnforcedScope:
     """A model is asked by an executor that runs the calls itself."""
-
-    def ask(*args: Any, **kwargs: Any) -> Any:
-        names = {tool["function"]["name"] for tool in kwargs.get("tools") or ()}
-        with scoped(deferring(names)):
-            return original(*args, **kwargs)
-
-    return ask
+    return deferring({tool["function"]["name"] for tool in options.get("tools") or ()})
 
 
 def _reading(original: Method) -> Method:
@@ -152,7 +132,7 @@ def _take_kept(tool: str, given: Any) -> tuple[Any] | None:
 
 def _using(original: Method) -> Method:
     def use(*args: Any, **kwargs: Any) -> Any:
-        with _making_again(True):
+        with Holding(_again, True):
             return original(*args, **kwargs)
 
     return use
@@ -160,19 +140,10 @@ def _using(original: Method) -> Method:
 
 def _ausing(original: Method) -> Method:
     async def use(*args: Any, **kwargs: Any) -> Any:
-        with _making_again(True):
+        with Holding(_again, True):
             return await original(*args, **kwargs)
 
     return use
-
-
-@contextmanager
-def _making_again(again: bool) -> Iterator[None]:
-    token = _again.set(again)
-    try:
-        yield
-    finally:
-        _again.reset(token)
 
 
 class _Hooks:
@@ -210,12 +181,12 @@ class _Hooks:
         return ainvoke
 
     def _called(self, call: _Invocation, body: Method) -> Any:
-        with _making_again(False):
+        with Holding(_again, False):
             ran = self._gate.call(call.execution, lambda given: call.prepared(given, body), call.view)
         return call.output(ran)
 
     async def _acalled(self, call: _Invocation, body: Method) -> Any:
-        with _making_again(False):
+        with Holding(_again, False):
             ran = await self._gate.acall(call.execution, lambda given: call.aprepared(given, body), call.view)
         return call.output(ran)
 
@@ -268,7 +239,7 @@ class _Invocation:
 
     def output(self, ran: Ran) -> Any:
         """What the tool gives back; a refusal is raised, or told as a failure to who would only try again."""
-        if self._again and (ran.refused or ran.withheld):
+        if self._again and ran.failed:
             from crewai.tools.tool_failure import ToolFailure
 
             return ToolFailure(message=str(ran.seen))
@@ -282,11 +253,8 @@ class _Invocation:
     def _validated(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The values for the body; the tool's own validation gives them, too."""
         values = fitted(self.values, given, self.validated)
-        token = _prepared.set((self.tool, values))
-        try:
+        with Holding(_prepared, (self.tool, values)):
             yield values
-        finally:
-            _prepared.reset(token)
 
     def view(self, result: Any) -> str:
         """The result as an agent is told it."""

@@ -7,7 +7,7 @@ answer in a tool's place came without a decision and is no result.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from aegis.enforce.arguments import check_types, fitted, named_arguments, shown
@@ -15,7 +15,7 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import aitems_in, deferring, reached
+from aegis.enforce.scope import EnforcedScope, deferring, reached, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -31,10 +31,7 @@ class _Paused(Exception):
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     gate = ToolGate(enforcer, memory, pauses=(f"{__name__}.{_Paused.__qualname__}",))
-    patches.when(
-        "google.adk.tools.base_tool",
-        lambda module: patches.family(module.BaseTool, {"run_async": lambda original: _running(gate, original)}),
-    )
+    patches.families("google.adk.tools.base_tool", "BaseTool", run_async=lambda original: _running(gate, original))
     witness = witnessed(enforcer, lambda tool, *_: str(tool.name), lambda _, args, kwargs: args[2])
 
     def functions(module: Any) -> None:
@@ -47,10 +44,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     patches.when("google.adk.tools.function_tool", functions)
     patches.when("google.adk.flows.llm_flows.tools._caller", caller)
-    patches.when(
-        "google.adk.models.base_llm",
-        lambda module: patches.family(module.BaseLlm, {"generate_content_async": _asking}),
-    )
+    patches.families("google.adk.models.base_llm", "BaseLlm", generate_content_async=streaming(_deferred))
     return Seams(
         seams=("BaseTool.run_async", "callbacks around a tool", "BaseLlm.generate_content_async"),
         uncovered=("tools that a provider hosts", "code executors", "live sessions"),
@@ -73,13 +67,8 @@ def _handing(gate: ToolGate, module: Any, original: Method) -> Method:
     async def execute(context: Any, prepared: Any, agent: Any, **options: Any) -> Any:
         if prepared.tool_lookup_error is not None:
             return await original(context, prepared, agent, **options)
-        handed, event = gate.handed(prepared.tool.name, prepared.tool_context.function_call_id), None
-        try:
-            with handed:
-                event = await original(context, prepared, agent, **options)
-        except Exception:
-            if not handed.beside:
-                raise
+        handed = gate.handed(prepared.tool.name, prepared.tool_context.function_call_id)
+        event = await handed.arun(original(context, prepared, agent, **options))
         refusal = handed.refusal(answered=event is not None)
         if not refusal:
             return event
@@ -160,10 +149,6 @@ def _final(tool: Any, args: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _asking(original: Method) -> Method:
-    def ask(model: Any, llm_request: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        # What an agent's request offers, its flow executes.
-        scope = deferring(getattr(llm_request, "tools_dict", None) or ())
-        return aitems_in(scope, original(model, llm_request, *args, **kwargs))
-
-    return ask
+def _deferred(_: Any, llm_request: Any, *args: Any, **kwargs: Any) -> EnforcedScope:
+    """What an agent's request offers, its flow executes."""
+    return deferring(getattr(llm_request, "tools_dict", None) or ())

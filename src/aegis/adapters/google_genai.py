@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any, Final
 
 from aegis.enforce.arguments import fitted, named_arguments
+from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.inspection import ainspected, inspected
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import EnforcedScope, aitems_in, current_scope, items_in, looping, scoped
+from aegis.enforce.scope import EnforcedScope, calling, current_scope, looping, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.turn import ProviderTurn
@@ -54,33 +55,22 @@ def hook_loops(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: boo
     """Hook the places where the package runs a function; `bar` refuses live sessions, which are not covered."""
     hooks = _Hooks(ToolGate(enforcer, memory))
 
-    def utilities(module: Any) -> None:
-        patches.replace(module, "get_max_remote_calls_afc", _counted)
-        patches.replace(module, "get_function_map", hooks.functions)
-        patches.replace(module, "get_function_response_parts", _identified)
-        patches.replace(module, "get_function_response_parts_async", _aidentified)
-
-    def models(module: Any) -> None:
-        patches.replace(module.Models, "generate_content", _loop)
-        patches.replace(module.Models, "generate_content_stream", _loop_stream)
-        patches.replace(module.AsyncModels, "generate_content", _aloop)
-        patches.replace(module.AsyncModels, "generate_content_stream", _aloop_stream)
-
-    def chats(module: Any) -> None:
-        patches.replace(module.Chat, "send_message", _loop)
-        patches.replace(module.Chat, "send_message_stream", _loop_stream)
-        patches.replace(module.AsyncChat, "send_message", _aloop)
-        patches.replace(module.AsyncChat, "send_message_stream", _aloop_stream)
-
-    patches.when("google.genai._extra_utils", utilities)
-    patches.when("google.genai.models", models)
-    patches.when("google.genai.chats", chats)
-    patches.when(
-        "google.genai._mcp_to_genai_tool_adapter",
-        lambda module: patches.replace(module.McpToGenAiToolAdapter, "call_tool", hooks.remote),
+    patches.methods(
+        "google.genai._extra_utils",
+        "",
+        get_max_remote_calls_afc=_counted,
+        get_function_map=hooks.functions,
+        get_function_response_parts=_identified,
+        get_function_response_parts_async=_aidentified,
     )
+    whole, streamed = calling(_fresh), streaming(_fresh)
+    for owner in ("Models", "AsyncModels"):
+        patches.methods("google.genai.models", owner, generate_content=whole, generate_content_stream=streamed)
+    for owner in ("Chat", "AsyncChat"):
+        patches.methods("google.genai.chats", owner, send_message=whole, send_message_stream=streamed)
+    patches.methods("google.genai._mcp_to_genai_tool_adapter", "McpToGenAiToolAdapter", call_tool=hooks.remote)
     if bar:
-        patches.when("google.genai.live", lambda module: patches.replace(module.AsyncLive, "connect", _refuse))
+        patches.when("google.genai.live", lambda module: patches.bar(module.AsyncLive, "connect"))
     return Seams(
         seams=("automatic function calling", "McpToGenAiToolAdapter.call_tool"),
         barred=(_LIVE,) if bar else (),
@@ -88,50 +78,10 @@ def hook_loops(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: boo
     )
 
 
-def _refuse(original: Method) -> Method:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UnhookedFramework(f"`{original.__qualname__}` is not covered, so it is refused while the hooks are on")
-
-    return refuse
-
-
-def _fresh() -> EnforcedScope:
+def _fresh(*_: Any, **__: Any) -> EnforcedScope:
     """The scope of a loop; a chat's loop goes on in the requests that it makes."""
     scope = current_scope()
     return scope if isinstance(scope.loop, Loop) else looping(Loop())
-
-
-def _loop(original: Method) -> Method:
-    def loop(*args: Any, **kwargs: Any) -> Any:
-        with scoped(_fresh()):
-            return original(*args, **kwargs)
-
-    return loop
-
-
-def _loop_stream(original: Method) -> Method:
-    def loop(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        return items_in(_fresh(), original(*args, **kwargs))
-
-    return loop
-
-
-def _aloop(original: Method) -> Method:
-    async def loop(*args: Any, **kwargs: Any) -> Any:
-        with scoped(_fresh()):
-            return await original(*args, **kwargs)
-
-    return loop
-
-
-def _aloop_stream(original: Method) -> Method:
-    async def loop(*args: Any, **kwargs: Any) -> Any:
-        scope = _fresh()
-        with scoped(scope):
-            chunks = await original(*args, **kwargs)
-        return aitems_in(scope, chunks)
-
-    return loop
 
 
 def _counted(original: Method) -> Method:
@@ -147,22 +97,16 @@ def _counted(original: Method) -> Method:
 
 def _identified(original: Method) -> Method:
     def respond(response: Any, functions: Any) -> Any:
-        token = _answered.set(_calls_of(response))
-        try:
+        with Holding(_answered, _calls_of(response)):
             return original(response, functions)
-        finally:
-            _answered.reset(token)
 
     return respond
 
 
 def _aidentified(original: Method) -> Method:
     async def respond(response: Any, functions: Any) -> Any:
-        token = _answered.set(_calls_of(response))
-        try:
+        with Holding(_answered, _calls_of(response)):
             return await original(response, functions)
-        finally:
-            _answered.reset(token)
 
     return respond
 
@@ -221,15 +165,14 @@ class _Hooks:
             async def arun(*args: Any, **kwargs: Any) -> Any:
                 values = named_arguments(signature.bind(*args, **kwargs))
                 ran = await self._gate.acall(_execution(name, values), lambda given: function(**_typed(values, given)))
-                return ran.seen if ran.replaced else ran.result
+                return ran.told
 
             return arun
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             values = named_arguments(signature.bind(*args, **kwargs))
-            ran = self._gate.call(_execution(name, values), lambda given: function(**_typed(values, given)))
-            return ran.seen if ran.replaced else ran.result
+            return self._gate.call(_execution(name, values), lambda given: function(**_typed(values, given))).told
 
         return run
 
@@ -260,13 +203,14 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
     transport = _Transport(enforcer, memory)
 
-    def clients(module: Any) -> None:
-        patches.replace(module.BaseApiClient, "request", transport.request)
-        patches.replace(module.BaseApiClient, "async_request", transport.arequest)
-        patches.replace(module.BaseApiClient, "request_streamed", transport.stream)
-        patches.replace(module.BaseApiClient, "async_request_streamed", transport.astream)
-
-    patches.when("google.genai._api_client", clients)
+    patches.methods(
+        "google.genai._api_client",
+        "BaseApiClient",
+        request=transport.request,
+        async_request=transport.arequest,
+        request_streamed=transport.stream,
+        async_request_streamed=transport.astream,
+    )
     loops = hook_loops(enforcer, memory, patches, bar=bar)
     if bar:
         patches.when("google.genai._gaos.basesdk", partial(_bar_interactions, patches))

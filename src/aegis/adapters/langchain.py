@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from aegis.enforce.arguments import jsonable, shown
+from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import EnforcedScope, aitems_in, current_scope, deferring, items_in, reached, running, scoped
+from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, reached, running, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Handed, Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -37,36 +38,24 @@ _bound: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 def hook_models(patches: Patches, final: FinalArguments) -> tuple[str, ...]:
     """Hook the places where an agent runs and where a model is asked; gives their names."""
-    asking = _Asking(final)
 
-    def models(module: Any) -> None:
-        patches.family(module.BaseChatModel, {"bind_tools": _binding})
-        patches.replace(module.BaseChatModel, "_generate_with_cache", asking.whole)
-        patches.replace(module.BaseChatModel, "_agenerate_with_cache", asking.awhole)
-        patches.replace(module.BaseChatModel, "stream", asking.streamed)
-        patches.replace(module.BaseChatModel, "astream", asking.astreamed)
+    def deferred(*_: Any, **options: Any) -> EnforcedScope:
+        return _deferred(options.get("tools") or (), final)
 
-    def graphs(module: Any) -> None:
-        patches.replace(module.Pregel, "stream", _graph)
-        patches.replace(module.Pregel, "astream", _agraph)
-
-    patches.when("langchain_core.language_models.chat_models", models)
-    patches.when("langgraph.pregel.main", graphs)
+    models = "langchain_core.language_models.chat_models"
+    whole, streamed = calling(deferred), streaming(deferred)
+    patches.families(models, "BaseChatModel", bind_tools=_binding)
+    patches.methods(
+        models,
+        "BaseChatModel",
+        _generate_with_cache=whole,
+        _agenerate_with_cache=whole,
+        stream=streamed,
+        astream=streamed,
+    )
+    graph = streaming(lambda graph, *_, **__: running(_tools_of(graph)))
+    patches.methods("langgraph.pregel.main", "Pregel", stream=graph, astream=graph)
     return ("BaseChatModel", "Pregel.stream", "Pregel.astream")
-
-
-def _graph(original: Method) -> Method:
-    def stream(graph: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        return items_in(running(_tools_of(graph)), original(graph, *args, **kwargs))
-
-    return stream
-
-
-def _agraph(original: Method) -> Method:
-    def astream(graph: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        return aitems_in(running(_tools_of(graph)), original(graph, *args, **kwargs))
-
-    return astream
 
 
 def _tools_of(graph: Any) -> set[str]:
@@ -91,44 +80,12 @@ def _binding(original: Method) -> Method:
     return bind_tools
 
 
-class _Asking:
-    """Model calls, in the scope of what becomes of their answers."""
-
-    def __init__(self, final: FinalArguments) -> None:
-        self._final = final
-
-    def whole(self, original: Method) -> Method:
-        def generate(model: Any, *args: Any, **kwargs: Any) -> Any:
-            with scoped(self._scope(kwargs)):
-                return original(model, *args, **kwargs)
-
-        return generate
-
-    def awhole(self, original: Method) -> Method:
-        async def generate(model: Any, *args: Any, **kwargs: Any) -> Any:
-            with scoped(self._scope(kwargs)):
-                return await original(model, *args, **kwargs)
-
-        return generate
-
-    def streamed(self, original: Method) -> Method:
-        def stream(model: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-            return items_in(self._scope(kwargs), original(model, *args, **kwargs))
-
-        return stream
-
-    def astreamed(self, original: Method) -> Method:
-        def astream(model: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            return aitems_in(self._scope(kwargs), original(model, *args, **kwargs))
-
-        return astream
-
-    def _scope(self, options: dict[str, Any]) -> EnforcedScope:
-        """The bound tools that the graph around it runs, and how the others would run."""
-        names = {_name_of(tool) for tool in options.get("tools") or ()}
-        runs = current_scope().runs & names
-        others = {name: tool for name in names - runs if (tool := _bound.get(name)) is not None}
-        return deferring(runs)._replace(final={name: partial(self._final, tool) for name, tool in others.items()})
+def _deferred(tools: Any, final: FinalArguments) -> EnforcedScope:
+    """The bound tools that the graph around a model call runs, and how the others would run."""
+    names = {_name_of(tool) for tool in tools}
+    runs = current_scope().runs & names
+    others = {name: tool for name in names - runs if (tool := _bound.get(name)) is not None}
+    return deferring(runs)._replace(final={name: partial(final, tool) for name, tool in others.items()})
 
 
 def _name_of(tool: Any) -> str:
@@ -166,14 +123,15 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
         return hold
 
-    def nodes(module: Any) -> None:
-        patches.replace(module.ToolNode, "_run_one", lambda original: _wrapped(gate, original))
-        patches.replace(module.ToolNode, "_arun_one", lambda original: _awrapped(gate, original))
-
     patches.when("langchain_core.tools.base", tools)
     patches.when("langchain_core.tools.structured", functions("StructuredTool"))
     patches.when("langchain_core.tools.simple", functions("Tool"))
-    patches.when("langgraph.prebuilt.tool_node", nodes)
+    patches.methods(
+        "langgraph.prebuilt.tool_node",
+        "ToolNode",
+        _run_one=lambda original: _wrapped(gate, original),
+        _arun_one=lambda original: _awrapped(gate, original),
+    )
     models = hook_models(patches, _final_of)
     return Seams(
         seams=("BaseTool.run", "BaseTool.arun", "ToolNode", *models),
@@ -211,14 +169,8 @@ def _wrapped(gate: ToolGate, original: Method) -> Method:
     def run_one(node: Any, call: Any, *args: Any) -> Any:
         if node._wrap_tool_call is None or call["name"] not in node.tools_by_name:
             return original(node, call, *args)
-        handed, result = gate.handed(call["name"], call["id"]), None
-        try:
-            with handed:
-                result = original(node, call, *args)
-        except Exception:
-            if not handed.beside:
-                raise
-        return _of_host(handed, call, result)
+        handed = gate.handed(call["name"], call["id"])
+        return _of_host(handed, call, handed.run(lambda: original(node, call, *args)))
 
     return run_one
 
@@ -227,14 +179,8 @@ def _awrapped(gate: ToolGate, original: Method) -> Method:
     async def arun_one(node: Any, call: Any, *args: Any) -> Any:
         if (node._wrap_tool_call or node._awrap_tool_call) is None or call["name"] not in node.tools_by_name:
             return await original(node, call, *args)
-        handed, result = gate.handed(call["name"], call["id"]), None
-        try:
-            with handed:
-                result = await original(node, call, *args)
-        except Exception:
-            if not handed.beside:
-                raise
-        return _of_host(handed, call, result)
+        handed = gate.handed(call["name"], call["id"])
+        return _of_host(handed, call, await handed.arun(original(node, call, *args)))
 
     return arun_one
 
@@ -373,19 +319,13 @@ class _Call:
 
     def prepared(self, values: _Values | Exception, call: Any) -> Any:
         """The result of `call`, in which the tool gets `values`."""
-        token = _prepared.set((self._tool, values))
-        try:
+        with Holding(_prepared, (self._tool, values)):
             return call()
-        finally:
-            _prepared.reset(token)
 
     async def aprepared(self, values: _Values | Exception, call: Any) -> Any:
         """The async twin of `prepared`."""
-        token = _prepared.set((self._tool, values))
-        try:
+        with Holding(_prepared, (self._tool, values)):
             return await call
-        finally:
-            _prepared.reset(token)
 
     def output(self, ran: Ran) -> Any:
         """The tool's output as its caller gets it: a message where the call has an id."""
@@ -450,5 +390,4 @@ def _message(tool: Any, call_id: str, ran: Ran) -> Any:
     content = ran.seen if isinstance(ran.seen, (str, list)) else json.dumps(ran.seen)
     if isinstance(ran.result, ToolMessage) and not ran.withheld:
         return ran.result.model_copy(update={"content": content})
-    failed = ran.refused or ran.withheld
-    return ToolMessage(content, tool_call_id=call_id, name=tool.name, status="error" if failed else "success")
+    return ToolMessage(content, tool_call_id=call_id, name=tool.name, status="error" if ran.failed else "success")

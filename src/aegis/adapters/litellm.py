@@ -22,8 +22,8 @@ from aegis.enforce.runner import Execution
 from aegis.enforce.scope import current_scope
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
-from aegis.enforce.transport import with_async_stream, with_body, with_stream
-from aegis.enforce.turn import ProviderTurn, StreamedTurn
+from aegis.enforce.transport import with_async_stream, with_body, with_settled_abody, with_settled_body, with_stream
+from aegis.enforce.turn import ProviderTurn, StreamedTurn, aread_events, read_events
 from aegis.errors import UnhookedFramework
 from aegis.wire.anthropic import AnthropicMessages
 from aegis.wire.bedrock import BEDROCK
@@ -52,17 +52,14 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
     clients = _Clients(enforcer, memory, bar=bar)
 
-    def http(module: Any) -> None:
-        patches.replace(module.HTTPHandler, "post", clients.post)
-        patches.replace(module.AsyncHTTPHandler, "post", clients.apost)
-        patches.replace(module.HTTPHandler, "get", clients.get)
-        patches.replace(module.AsyncHTTPHandler, "get", clients.aget)
-
     gate = ToolGate(enforcer, memory)
-    patches.when("litellm.llms.custom_httpx.http_handler", http)
-    patches.when(
+    http = "litellm.llms.custom_httpx.http_handler"
+    patches.methods(http, "HTTPHandler", post=clients.post, get=clients.get)
+    patches.methods(http, "AsyncHTTPHandler", post=clients.apost, get=clients.aget)
+    patches.methods(
         "litellm.proxy._experimental.mcp_server.operations",
-        lambda module: patches.replace(module, "_handle_local_mcp_tool", lambda original: _running(gate, original)),
+        "",
+        _handle_local_mcp_tool=lambda original: _running(gate, original),
     )
     patches.when(
         "litellm.rust_bridge.configuration",
@@ -103,14 +100,7 @@ def _running(gate: ToolGate, original: Method) -> Method:
 
 def _bar_aiohttp(module: Any, patches: Patches) -> None:
     for name in ("completion", "async_completion"):
-        patches.replace(module.BaseLLMAIOHTTPHandler, name, _refuse)
-
-
-def _refuse(original: Method) -> Method:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UnhookedFramework(f"`{original.__qualname__}` is not covered, so it is refused while the hooks are on")
-
-    return refuse
+        patches.bar(module.BaseLLMAIOHTTPHandler, name)
 
 
 class _Clients:
@@ -131,12 +121,9 @@ class _Clients:
             response = original(**given)
             if _is_stream(response, given):
                 return with_stream(response, turn.chunks(response.iter_bytes()))
-            body = response.read()
-            if _unlabelled(given, body):
-                settled = b"".join(turn.chunks(iter((body,))))
-            else:
-                settled = self._enforcer.run(turn.body(body))
-            return response if settled is body else with_body(response, settled)
+            if _unlabelled(given, body := response.read()):
+                return with_body(response, b"".join(turn.chunks(iter((body,)))))
+            return with_settled_body(response, turn)
 
         return post
 
@@ -150,12 +137,9 @@ class _Clients:
             response = await original(**given)
             if _is_stream(response, given):
                 return with_async_stream(response, turn.achunks(response.aiter_bytes()))
-            body = await response.aread()
-            if _unlabelled(given, body):
-                settled = b"".join([chunk async for chunk in turn.achunks(_alone(body))])
-            else:
-                settled = await self._enforcer.arun(turn.body(body))
-            return response if settled is body else with_body(response, settled)
+            if _unlabelled(given, body := await response.aread()):
+                return with_body(response, b"".join([chunk async for chunk in turn.achunks(_alone(body))]))
+            return await with_settled_abody(response, turn)
 
         return post
 
@@ -165,9 +149,7 @@ class _Clients:
             turn = self._fetched(url)
             if turn is None:
                 return response
-            body = response.read()
-            settled = self._enforcer.run(turn.body(body))
-            return response if settled is body else with_body(response, settled)
+            return with_settled_body(response, turn)
 
         return get
 
@@ -177,9 +159,7 @@ class _Clients:
             turn = self._fetched(url)
             if turn is None:
                 return response
-            body = await response.aread()
-            settled = await self._enforcer.arun(turn.body(body))
-            return response if settled is body else with_body(response, settled)
+            return await with_settled_abody(response, turn)
 
         return get
 
@@ -206,21 +186,15 @@ class _EventTurn(ProviderTurn):
 
     def chunks(self, source: Iterator[bytes]) -> Iterator[bytes]:
         """The bytes of a streamed answer as the agent may see them."""
-        reader = SseReader()
-        for chunk in source:
-            for event in reader.feed(chunk):
+        for events in read_events(SseReader(), source):
+            for event in events:
                 yield _passed(event, self.enforcer.run(self.body(event.data.encode())))
-        for event in reader.end():
-            yield _passed(event, self.enforcer.run(self.body(event.data.encode())))
 
     async def achunks(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The async twin of `chunks`."""
-        reader = SseReader()
-        async for chunk in source:
-            for event in reader.feed(chunk):
+        async for events in aread_events(SseReader(), source):
+            for event in events:
                 yield _passed(event, await self.enforcer.arun(self.body(event.data.encode())))
-        for event in reader.end():
-            yield _passed(event, await self.enforcer.arun(self.body(event.data.encode())))
 
 
 class _Sent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from aegis.enforce.arguments import bound_arguments, check_types, fitted, shown
@@ -12,14 +11,15 @@ from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import (
     EnforcedScope,
-    aitems_in,
     begun,
     call_id_of,
+    calling,
     current_scope,
     deferring,
     executing,
     running,
     scoped,
+    streaming,
 )
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
@@ -33,17 +33,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     hooks = _Hooks(ToolGate(enforcer, memory, pauses=("workflows.runtime.types.results.WaitingForEvent",)))
 
-    def models(module: Any) -> None:
-        patches.replace(module.FunctionCallingLLM, "achat_with_tools", _aasking)
-        patches.replace(module.FunctionCallingLLM, "astream_chat_with_tools", _astreaming)
-        patches.replace(module.FunctionCallingLLM, "predict_and_call", _predicting)
-        patches.replace(module.FunctionCallingLLM, "apredict_and_call", _apredicting)
-
-    patches.when(
-        "llama_index.core.tools.types",
-        lambda module: patches.family(
-            module.BaseTool, {"__call__": hooks.call, "call": hooks.call, "acall": hooks.acall}
-        ),
+    patches.families(
+        "llama_index.core.tools.types", "BaseTool", __call__=hooks.call, call=hooks.call, acall=hooks.acall
     )
     patches.when(
         "llama_index.core.tools.function_tool",
@@ -58,87 +49,39 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             given_of=lambda tool, args, kwargs: bound_arguments(vars(tool)["_real_fn"], args, kwargs),
         ),
     )
-    patches.when("llama_index.core.llms.function_calling", models)
-    patches.when(
-        "llama_index.core.agent.workflow.base_agent",
-        lambda module: patches.replace(module.BaseWorkflowAgent, "call_tool", _identified),
+    patches.methods(
+        "llama_index.core.llms.function_calling",
+        "FunctionCallingLLM",
+        achat_with_tools=calling(_deferred),
+        astream_chat_with_tools=streaming(_deferred),
+        # A model is asked by itself, and runs the tools.
+        predict_and_call=calling(_own),
+        apredict_and_call=calling(_own),
     )
-    patches.when(
-        "llama_index.core.agent.workflow.multi_agent_workflow",
-        lambda module: patches.replace(module.AgentWorkflow, "call_tool", _identified),
-    )
-
-    def function_agent(module: Any) -> None:
-        patches.replace(module.FunctionAgent, "_get_response", _agent_asking)
-        patches.replace(module.FunctionAgent, "_get_streaming_response", _agent_asking)
-
-    patches.when("llama_index.core.agent.workflow.function_agent", function_agent)
+    workflow = "llama_index.core.agent.workflow"
+    for module, agent in (("base_agent", "BaseWorkflowAgent"), ("multi_agent_workflow", "AgentWorkflow")):
+        patches.methods(
+            f"{workflow}.{module}", agent, call_tool=calling(lambda _, ctx, ev: executing(ev.tool_name, ev.tool_id))
+        )
+    asked = calling(_of_agent)
+    patches.methods(f"{workflow}.function_agent", "FunctionAgent", _get_response=asked, _get_streaming_response=asked)
     return Seams(
         seams=("BaseTool.__call__", "BaseTool.call", "BaseTool.acall", "FunctionAgent"),
         uncovered=("a function that the host calls by its own name",),
     )
 
 
-def _identified(original: Method) -> Method:
-    async def call_tool(agent: Any, ctx: Any, ev: Any) -> Any:
-        with scoped(executing(ev.tool_name, ev.tool_id)):
-            return await original(agent, ctx, ev)
-
-    return call_tool
-
-
-def _agent_asking(original: Method) -> Method:
+def _of_agent(_: Any, *args: Any, **kwargs: Any) -> EnforcedScope:
     """A model is asked by an agent whose workflow runs the tools."""
-
-    async def ask(agent: Any, *args: Any, **kwargs: Any) -> Any:
-        tools = kwargs.get("tools") or args[-1]
-        with scoped(running(tool.metadata.get_name() for tool in tools)):
-            return await original(agent, *args, **kwargs)
-
-    return ask
+    return running(tool.metadata.get_name() for tool in kwargs.get("tools") or args[-1])
 
 
-def _predicting(original: Method) -> Method:
-    """A model is asked by itself, and runs the tools."""
-
-    def predict(llm: Any, tools: Any, *args: Any, **kwargs: Any) -> Any:
-        with scoped(_own(tools)):
-            return original(llm, tools, *args, **kwargs)
-
-    return predict
-
-
-def _apredicting(original: Method) -> Method:
-    async def predict(llm: Any, tools: Any, *args: Any, **kwargs: Any) -> Any:
-        with scoped(_own(tools)):
-            return await original(llm, tools, *args, **kwargs)
-
-    return predict
-
-
-def _own(tools: Any) -> EnforcedScope:
+def _own(_: Any, tools: Any, *args: Any, **kwargs: Any) -> EnforcedScope:
     names = frozenset(tool.metadata.get_name() for tool in tools)
     return running(names)._replace(deferred=names)
 
 
-def _aasking(original: Method) -> Method:
-    async def ask(*args: Any, **kwargs: Any) -> Any:
-        with scoped(_deferred()):
-            return await original(*args, **kwargs)
-
-    return ask
-
-
-def _astreaming(original: Method) -> Method:
-    async def ask(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        scope = _deferred()
-        with scoped(scope):
-            return aitems_in(scope, await original(*args, **kwargs))
-
-    return ask
-
-
-def _deferred() -> EnforcedScope:
+def _deferred(*_: Any, **__: Any) -> EnforcedScope:
     return deferring(current_scope().runs)
 
 
@@ -208,10 +151,9 @@ class _Call:
             return ran.result
         from llama_index.core.tools import ToolOutput
 
-        failed = ran.refused or ran.withheld
         text = ran.seen if isinstance(ran.seen, str) else str(ran.seen)
         name = self._tool.metadata.get_name()
-        return ToolOutput(content=text, tool_name=name, raw_input=self._named, raw_output=text, is_error=failed)
+        return ToolOutput(content=text, tool_name=name, raw_input=self._named, raw_output=text, is_error=ran.failed)
 
     def _final(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name: defaulted where the tool is a function, by the schema's first name where it is not."""

@@ -20,7 +20,7 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import DECIDED, current_scope, scoped
+from aegis.enforce.scope import DECIDED, EnforcedScope, calling, current_scope
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -38,21 +38,15 @@ _OWN: Final = {"mcp.server.mcpserver.server": "MCPServer", "mcp.server.fastmcp.s
 def hook_servers(gate: ToolGate, patches: Patches) -> None:
     """Hook every place where a server looks up the tool that it is going to run."""
 
-    def own(name: str) -> Any:
-        return lambda module: patches.replace(getattr(module, name), "call_tool", lambda original: _own(gate, original))
-
     for package, name in _OWN.items():
-        patches.when(package, own(name))
-    patches.when(
-        "fastmcp.server.server",
-        lambda module: patches.replace(module.FastMCP, "call_tool", lambda original: _fast(gate, original)),
+        patches.methods(package, name, call_tool=lambda original: _own(gate, original))
+    patches.methods("fastmcp.server.server", "FastMCP", call_tool=lambda original: _fast(gate, original))
+    patches.methods(
+        "fastmcp.server.providers.fastmcp_provider",
+        "FastMCPProviderTool",
+        run=calling(_handed_on),
+        _run=calling(_handed_on),
     )
-
-    def mounted(module: Any) -> None:
-        for method in ("run", "_run"):
-            patches.replace(module.FastMCPProviderTool, method, _handed_on)
-
-    patches.when("fastmcp.server.providers.fastmcp_provider", mounted)
 
 
 def _own(gate: ToolGate, original: Method) -> Method:
@@ -88,17 +82,10 @@ def _fast(gate: ToolGate, original: Method) -> Method:
     return call_tool
 
 
-def _handed_on(original: Method) -> Method:
+def _handed_on(tool: Any, *_: Any, **__: Any) -> EnforcedScope:
     """The call of a mounted server's tool, under the name that it has there."""
-
-    async def run(tool: Any, arguments: dict[str, Any]) -> Any:
-        scope = current_scope()
-        if scope.decided is None:
-            return await original(tool, arguments)
-        with scoped(scope._replace(decided=(str(tool._original_name), scope.decided[1]))):
-            return await original(tool, arguments)
-
-    return run
+    scope = current_scope()
+    return scope if scope.decided is None else scope._replace(decided=(str(tool._original_name), scope.decided[1]))
 
 
 def _mcp_servers_execution(name: str, arguments: dict[str, Any]) -> Execution:

@@ -15,10 +15,10 @@ from aegis.enforce.inspection import Look, ainspected, inspected
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import aitems_in, current_scope, deferring, scoped
+from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
-from aegis.enforce.transport import with_async_stream, with_body, with_stream
+from aegis.enforce.transport import with_async_stream, with_settled_abody, with_settled_body, with_stream
 from aegis.enforce.turn import StreamedTurn
 from aegis.enforce.witness import watch
 from aegis.errors import UnhookedFramework
@@ -39,26 +39,20 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     transport = _Transport(enforcer, memory, bar=bar)
     hooks = _Hooks(ToolGate(enforcer, memory))
 
-    def sdk(module: Any) -> None:
-        patches.replace(module.BaseSDK, "do_request", transport.send)
-        patches.replace(module.BaseSDK, "do_request_async", transport.asend)
-
-    def runs(module: Any) -> None:
-        patches.replace(module, "create_function_result", hooks.create_function_result)
-
     def functions(module: Any) -> None:
         for owner, name in ((module.RunFunction, "callable"), (module.RunCoroutine, "awaitable")):
             watch(enforcer, patches, owner, name, name_of=lambda tool: str(tool.name))
 
-    def conversations(module: Any) -> None:
-        patches.replace(module.Conversations, "run_async", _running)
-        patches.replace(module.Conversations, "run_stream_async", _streaming)
-
     for package in _CLIENTS:
-        patches.when(f"{package}.basesdk", sdk)
-    patches.when("mistralai.extra.run.context", runs)
+        patches.methods(f"{package}.basesdk", "BaseSDK", do_request=transport.send, do_request_async=transport.asend)
+    patches.methods("mistralai.extra.run.context", "", create_function_result=hooks.create_function_result)
     patches.when("mistralai.extra.run.tools", functions)
-    patches.when("mistralai.client.conversations", conversations)
+    patches.methods(
+        "mistralai.client.conversations",
+        "Conversations",
+        run_async=calling(_executed),
+        run_stream_async=streaming(_executed),
+    )
     return Seams(
         seams=("BaseSDK.do_request", "BaseSDK.do_request_async", "RunContext"),
         barred=(_HANDED_OUT,) if bar else (),
@@ -66,27 +60,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     )
 
 
-def _running(original: Method) -> Method:
+def _executed(*args: Any, run_ctx: Any, **kwargs: Any) -> EnforcedScope:
     """The requests of a run, whose context executes the functions that it has."""
-
-    async def run(*args: Any, **kwargs: Any) -> Any:
-        context = kwargs["run_ctx"]
-        with scoped(deferring(context._callable_tools)):
-            return await original(*args, **kwargs)
-
-    return run
-
-
-def _streaming(original: Method) -> Method:
-    """A run as a generator, which asks the model while it is read."""
-
-    async def run(*args: Any, **kwargs: Any) -> Any:
-        scope = deferring(kwargs["run_ctx"]._callable_tools)
-        with scoped(scope):
-            events = await original(*args, **kwargs)
-        return aitems_in(scope, events)
-
-    return run
+    return deferring(run_ctx._callable_tools)
 
 
 class _Transport:
@@ -108,9 +84,7 @@ class _Transport:
                 return inspected(response, _look(current_scope().deferred)) if self._looks(request) else response
             if kwargs.get("stream"):
                 return with_stream(response, turn.chunks(response.iter_bytes()))
-            content = response.read()
-            settled = self._enforcer.run(turn.body(content))
-            return response if settled is content else with_body(response, settled)
+            return with_settled_body(response, turn)
 
         return send
 
@@ -127,9 +101,7 @@ class _Transport:
                 return await ainspected(response, _look(current_scope().deferred))
             if kwargs.get("stream"):
                 return with_async_stream(response, turn.achunks(response.aiter_bytes()))
-            content = await response.aread()
-            settled = await self._enforcer.arun(turn.body(content))
-            return response if settled is content else with_body(response, settled)
+            return await with_settled_abody(response, turn)
 
         return send
 
@@ -191,8 +163,7 @@ class _Hooks:
                 return ran.result
             from mistralai.client.models import FunctionResultEntry
 
-            seen = ran.seen if isinstance(ran.seen, str) else json.dumps(ran.seen)
-            return FunctionResultEntry(tool_call_id=function_call.tool_call_id, result=seen)
+            return FunctionResultEntry(tool_call_id=function_call.tool_call_id, result=ran.text)
 
         return create
 

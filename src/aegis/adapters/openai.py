@@ -394,21 +394,11 @@ def _bar(patches: Patches, *, runners: bool) -> None:
         from openai.lib.decisions_tool_runner import AsyncDecisionsToolRunner, DecisionsToolRunner
 
         for runner in (DecisionsToolRunner, AsyncDecisionsToolRunner):
-            patches.replace(runner, "run", _refuse)
+            patches.bar(runner, "run")
 
 
 def _disconnect(module: Any, patches: Patches) -> None:
     """Refuse the connections that the classes of a module make."""
     for owner in list(vars(module).values()):
         if inspect.isclass(owner) and owner.__module__ == module.__name__ and "connect" in vars(owner):
-            patches.replace(owner, "connect", _refuse)
-
-
-def _refuse(original: Method) -> Method:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise UnhookedFramework(f"`{original.__qualname__}` is not covered, so it is refused while the hooks are on")
-
-    async def arefuse(*args: Any, **kwargs: Any) -> Any:
-        refuse()
-
-    return arefuse if inspect.iscoroutinefunction(original) else refuse
+            patches.bar(owner, "connect")

@@ -157,10 +157,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     # It took the function by name when it was loaded, if that was before.
     patches.when("agents.run_internal.tool_execution", lambda module: _same(module, patches, gate))
     asking = Asking(enforcer, memory)
-    patches.when(
-        "agents.models.interface",
-        lambda module: patches.family(module.Model, {"get_response": asking.whole, "stream_response": asking.streamed}),
-    )
+    patches.families("agents.models.interface", "Model", get_response=asking.whole, stream_response=asking.streamed)
     return Seams(
         seams=("function tool invocation", "Model.get_response", "Model.stream_response"),
         uncovered=(

@@ -17,7 +17,7 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution, RunnerGate
-from aegis.enforce.scope import EnforcedScope, current_scope, deferring, enter, looping, scoped
+from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, enter, looping
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -33,30 +33,24 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     gate = ToolGate(enforcer, memory, pauses=_PAUSES)
 
-    def graph(module: Any) -> None:
-        patches.replace(module.ModelRequestNode, "run", _node)
-        patches.replace(module.ModelRequestNode, "stream", _node_stream)
-
     runner = RunnerGate(enforcer, memory)
 
-    def tools(module: Any) -> None:
-        patches.replace(module.ToolManager, "_raw_execute", lambda original: _executing(gate, original))
-        patches.replace(module.ToolManager, "execute_tool_call", lambda original: _handing(gate, original))
-        patches.replace(module.ToolManager, "validate_tool_call", lambda original: _handing_out(runner, original))
-
-    patches.when("pydantic_ai.tool_manager", tools)
+    patches.methods(
+        "pydantic_ai.tool_manager",
+        "ToolManager",
+        _raw_execute=lambda original: _executing(gate, original),
+        execute_tool_call=lambda original: _handing(gate, original),
+        validate_tool_call=lambda original: _handing_out(runner, original),
+    )
     # A toolset in between may have renamed the tool.
     witness = witnessed(enforcer, lambda _toolset, name, *_: str(name), lambda _, args, kwargs: args[2], renamed=True)
-    patches.when(
-        "pydantic_ai.toolsets.function",
-        lambda module: patches.replace(module.FunctionToolset, "call_tool", witness),
+    patches.methods("pydantic_ai.toolsets.function", "FunctionToolset", call_tool=witness)
+    patches.methods(
+        "pydantic_ai._output",
+        "",
+        execute_output_function=lambda original: _answering(gate, original),
+        execute_choice_action=lambda original: _choosing(gate, original),
     )
-
-    def outputs(module: Any) -> None:
-        patches.replace(module, "execute_output_function", lambda original: _answering(gate, original))
-        patches.replace(module, "execute_choice_action", lambda original: _choosing(gate, original))
-
-    patches.when("pydantic_ai._output", outputs)
     patches.when(
         "pydantic_ai._function_schema",
         lambda module: watch(enforcer, patches, module.FunctionSchema, "function", name_of=lambda one: str(one.name)),
@@ -65,11 +59,13 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         "pydantic_ai.tools",
         lambda module: watch(enforcer, patches, module.Tool, "function", name_of=lambda one: str(one.name)),
     )
-    patches.when("pydantic_ai._agent_graph", graph)
-    patches.when(
-        "pydantic_ai.models",
-        lambda module: patches.family(module.Model, {"request": _asking, "request_stream": _streaming}),
+    patches.methods(
+        "pydantic_ai._agent_graph",
+        "ModelRequestNode",
+        run=calling(lambda *_, **__: looping(_LOOP)),
+        stream=_node_stream,
     )
+    patches.families("pydantic_ai.models", "Model", request=calling(_deferred), request_stream=_streaming)
     return Seams(
         seams=("ToolManager", "output functions", "Model.request", "Model.request_stream"),
         uncovered=("tools that a provider hosts", "realtime sessions", "validators of outputs and of arguments"),
@@ -80,13 +76,8 @@ def _handing(gate: ToolGate, original: Method) -> Method:
     """Capabilities around a call: what they give in a tool's place is no result of it."""
 
     async def execute(manager: Any, validated: Any, **options: Any) -> Any:
-        handed, result = gate.handed(validated.call.tool_name, validated.call.tool_call_id), None
-        try:
-            with handed:
-                result = await original(manager, validated, **options)
-        except Exception:
-            if not handed.beside:
-                raise
+        handed = gate.handed(validated.call.tool_name, validated.call.tool_call_id)
+        result = await handed.arun(original(manager, validated, **options))
         return handed.refusal() or result
 
     return execute
@@ -156,8 +147,7 @@ def _executing(gate: ToolGate, original: Method) -> Method:
             typed = fitted(values, given, lambda changed: _validated(validated, changed))
             return await original(manager, _with(validated, typed), **options)
 
-        ran = await gate.acall(execution, body, _view)
-        return ran.seen if ran.replaced else ran.result
+        return (await gate.acall(execution, body, _view)).told
 
     return execute
 
@@ -226,14 +216,6 @@ def _view(result: Any) -> Any:
     return shown(getattr(result, "return_value", result))
 
 
-def _node(original: Method) -> Method:
-    async def run(*args: Any, **kwargs: Any) -> Any:
-        with scoped(looping(_LOOP)):
-            return await original(*args, **kwargs)
-
-    return run
-
-
 def _node_stream(original: Method) -> Method:
     def stream(*args: Any, **kwargs: Any) -> Any:
         # What a stream asks of its model, it asks while its events are read.
@@ -242,22 +224,14 @@ def _node_stream(original: Method) -> Method:
     return stream
 
 
-def _asking(original: Method) -> Method:
-    async def ask(*args: Any, **kwargs: Any) -> Any:
-        with scoped(_deferred(args, kwargs)):
-            return await original(*args, **kwargs)
-
-    return ask
-
-
 def _streaming(original: Method) -> Method:
     def ask(*args: Any, **kwargs: Any) -> Any:
-        return _Entered(original(*args, **kwargs), _deferred(args, kwargs))
+        return _Entered(original(*args, **kwargs), _deferred(*args, **kwargs))
 
     return ask
 
 
-def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> EnforcedScope:
+def _deferred(*args: Any, **kwargs: Any) -> EnforcedScope:
     """The tools that an agent's own request offers: its graph executes them, and the form of an answer is none."""
     scope = current_scope()
     offered = [one for one in (*args, *kwargs.values()) if hasattr(one, "function_tools")]

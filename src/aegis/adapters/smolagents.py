@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aegis.enforce.arguments import bound_arguments, fitted, shown
+from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
@@ -23,13 +24,14 @@ from aegis.enforce.scope import (
     EnforcedScope,
     begun,
     call_id_of,
+    calling,
     current_scope,
     deferring,
     executing,
-    items_in,
     reached,
     running,
     scoped,
+    streaming,
 )
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
@@ -55,7 +57,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     def agents(module: Any) -> None:
         patches.replace(module.ToolCallingAgent, "process_tool_calls", _identified)
         patches.family(module.ToolCallingAgent, {"execute_tool_call": lambda original: _executing(gate, original)})
-        patches.replace(module.ToolCallingAgent, "_step_stream", _stepping)
+        patches.replace(module.ToolCallingAgent, "_step_stream", streaming(_stepping))
         patches.replace(module.CodeAgent, "_step_stream", _known_executor)
         patches.family(module.MultiStepAgent, {"__call__": hooks.agent})
 
@@ -70,10 +72,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     patches.when("smolagents.tools", tools)
     patches.when("smolagents.agents", agents)
-    patches.when(
-        "smolagents.models",
-        lambda module: patches.family(module.Model, {"generate": _asking, "generate_stream": _streaming}),
-    )
+    patches.families("smolagents.models", "Model", generate=calling(_deferred), generate_stream=streaming(_deferred))
     patches.when("smolagents.local_python_executor", executors)
     return Seams(
         seams=("Tool.__call__", "MultiStepAgent.__call__", "PythonExecutor.__call__"),
@@ -88,12 +87,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 def _identified(original: Method) -> Method:
     def process(agent: Any, message: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         calls = [(one.function.name, one.function.arguments, one.id) for one in message.tool_calls or ()]
-        token = _turn.set(calls)
-        try:
+        with Holding(_turn, calls):
             # Inside, every call is executed with a copy of this context.
             yield from original(agent, message, *args, **kwargs)
-        finally:
-            _turn.reset(token)
 
     return process
 
@@ -103,13 +99,9 @@ def _executing(gate: ToolGate, original: Method) -> Method:
 
     def execute(agent: Any, tool_name: str, arguments: Any) -> Any:
         call_id = call_id_of(tool_name) or _id_of(tool_name, arguments)
-        handed, result = gate.handed(tool_name, call_id), None
-        try:
-            with scoped(executing(tool_name, call_id)), handed:
-                result = original(agent, tool_name, arguments)
-        except Exception:
-            if not handed.beside:
-                raise
+        handed = gate.handed(tool_name, call_id)
+        with scoped(executing(tool_name, call_id)):
+            result = handed.run(lambda: original(agent, tool_name, arguments))
         return handed.refusal() or result
 
     return execute
@@ -123,11 +115,8 @@ def _id_of(tool: str, arguments: Any) -> str:
     return found[0][2] if found else ""
 
 
-def _stepping(original: Method) -> Method:
-    def step(agent: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        return items_in(running({*agent.tools, *agent.managed_agents}), original(agent, *args, **kwargs))
-
-    return step
+def _stepping(agent: Any, *_: Any, **__: Any) -> EnforcedScope:
+    return running({*agent.tools, *agent.managed_agents})
 
 
 def _known_executor(original: Method) -> Method:
@@ -171,22 +160,7 @@ def _timed(original: Method) -> Method:
     return timeout
 
 
-def _asking(original: Method) -> Method:
-    def ask(*args: Any, **kwargs: Any) -> Any:
-        with scoped(_deferred(kwargs)):
-            return original(*args, **kwargs)
-
-    return ask
-
-
-def _streaming(original: Method) -> Method:
-    def ask(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        return items_in(_deferred(kwargs), original(*args, **kwargs))
-
-    return ask
-
-
-def _deferred(options: dict[str, Any]) -> EnforcedScope:
+def _deferred(*_: Any, **options: Any) -> EnforcedScope:
     names = {getattr(tool, "name", "") for tool in options.get("tools_to_call_from") or ()}
     return deferring(current_scope().runs & names)
 
@@ -295,7 +269,7 @@ class _Hooks:
         execution = Execution(tool=name, call_id=call_id_of(name), answer_id=None, arguments=lambda: values)
         ran = self._gate.call(execution, run, lambda result: str(result).strip())
         if told:
-            return ran.seen if ran.replaced else ran.result
+            return ran.told
         return ran.output()
 
 

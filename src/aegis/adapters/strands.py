@@ -6,7 +6,6 @@ past the first of them. All of them end in a tool's `stream`, which validates an
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import aitems_in, deferring
+from aegis.enforce.scope import EnforcedScope, deferring, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
@@ -35,10 +34,7 @@ class _Paused(Exception):
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
     """Hook the installed package; there is nothing to `bar`. Raises `UnhookedFramework`."""
     gate = ToolGate(enforcer, memory, pauses=(f"{__name__}.{_Paused.__qualname__}",))
-    patches.when(
-        "strands.types.tools",
-        lambda module: patches.family(module.AgentTool, {"stream": lambda original: _running(gate, original)}),
-    )
+    patches.families("strands.types.tools", "AgentTool", stream=lambda original: _running(gate, original))
 
     def functions(module: Any) -> None:
         tool = module.DecoratedFunctionTool
@@ -46,10 +42,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         watch(enforcer, patches, tool, "_tool_func", "__wrapped__", name_of=lambda one: str(one.tool_name))
 
     patches.when("strands.tools.decorator", functions)
-    patches.when(
-        "strands.models.model",
-        lambda module: patches.family(module.Model, {"stream": _asking}),
-    )
+    patches.families("strands.models.model", "Model", stream=streaming(_deferred))
     return Seams(
         seams=("AgentTool.stream", "Model.stream"),
         uncovered=(
@@ -133,17 +126,12 @@ def _result(tool_use: Any, ran: Ran) -> Any:
     """The event that stands in place of what the model may not see."""
     from strands.types._events import ToolResultEvent
 
-    failed = ran.refused or ran.withheld or _tool_result(ran.result[-1]).get("status") == "error"
-    text = ran.seen if isinstance(ran.seen, str) else json.dumps(ran.seen)
-    content = ran.seen if isinstance(ran.seen, list) else [{"text": text}]
+    failed = ran.failed or _tool_result(ran.result[-1]).get("status") == "error"
+    content = ran.seen if isinstance(ran.seen, list) else [{"text": ran.text}]
     status = "error" if failed else "success"
     return ToolResultEvent({"toolUseId": str(tool_use.get("toolUseId")), "status": status, "content": content})
 
 
-def _asking(original: Method) -> Method:
-    def ask(model: Any, messages: Any, tool_specs: Any = None, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        # What an agent's request offers, its event loop executes.
-        scope = deferring(spec["name"] for spec in tool_specs or ())
-        return aitems_in(scope, aiter(original(model, messages, tool_specs, *args, **kwargs)))
-
-    return ask
+def _deferred(_: Any, messages: Any, tool_specs: Any = None, *args: Any, **kwargs: Any) -> EnforcedScope:
+    """What an agent's request offers, its event loop executes."""
+    return deferring(spec["name"] for spec in tool_specs or ())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from aegis.config.fields import (
     Approver,
@@ -23,16 +24,31 @@ from aegis.config.fields import (
 )
 from aegis.config.sections import ToolPreviewSettings
 from aegis.core.approval import MAX_QUORUM, Narrowing
+from aegis.core.extensions import is_brought, load_extension
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
+from aegis.errors import ExtensionError
 from aegis.policy import model
+
+
+def _notifier(kind: object) -> object:
+    """Give `kind` where this version or an installed package can send that way; `ValueError` names the package."""
+    if kind in model.NOTIFIERS:
+        return kind
+    if not isinstance(kind, str) or kind == "email" or not is_brought("notifier", kind):
+        expected = " or ".join(f"'{name}'" for name in model.NOTIFIERS)
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+    try:
+        return load_extension("notifier", kind).name
+    except ExtensionError as error:
+        raise ValueError(str(error)) from error
 
 
 class NotifierSettings(Section):
     """One place that word of a held call is sent to."""
 
-    kind: Annotated[Literal["webhook", "slack"], AfterValidator(model.check_notifier)]
-    """How it is sent."""
+    kind: Annotated[str, BeforeValidator(_notifier)]
+    """How it is sent: `webhook`, `slack`, or the name of a notifier that an installed package brings."""
     url: Annotated[str, Field(min_length=1)]
     """Where to: `https://...`, or a reference `${env:NAME}`, `file:PATH`, as the URL can be a secret itself."""
     secret: str = ""

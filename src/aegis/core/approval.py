@@ -22,7 +22,7 @@ class Notifier:
     arguments to the message.
     """
 
-    kind: Literal["webhook", "slack"]
+    kind: str
     url: str
     secret: str = ""
     private: tuple[str, ...] = ()

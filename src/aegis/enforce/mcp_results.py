@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from aegis.enforce.tools import Ran
@@ -21,16 +20,15 @@ def view(result: Wire) -> Any:
 
 def replaced(result: Wire, ran: Ran) -> Wire:
     """The result with what may be seen in place of what was given; an error where that is a refusal or a notice."""
-    if ran.refused or ran.withheld:
+    if ran.failed:
         return refusal(str(ran.seen))
     kept = {name: value for name, value in result.items() if name not in ("content", "structuredContent")}
     if isinstance(ran.seen, list):
         return {**kept, "content": ran.seen}
     if isinstance(ran.seen, dict) and set(ran.seen) == {"content", "structuredContent"}:
         return {**kept, **ran.seen}
-    text = ran.seen if isinstance(ran.seen, str) else json.dumps(ran.seen)
-    structured = {} if result.get("structuredContent") is None else {"structuredContent": {"result": text}}
-    return {**kept, "content": [{"type": "text", "text": text}], **structured}
+    structured = {} if result.get("structuredContent") is None else {"structuredContent": {"result": ran.text}}
+    return {**kept, "content": [{"type": "text", "text": ran.text}], **structured}
 
 
 def refusal(text: str) -> Wire:

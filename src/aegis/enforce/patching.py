@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -82,6 +82,8 @@ def when_loaded(name: str, act: Act) -> Callable[[], None]:
 
 
 Method = Callable[..., Any]
+# What gives the replacement of an original.
+Make = Callable[[Method], Method]
 _MISSING: Final = object()
 
 
@@ -111,7 +113,7 @@ class Patches:
 
         self._waiting.append(when_loaded(module, checked))
 
-    def replace(self, owner: Any, name: str, make: Callable[[Method], Method]) -> None:
+    def replace(self, owner: Any, name: str, make: Make) -> None:
         """Put `make(original)` in place of a method that the class `owner` itself defines, or a module's function.
 
         Raises `UnhookedFramework` where there is no such method: the seam is not what it was.
@@ -142,7 +144,24 @@ class Patches:
         setattr(owner, name, replacement)
         self._done.append((owner, name, found, replacement))
 
-    def family(self, base: Any, makers: dict[str, Callable[[Method], Method]]) -> None:
+    def methods(self, module: str, owner: str, /, **makers: Make) -> None:
+        """Replace methods of the class `owner` when its module is loaded; without an owner, the module's functions."""
+
+        def act(loaded: Any) -> None:
+            for name, make in makers.items():
+                self.replace(getattr(loaded, owner) if owner else loaded, name, make)
+
+        self.when(module, act)
+
+    def families(self, module: str, base: str, /, **makers: Make) -> None:
+        """Replace methods of a class and of all classes under it when its module is loaded."""
+        self.when(module, lambda loaded: self.family(getattr(loaded, base), makers))
+
+    def bar(self, owner: Any, name: str) -> None:
+        """Refuse a path that is not covered, by raising `UnhookedFramework` in place of its method."""
+        self.replace(owner, name, _refusing)
+
+    def family(self, base: Any, makers: Mapping[str, Make]) -> None:
         """Put replacements in place of these methods wherever a class under `base` defines one, now or later."""
         waiting = [base]
         while waiting:
@@ -182,7 +201,7 @@ class Patches:
         """Whether the replacements act."""
         return self._active
 
-    def _members(self, owner: Any, makers: dict[str, Callable[[Method], Method]]) -> None:
+    def _members(self, owner: Any, makers: Mapping[str, Make]) -> None:
         for name, make in makers.items():
             found = owner.__dict__.get(name)
             if inspect.isfunction(found) and not getattr(found, "__isabstractmethod__", False):
@@ -241,6 +260,13 @@ class _Held:
     def __delete__(self, instance: Any) -> None:
         if vars(instance).pop(self._name, _MISSING) is _MISSING:
             raise AttributeError(self._name)
+
+
+def _refusing(original: Method) -> Method:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise UnhookedFramework(f"`{original.__qualname__}` is not covered, so it is refused while the hooks are on")
+
+    return refuse
 
 
 def _named(owner: Any) -> str:

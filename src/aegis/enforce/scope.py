@@ -7,7 +7,8 @@ tool's own code asks of a model is its own affair and is decided as ever.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -160,3 +161,50 @@ async def aitems_in(scope: EnforcedScope, source: AsyncIterator[T]) -> AsyncGene
         close: Any = getattr(source, "aclose", None)
         if close is not None:
             await close()
+
+
+# What a framework's method is called with, and the scope that holds while it runs.
+ScopeOf = Callable[..., EnforcedScope]
+
+
+def calling(scope_of: ScopeOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a replacement that calls the original, sync or async, in the scope that its own arguments make."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            scope = scope_of(*args, **kwargs)
+            with scoped(scope):
+                result = original(*args, **kwargs)
+            # Of a coroutine nothing has run yet; a decorated method is not known for one before.
+            return _awaited(scope, result) if inspect.iscoroutine(result) else result
+
+        return call
+
+    return wrap
+
+
+def streaming(scope_of: ScopeOf) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a replacement that gives the original's items, sync or async, each made in the scope of its arguments."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def stream(*args: Any, **kwargs: Any) -> Any:
+            scope = scope_of(*args, **kwargs)
+            with scoped(scope):
+                items = original(*args, **kwargs)
+            if inspect.isawaitable(items):
+                return _awaited_items(scope, items)
+            return aitems_in(scope, aiter(items)) if hasattr(items, "__aiter__") else items_in(scope, items)
+
+        return stream
+
+    return wrap
+
+
+async def _awaited(scope: EnforcedScope, result: Awaitable[Any]) -> Any:
+    with scoped(scope):
+        return await result
+
+
+async def _awaited_items(scope: EnforcedScope, source: Awaitable[Any]) -> AsyncGenerator[Any, None]:
+    """The items of a stream that is given once it is awaited."""
+    return aitems_in(scope, aiter(await _awaited(scope, source)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
@@ -153,11 +154,26 @@ class Ran(NamedTuple):
         """Whether the model sees something else than the body gave."""
         return self.refused or self.changed
 
+    @property
+    def failed(self) -> bool:
+        """Whether nothing that the body gave may be used."""
+        return self.refused or self.withheld
+
+    @property
+    def text(self) -> str:
+        """What the model may see, as text."""
+        return self.seen if isinstance(self.seen, str) else json.dumps(self.seen)
+
+    @property
+    def told(self) -> Any:
+        """What a framework tells the model: what the body gave, or what stands in its place."""
+        return self.seen if self.replaced else self.result
+
     def output(self) -> Any:
-        """What the tool gives back; raises `CallRefused` where that is nothing."""
-        if self.refused or self.withheld:
+        """Give what the tool gives back; raises `CallRefused` where that is nothing."""
+        if self.failed:
             raise CallRefused(self.seen)
-        return self.seen if self.changed else self.result
+        return self.told
 
 
 class ToolGate:
@@ -287,7 +303,7 @@ class ToolGate:
 
 
 class Handed:
-    """A model's call in the hands of middleware or callbacks of the host; a block is their code.
+    """A model's call in the hands of middleware or callbacks of the host, whose code it runs.
 
     Only what came of a decision may be the result: a body that they run themselves is refused, and what they give in
     the tool's place is `refusal`, which raises the alarm.
@@ -306,12 +322,25 @@ class Handed:
         """Whether a body began beside the decision; what came of it, or what that raised, is of no account."""
         return self._passage.beside
 
-    def __enter__(self) -> None:
-        self._holding = scoped(passing(self._passage))
-        self._holding.__enter__()
+    def run(self, host: Callable[[], Any]) -> Any:
+        """Run the host's code; gives what that gave, or nothing where it raised because a body ran beside."""
+        try:
+            with scoped(passing(self._passage)):
+                return host()
+        except Exception:
+            if not self.beside:
+                raise
+            return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        self._holding.__exit__(kind, error, trace)
+    async def arun(self, host: Awaitable[Any]) -> Any:
+        """The async twin of `run`."""
+        try:
+            with scoped(passing(self._passage)):
+                return await host
+        except Exception:
+            if not self.beside:
+                raise
+            return None
 
     def refusal(self, *, answered: bool = True) -> str:
         """What the model is told in place of what the host gave, or nothing; `answered` where that is an answer."""

@@ -22,7 +22,7 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.scope import current_scope
-from aegis.enforce.turn import StreamedTurn
+from aegis.enforce.turn import ProviderTurn, StreamedTurn
 from aegis.errors import UnhookedFramework
 from aegis.wire.model import Dialect
 
@@ -40,6 +40,20 @@ def with_body(response: Any, body: bytes) -> Any:
     except RuntimeError:
         return replaced  # not read to its end: nobody knows how long it took
     return replaced
+
+
+def with_settled_body(response: Any, turn: ProviderTurn) -> Any:
+    """Read a whole answer, and give it as the agent may see it."""
+    body = response.read()
+    settled = turn.enforcer.run(turn.body(body))
+    return response if settled is body else with_body(response, settled)
+
+
+async def with_settled_abody(response: Any, turn: ProviderTurn) -> Any:
+    """The async twin of `with_settled_body`."""
+    body = await response.aread()
+    settled = await turn.enforcer.arun(turn.body(body))
+    return response if settled is body else with_body(response, settled)
 
 
 def with_stream(response: Any, chunks: Iterator[bytes]) -> Any:
@@ -177,9 +191,7 @@ class Transport:
                 if _is_stream(response, stream):
                     response = with_stream(response, turn.chunks(response.iter_bytes()))
                 else:
-                    body = response.read()
-                    settled = self._enforcer.run(turn.body(body))
-                    response = response if settled is body else with_body(response, settled)
+                    response = with_settled_body(response, turn)
             return original(client, response=response, stream=stream, **kwargs)
 
         return receive
@@ -191,9 +203,7 @@ class Transport:
                 if _is_stream(response, stream):
                     response = with_async_stream(response, turn.achunks(response.aiter_bytes()))
                 else:
-                    body = await response.aread()
-                    settled = await self._enforcer.arun(turn.body(body))
-                    response = response if settled is body else with_body(response, settled)
+                    response = await with_settled_abody(response, turn)
             return await original(client, response=response, stream=stream, **kwargs)
 
         return receive

@@ -10,9 +10,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import orjson
 
+from aegis.core.extensions import load_extension
 from aegis.core.ports import Document
 from aegis.core.times import MICROS, rfc3339
-from aegis.errors import AegisError, EgressRefused, KeyFileError, StoreCorrupt
+from aegis.errors import AegisError, EgressRefused, ExtensionError, KeyFileError, StoreCorrupt
 from aegis.keys.references import read_secret
 from aegis.outbound.client import Egress
 from aegis.outbound.signature import headers_for
@@ -23,7 +24,6 @@ from aegis.outbound.values import EgressPolicy, Request
 
 COLLECTION: Final = "deliveries"
 
-Kind = Literal["webhook", "slack", "email"]
 State = Literal["due", "dead"]
 
 
@@ -31,11 +31,12 @@ State = Literal["due", "dead"]
 class DeliveryTarget:
     """Where a message goes. `url` and `secret` may be references, which are resolved when it is sent.
 
-    `private` names hosts that may have private addresses. Of mail, `url` is its server, `secret` the password,
+    `kind` is `webhook`, `slack`, `email`, or the name of a notifier that an installed package brings. `private` names
+    hosts that may have private addresses. Of mail, `url` is its server, `secret` the password,
     `sender` and `to` are addresses.
     """
 
-    kind: Kind
+    kind: str
     url: str
     secret: str = ""
     private: tuple[str, ...] = ()
@@ -122,6 +123,7 @@ def mail_of(message: Message) -> bytes:
     return mail.as_bytes()
 
 
+_OWN: Final = ("webhook", "slack")
 TIMEOUT_S: Final = 10.0  # a receiver has this long to take a message
 MAX_ANSWER: Final = 65_536  # bytes of an answer that are read; nothing in it is believed
 _LATER: Final = frozenset({408, 425, 429})
@@ -188,11 +190,31 @@ async def _mailed(message: Message) -> int:
 def request_of(message: Message, now: int) -> Request:
     """The request that carries a message; raises `KeyFileError` where a reference leads nowhere."""
     target = message.target
+    if target.kind not in _OWN:
+        return _brought(message)
     body = orjson.dumps(_slack(message) if target.kind == "slack" else _webhook(message))
     headers = {"content-type": "application/json", "user-agent": "aegis"}
     if target.kind == "webhook":
         headers |= headers_for(_resolved(target.secret), message.id, now // MICROS, body)
     return Request(method="POST", url=_resolved(target.url), headers=headers, body=body)
+
+
+def _brought(message: Message) -> Request:
+    """The request that a notifier of an installed package makes of a message; it is sent like any other."""
+    target = message.target
+    try:
+        notifier = load_extension("notifier", target.kind)
+    except ExtensionError as error:  # a package can be there again later
+        raise NotTaken(str(error), final=False) from error
+    url, secret = _resolved(target.url), _resolved(target.secret)
+    called = f"the notifier `{target.kind}` of the package `{notifier.package}`"
+    try:
+        request = notifier.make(message, url, secret)
+    except Exception as error:  # its text can hold a credential
+        raise NotTaken(f"{called} failed: {type(error).__name__}", final=False) from error
+    if not isinstance(request, Request):
+        raise NotTaken(f"{called} gave no `Request`", final=True)
+    return request
 
 
 def describe(target: DeliveryTarget) -> str:

@@ -62,13 +62,6 @@ def check_store(url: str) -> str:
     raise ValueError("a store is `sqlite:///FILE`, `postgresql://...`, `${env:NAME}`, `file:PATH` or `memory:`")
 
 
-def check_notifier(kind: str) -> str:
-    """`kind`, where this version can send that way; raises `ValueError` otherwise."""
-    if kind not in NOTIFIERS:
-        raise ValueError(f"the notifier `{kind}` is not available in this version")
-    return kind
-
-
 DEFAULT_TIMEOUT: Final = 300  # seconds: a held call never waits for ever
 
 

@@ -9,14 +9,17 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from aegis.core.extensions import load_extension, names_brought
 from aegis.enforce.enforcement import OnApproval
 from aegis.enforce.patching import Patches
 from aegis.enforce.seams import Seams
-from aegis.errors import UnhookedFramework
+from aegis.errors import ExtensionError, UnhookedFramework
 from aegis.sdk.runtime import Runtime, RuntimeSettings, open_runtime, replace_runtime
 
 OnUnhooked = Literal["error", "warn"]
 
+# What an adapter says of itself, beside the protocol.
+_MEMBERS: Final = ("DISTRIBUTION", "SUPPORTED", "hook")
 # One module a framework; each says which distribution it hooks and in which versions.
 ADAPTERS: Final = (
     "aegis.adapters.openai",
@@ -135,23 +138,55 @@ def unhook() -> None:
     replace_runtime(None)
 
 
-def installed_adapters() -> Iterator[tuple[Any, str]]:
-    """The adapters of the frameworks that are installed, each with the version that its framework has."""
-    for name in ADAPTERS:
-        adapter = import_module(name)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adapter:
+    """One adapter: its name, its module, and the package that brings it, which is empty for those of Aegis."""
+
+    name: str
+    module: Any
+    package: str = ""
+
+    @property
+    def version(self) -> str | None:
+        """The version of the framework that is installed, if it is."""
         try:
-            version = metadata.version(adapter.DISTRIBUTION)
+            return metadata.version(self.module.DISTRIBUTION)
         except metadata.PackageNotFoundError:
-            continue
-        yield adapter, version
+            return None
+
+
+def installed_adapters() -> Iterator[Adapter]:
+    """Give the adapters of Aegis whose frameworks are installed."""
+    for name in ADAPTERS:
+        adapter = Adapter(name=name.rpartition(".")[2], module=import_module(name))
+        if adapter.version is not None:
+            yield adapter
+
+
+def load_adapter(name: str) -> Adapter:
+    """Load an adapter that an installed package brings; raises `UnhookedFramework` with the package's name."""
+    try:
+        found = load_extension("adapter", name)
+    except ExtensionError as error:
+        raise UnhookedFramework(str(error)) from error
+    called = f"the adapter `{name}` of the package `{found.package}`"
+    missing = [member for member in _MEMBERS if not hasattr(found.make, member)]
+    if missing:
+        raise UnhookedFramework(f"{called} has no `{missing[0]}`")
+    if found.make.DISTRIBUTION in {import_module(one).DISTRIBUTION for one in ADAPTERS}:
+        raise UnhookedFramework(f"{called} is for `{found.make.DISTRIBUTION}`, which Aegis hooks itself")
+    return Adapter(name=name, module=found.make, package=found.package)
 
 
 def _hook_all(runtime: Runtime, on_unhooked: OnUnhooked) -> Report:
     hooked: list[Hooked] = []
     unhooked: list[str] = []
-    for adapter, version in installed_adapters():
+    everything: list[Adapter | str] = [*installed_adapters(), *names_brought("adapter")]
+    for found in everything:
         try:
-            hooked.append(_hook(adapter, version, runtime, bar=on_unhooked == "error"))
+            adapter = load_adapter(found) if isinstance(found, str) else found
+            if adapter.version is not None:
+                hooked.append(_hook(adapter, adapter.version, runtime, bar=on_unhooked == "error"))
         except UnhookedFramework as error:
             if on_unhooked == "error":
                 raise
@@ -165,30 +200,44 @@ def _hook_all(runtime: Runtime, on_unhooked: OnUnhooked) -> Report:
     )
 
 
-def _hook(adapter: Any, version: str, runtime: Runtime, *, bar: bool) -> Hooked:
-    low, high = adapter.SUPPORTED
+def _hook(adapter: Adapter, version: str, runtime: Runtime, *, bar: bool) -> Hooked:
+    framework = adapter.module.DISTRIBUTION
+    low, high = adapter.module.SUPPORTED
     supported = f">={_dotted(low)},<{_dotted(high)}"
     if not low <= _numbers(version) < high:
-        raise UnhookedFramework(f"`{adapter.DISTRIBUTION}` {version} is not supported; supported is {supported}")
-    hook: Callable[..., Seams] = adapter.hook
+        raise UnhookedFramework(f"`{framework}` {version} is not supported; supported is {supported}")
+    hook: Callable[..., Seams] = adapter.module.hook
     patches = Patches()
     try:
         seams = hook(runtime.enforcer, runtime.memory, patches, bar=bar)
     except (ImportError, AttributeError) as error:
         patches.undo()
-        raise UnhookedFramework(f"`{adapter.DISTRIBUTION}` {version} does not have the expected seams") from error
+        raise UnhookedFramework(f"`{framework}` {version} does not have the expected seams{_of(adapter)}") from error
+    except UnhookedFramework:
+        patches.undo()
+        raise
+    except Exception as error:
+        patches.undo()
+        if not adapter.package:
+            raise
+        raise UnhookedFramework(f"`{framework}` cannot be hooked{_of(adapter)}: {type(error).__name__}") from error
     except BaseException:
         patches.undo()
         raise
     runtime.patches.append(patches)
     return Hooked(
-        framework=adapter.DISTRIBUTION,
+        framework=framework,
         version=version,
         supported=supported,
         seams=seams.seams,
         barred=seams.barred,
         uncovered=seams.uncovered,
     )
+
+
+def _of(adapter: Adapter) -> str:
+    """Whose adapter it is, where that is not Aegis."""
+    return f" (adapter `{adapter.name}` of the package `{adapter.package}`)" if adapter.package else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

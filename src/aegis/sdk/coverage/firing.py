@@ -116,9 +116,9 @@ def hook_installed(enforcer: Enforcer, patches: Patches, *, bar: bool) -> dict[s
     Raises `UnhookedFramework`.
     """
     hooked: dict[str, str] = {}
-    for adapter, _ in installed_adapters():
-        adapter.hook(enforcer, Memory(), patches, bar=bar)
-        hooked[adapter.__name__.rpartition(".")[2]] = adapter.DISTRIBUTION
+    for adapter in installed_adapters():
+        adapter.module.hook(enforcer, Memory(), patches, bar=bar)
+        hooked[adapter.name] = adapter.module.DISTRIBUTION
     return hooked
 
 
