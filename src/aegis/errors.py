@@ -110,6 +110,10 @@ class ConfigError(AegisError):
         self.problems = problems
 
 
+class ExtensionError(AegisError):
+    """A guard, judge or store of an installed package that cannot be used; the message names the package."""
+
+
 class ToolCallBlocked(AegisError):
     """A call was refused and its framework has no way to hand the model a refusal."""
 
