@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance test golden test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance test unit golden test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -23,6 +23,10 @@ conformance: setup ## the published conformance suite of MCP, for the tests that
 test: setup system conformance ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
+
+# Plug-ins cost more than a file of unit tests: only the one that runs coroutines is loaded.
+unit: setup ## run FILE=tests/unit/... alone and at once: no plug-ins, no workers, no servers but those it starts
+	@PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PY) -m pytest -p pytest_asyncio.plugin $(FILE) $(ARGS)
 
 golden: setup ## compare answers and receipts with the golden files; ARGS=--write writes them
 	@$(PY) -m pytest tests/golden $(ARGS)
@@ -51,7 +55,7 @@ mutate: setup ## mutation tests of the breach-critical modules (minutes)
 fuzz: setup ## look for calls that crash or hang the content guard; SECONDS=60
 	@PYTHONPATH=tests:. $(PY) -m fuzz -max_total_time=$(or $(SECONDS),60)
 
-lock: setup ## resolve requirements/dev.lock anew
+lock: setup ## resolve requirements/dev.lock again
 	@sh scripts/lock.sh
 
 clean: ## remove what the targets built

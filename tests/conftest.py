@@ -6,11 +6,15 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aegis.detect.rules.cache import default_cache_folder
 from support.postgres import Server, postgres
+
+if TYPE_CHECKING:
+    from support.served import Served
 
 # A process that a test starts with a home of its own does not compile every rule anew.
 os.environ["XDG_CACHE_HOME"] = str(default_cache_folder().parents[1])
@@ -29,3 +33,15 @@ def postgres_server() -> Iterator[Server]:
     """One running PostgreSQL server; every test takes a place of its own in it."""
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One gateway with the usual configuration, for tests that ask it and leave it as it is.
+
+    Its log holds what other tests asked: a test that counts, lists, stops agents or changes settings has its own.
+    """
+    from support.served import served
+
+    with served(tmp_path_factory.mktemp("shared") / "home") as running:
+        yield running

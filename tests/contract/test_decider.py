@@ -18,7 +18,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.errors import InvalidCall
 from aegis.sdk.client import Client
 from support.asking import Mode, both_modes, decide, observe, wait
-from support.served import Served, served
+from support.served import Served
 
 DECIDERS: dict[str, Callable[[Served], Decider]] = {
     "gate": lambda gateway: gateway.deployment.gate,
@@ -29,10 +29,9 @@ DECIDERS: dict[str, Callable[[Served], Decider]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("g") / "home") as running:
-        yield running
+@pytest.fixture
+def gateway(shared_gateway: Served) -> Served:
+    return shared_gateway
 
 
 @pytest.fixture(params=DECIDERS)

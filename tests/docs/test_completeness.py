@@ -21,6 +21,7 @@ from aegis.server.metrics import Metrics
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PLACE = re2.compile(r"`((?:src/aegis|tests|scripts)/[a-z0-9_/.]+)`")
 LINK = re2.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 WORDS = [
@@ -75,3 +76,11 @@ def test_every_page_can_be_reached_from_the_table_of_contents() -> None:
             if target and "://" not in target:
                 waiting.append((page.parent / target).resolve())
     assert [page.relative_to(ROOT).as_posix() for page in PAGES if page not in seen] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
+    if page.parent.name == "adr":  # a decision names the places of its time
+        return
+    named = {match.group(1) for match in PLACE.finditer(page.read_text(encoding="utf-8"))}
+    assert [place for place in sorted(named) if not (ROOT / place).exists()] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ READ = {"tool": "read_file", "arguments": {"path": "notes.txt"}}
 MAIL = {"tool": "send_email", "arguments": {"to": "a@example.com"}, "call_id": "m1"}
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("gateway") / "home") as running:
-        yield running
+@pytest.fixture
+def gateway(shared_gateway: Served) -> Served:
+    return shared_gateway
 
 
 def receipt(gateway: Served, receipt_id: str) -> dict[str, Any]:

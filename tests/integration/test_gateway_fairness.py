@@ -28,10 +28,9 @@ PROSE = "the meeting moved to Thursday because the room was taken on the day bef
 RATES = "version: 1\nprofile: standard\nlimits: {{{}}}\ntools: {{read_file: {{risk: low, effects: [read]}}}}\n"
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("gateway") / "home") as running:
-        yield running
+@pytest.fixture
+def gateway(shared_gateway: Served) -> Served:
+    return shared_gateway
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import Column, Count, counted, note, print_json, print_line, show_list, show_members
-from aegis.config.replay import summary_of
 from aegis.core.text import json_text
-from aegis.server.http import MAX_REPLAYED
 
 if TYPE_CHECKING:
     from aegis.config.config import Config
@@ -174,7 +172,10 @@ def replay(
 
 
 def _replayed(ask: Callable[[dict[str, str]], Any], limit: int, tell: Count | None) -> dict[str, Any]:
-    """Every answer of the API, one after the other into the past, as one."""
+    """Ask for the whole span, one answer after the other into the past, and add the answers up."""
+    from aegis.config.replay import summary_of
+    from aegis.server.http import MAX_REPLAYED
+
     whole: dict[str, Any] = {}
     cursor: str | None = None
     while True:

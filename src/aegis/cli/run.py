@@ -5,10 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from aegis.cli import failure
 from aegis.cli.failure import say, say_problems
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
+
+# Packages that an extra brings, by the name that is imported: a command that needs one says which extra it is.
+_EXTRAS: Final = {
+    "aiosmtplib": "server",
+    "argon2": "server",
+    "jinja2": "server",
+    "opentelemetry": "server",
+    "prometheus_client": "server",
+    "reportlab": "server",
+    "starlette": "server",
+    "uvicorn": "server",
+    "langgraph": "runs",
+    "mcp": "mcp",
+    "psycopg": "postgres",
+}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -48,12 +64,19 @@ def run(argv: Sequence[str]) -> int:
         name = f" `{error.filename}`" if error.filename else ""
         say(f"{(error.strerror or type(error).__name__).lower()}{name}", code="system", as_json=as_json)
         return failure.USAGE
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        hint = f'pip install "aegis-guard[{extra}]"'
+        say(f"this command needs the package `{error.name}`", code="not_installed", hint=hint, as_json=as_json)
+        return failure.USAGE
     except (Abort, KeyboardInterrupt):
         return failure.INTERRUPTED
 
 
 def _plain(message: str) -> str:
-    """The parser's sentence in the style of this project's messages."""
+    """Put the parser's sentence in the style of this project's messages."""
     line = " ".join(message.split()).rstrip(".")
     return line[:1].lower() + line[1:]
 

@@ -11,17 +11,25 @@ from aegis.config.document import nearest
 from aegis.config.sections import public_key
 from aegis.config.settings import Settings
 from aegis.config.tools import ApprovalSettings, OwnApprovalSettings, PolicySettings
+from aegis.core.extensions import load_extension
 from aegis.core.names import Selector, glob_match
-from aegis.errors import Problem
+from aegis.errors import ExtensionError, Problem
 from aegis.policy.model import (
+    ALWAYS,
     CALL_GUARDS,
     MISSION_GUARDS,
     MISSION_RESULT_GUARDS,
+    PLANNED_GUARDS,
     RESULT_GUARDS,
     SLOW_GUARDS,
     check_guard,
+    outside_scheme,
 )
 
+# Names that no package can take: a call is always asked about by our own.
+_OWN_GUARDS: Final = frozenset(
+    {*ALWAYS, *CALL_GUARDS, *RESULT_GUARDS, *MISSION_GUARDS, *MISSION_RESULT_GUARDS, *SLOW_GUARDS, *PLANNED_GUARDS}
+)
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
 # Members whose entries may come again: words of a command line, and what others define.
 _FREE: Final = frozenset({"cmd.run", "command", "deny", "options", "schema"})
@@ -38,6 +46,7 @@ def check(settings: Settings, place: Place) -> list[Problem]:
         *_policies(settings, place),
         *_approvers(settings.approvals, settings.approvals, ("approvals",), place),
         *_link(settings, place),
+        *_store(settings, place),
         *_keys(settings, place),
     ]
 
@@ -94,9 +103,14 @@ def _judges(settings: Settings, place: Place) -> Iterator[Problem]:
 
 
 def _pipeline(settings: Settings, place: Place) -> Iterator[Problem]:
+    outside = tuple(settings.guards.outside)
+    for name in outside:
+        if name in _OWN_GUARDS:
+            hint = "no package can replace it; register the other one under a name of its own"
+            yield place(("guards", "outside", name), f"the guard `{name}` comes with Aegis", hint)
     stages = (
-        ("call", settings.pipeline.call, CALL_GUARDS, (*MISSION_GUARDS, *SLOW_GUARDS)),
-        ("result", settings.pipeline.result, RESULT_GUARDS, MISSION_RESULT_GUARDS),
+        ("call", settings.pipeline.call, CALL_GUARDS, (*MISSION_GUARDS, *SLOW_GUARDS, *outside)),
+        ("result", settings.pipeline.result, RESULT_GUARDS, (*MISSION_RESULT_GUARDS, *outside)),
     )
     for stage, names, known, of_missions in stages:
         for position, name in enumerate(names):
@@ -148,6 +162,15 @@ def _tools(settings: Settings, place: Place) -> Iterator[Problem]:
             yield place((*where, "irreversible"), "a tool without effects cannot be irreversible", "")
         if tool.approvals is not None:
             yield from _approvers(tool.approvals, settings.approvals, (*where, "approvals"), place)
+
+
+def _store(settings: Settings, place: Place) -> Iterator[Problem]:
+    scheme = outside_scheme(settings.store)
+    if scheme:
+        try:
+            load_extension("store", scheme)
+        except ExtensionError as error:
+            yield place(("store",), str(error), "")
 
 
 def _link(settings: Settings, place: Place) -> Iterator[Problem]:

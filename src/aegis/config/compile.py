@@ -19,13 +19,14 @@ from aegis.config.sections import MissionSettings, public_key
 from aegis.config.settings import Settings
 from aegis.config.trusted import rule_folders
 from aegis.core.canonical import canonical, kid_of, sha256
+from aegis.core.extensions import load_extension
 from aegis.core.names import SelectorMap, glob_match
 from aegis.core.outcome import risk_of
 from aegis.detect.facts import ReadLimits
 from aegis.detect.rules import RuleSet, Scanner, builtin_folder, load
 from aegis.detect.touch.paths import pattern_segments
 from aegis.detect.touch.touch import Resolve, Segments
-from aegis.errors import ConfigError, Problem
+from aegis.errors import ConfigError, ExtensionError, Problem
 from aegis.keys.jws import IssuerKey
 from aegis.policy.guards.base import Guard, ResultGuard
 from aegis.policy.guards.budget import BudgetGuard
@@ -113,8 +114,10 @@ def _meets_link(text: str) -> bool:
 _WITHOUT_MEANING: Final = {"version", "profile", "store", "durability", "rules"}
 
 
-def policy_digest(settings: Settings, *, rules: str, judges: Sequence[str] = ()) -> str:
-    """`sha-256:...` over the resolved settings, rules, judges and this package's version.
+def policy_digest(
+    settings: Settings, *, rules: str, judges: Sequence[str] = (), outside: Sequence[Sequence[str]] = ()
+) -> str:
+    """Give `sha-256:...` over the resolved settings, rules, judges, guards of packages and this package's version.
 
     Order of keys, comments, the profile that a value came from, spellings of durations and sizes,
     and descriptions make no difference.
@@ -129,6 +132,14 @@ def policy_digest(settings: Settings, *, rules: str, judges: Sequence[str] = ())
     whole: dict[str, Any] = {"settings": meaning, "rules": rules, "package": __version__}
     if judges:
         whole["judges"] = list(judges)
+    # What a section that nobody wrote says changes no digest.
+    if outside:
+        whole["outside"] = [list(one) for one in outside]
+    else:
+        del meaning["guards"]["outside"]
+    for entry in meaning["judges"]:
+        if entry["extension"] is None:
+            del entry["extension"], entry["options"]
     return sha256(canonical(whole))
 
 
@@ -167,6 +178,7 @@ def compile_policy(
     rules = load(*(scanner_folders or (builtin_folder(),)), *folders, cache=cache)
     _check_exceptions(config, rules, problems)
     judges = compile_judges(config, problems)
+    outside, outside_results, versions = _outside(config, problems)
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda one: (one.file, one.line))))
 
@@ -184,16 +196,17 @@ def compile_policy(
     # Without a Cedar policy there is nothing to ask; with one, what none permits is denied.
     if cedar_guard is not None:
         guards["cedar"] = cedar_guard
-    result_guards: dict[str, ResultGuard] = {"content": ResultContentGuard(scanner, options)}
+    guards |= outside
+    result_guards: dict[str, ResultGuard] = {"content": ResultContentGuard(scanner, options), **outside_results}
 
-    # (3) In the configured order, those that are on.
-    call = [(guards[name], observed) for name, observed in _on(settings, settings.pipeline.call) if name in guards]
+    # (3) In the configured order, those that are on; guards of packages that no list names come last.
+    calls, results = (
+        [*names, *(name for name in settings.guards.outside if name not in names)]
+        for names in (settings.pipeline.call, settings.pipeline.result)
+    )
+    call = [(guards[name], observed) for name, observed in _on(settings, calls) if name in guards]
     mode: Literal["enforce", "observe"] = "observe" if all(observed for _, observed in call) else "enforce"
-    result = [
-        (result_guards[name], observed)
-        for name, observed in _on(settings, settings.pipeline.result)
-        if name in result_guards
-    ]
+    result = [(result_guards[name], observed) for name, observed in _on(settings, results) if name in result_guards]
     for stage, present in (("call", call), ("result", result)):
         if not present:
             message = f"no guard of `pipeline.{stage}` has anything to do on every {stage}"
@@ -206,7 +219,7 @@ def compile_policy(
         "evidence": EvidenceGuard(alone="content" not in (guard.name for guard, _ in call)),
     }
     call = [*((always[name], observed) for name, observed in _on(settings, ALWAYS)), *call]
-    digest = policy_digest(settings, rules=rules.digest, judges=judge_versions(judges))
+    digest = policy_digest(settings, rules=rules.digest, judges=judge_versions(judges), outside=versions)
     return Policy(
         digest=digest,
         source=Source(
@@ -235,6 +248,33 @@ def compile_policy(
         previews=compile_previews(settings),
         judges=judges,
     )
+
+
+def _outside(
+    config: Config, problems: list[Problem]
+) -> tuple[dict[str, Guard], dict[str, ResultGuard], list[tuple[str, str, str]]]:
+    """The guards of installed packages for calls and for results by name, and what they are: name, package, version."""
+    calls: dict[str, Guard] = {}
+    results: dict[str, ResultGuard] = {}
+    versions: list[tuple[str, str, str]] = []
+    for name, settings in config.settings.guards.outside.items():
+        try:
+            extension = load_extension("guard", name)
+            made = extension.made(settings.options, needs=("check", "check_result"))
+        except ExtensionError as error:
+            problems.append(config.problem(("guards", "outside", name), str(error)))
+            continue
+        called = getattr(made, "name", None)
+        if called != name:
+            message = f"the guard `{name}` of the package `{extension.package}` calls itself `{called}`"
+            problems.append(config.problem(("guards", "outside", name), message))
+            continue
+        versions.append((name, extension.package, extension.version))
+        if hasattr(made, "check"):
+            calls[name] = made
+        if hasattr(made, "check_result"):
+            results[name] = made
+    return calls, results, versions
 
 
 _ELSEWHERE: Final = frozenset({*MISSION_GUARDS, *MISSION_RESULT_GUARDS, *SLOW_GUARDS})

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from aegis.config.config import Config, read_text
 from aegis.config.document import from_model, origins, plain, read
 from aegis.config.judges import JudgeModelSettings, JudgeSettings, ValidatorSettings
+from aegis.core.extensions import load_extension
 from aegis.core.judging import (
     Ceiling,
     JudgeLimits,
@@ -25,7 +26,7 @@ from aegis.core.judging import (
 )
 from aegis.core.names import Selector
 from aegis.core.outcome import risk_of
-from aegis.errors import ConfigError, Problem
+from aegis.errors import ConfigError, ExtensionError, Problem
 
 MICRO: Final = 1_000_000
 
@@ -77,7 +78,14 @@ def read_judge(path: Path) -> JudgeSpec:
 def judge_spec(settings: JudgeSettings, folder: Path) -> JudgeSpec:
     """The judge, with the digest of everything that makes it what it is: its settings, and its program's bytes."""
     command = tuple(settings.command or ())
-    whole = hashlib.sha256(orjson.dumps(settings.model_dump(mode="json", by_alias=True), option=orjson.OPT_SORT_KEYS))
+    # A member that nobody wrote makes no judge another one.
+    unwritten = {"extension", "options"} if settings.extension is None else set[str]()
+    meaning = settings.model_dump(mode="json", by_alias=True, exclude=unwritten)
+    whole = hashlib.sha256(orjson.dumps(meaning, option=orjson.OPT_SORT_KEYS))
+    if settings.extension is not None:
+        extension = load_extension("judge", settings.extension)
+        extension.made(settings.options, needs=("judge",))  # what is wrong with it is wrong now, and not at a call
+        whole.update(f"{extension.package} {extension.version}".encode())
     for word in command:
         file = Path(folder, word)
         if file.is_file():
@@ -88,6 +96,8 @@ def judge_spec(settings: JudgeSettings, folder: Path) -> JudgeSpec:
         version="sha-256:" + whole.hexdigest(),
         model=None if settings.model is None else _model(settings.model),
         command=command,
+        extension=settings.extension or "",
+        options=settings.options,
         instruction=settings.instruction,
         tools=JudgeTools(
             commands=tuple(tools.cmd_run),
@@ -114,17 +124,26 @@ def _judges(
     config: Config, entry: ValidatorSettings, where: tuple[str | int, ...], problems: list[Problem]
 ) -> tuple[JudgeSpec, ...]:
     folder = Path(config.file).parent if config.file else Path.cwd()
-    given = [name for name in ("judge", "judges", "model", "command") if getattr(entry, name) is not None]
+    given = [name for name in ("judge", "judges", "model", "command", "extension") if getattr(entry, name) is not None]
     if len(given) != 1:
-        message = f"the entry `{entry.name}` needs exactly one of `judge`, `judges`, `model` and `command`"
+        message = f"the entry `{entry.name}` needs exactly one of `judge`, `judges`, `model`, `command` and `extension`"
         problems.append(config.problem(where, message))
+        return ()
+    if entry.options and entry.extension is None:
+        problems.append(config.problem((*where, "options"), "`options` are for the judge that `extension` names"))
         return ()
     if (entry.type == "panel") != (entry.judges is not None) and entry.type is not None:
         problems.append(config.problem((*where, "type"), "a `panel` has `judges`, and nothing else has"))
         return ()
     if entry.judge is None and entry.judges is None:
-        own = JudgeSettings(name=entry.name, model=entry.model, command=entry.command)
-        return (judge_spec(own, folder),)
+        own = JudgeSettings(
+            name=entry.name, model=entry.model, command=entry.command, extension=entry.extension, options=entry.options
+        )
+        try:
+            return (judge_spec(own, folder),)
+        except ExtensionError as error:
+            problems.append(config.problem((*where, "extension"), str(error)))
+            return ()
     found: list[JudgeSpec] = []
     for file in entry.judges or [entry.judge or ""]:
         path = folder / file
@@ -137,6 +156,8 @@ def _judges(
             found.append(read_judge(path))
         except ConfigError as error:
             problems.extend(error.problems)
+        except ExtensionError as error:
+            problems.append(config.problem((*where, given[0]), str(error)))
     names = [judge.name for judge in found]
     if len(set(names)) != len(names):
         problems.append(config.problem((*where, given[0]), "two judges of a panel have the same name"))

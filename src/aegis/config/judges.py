@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import re2
 from pydantic import AfterValidator, Field, model_validator
@@ -90,6 +90,10 @@ class JudgeSettings(Section):
     """The model that judges."""
     command: Annotated[list[str], Field(min_length=1)] | None = None
     """A program that judges without a model; files are found beside the judge's own file."""
+    extension: Name | None = None
+    """A judge of an installed package, by the name of its entry point; it runs in the gateway's own process."""
+    options: dict[Name, Any] = Field(default_factory=dict)
+    """What that package takes."""
     instruction: Annotated[str, Field(max_length=32_768)] = ""
     """What a model is told beside the criteria."""
     tools: JudgeToolsSettings = Field(default_factory=JudgeToolsSettings)
@@ -101,8 +105,10 @@ class JudgeSettings(Section):
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
-        if (self.model is None) == (self.command is None):
-            raise ValueError("a judge has either a `model` or a `command`")
+        if sum(one is not None for one in (self.model, self.command, self.extension)) != 1:
+            raise ValueError("a judge has exactly one of `model`, `command` and `extension`")
+        if self.options and self.extension is None:
+            raise ValueError("`options` are for the judge that `extension` names")
         if "*" in self.network and len(self.network) > 1:
             raise ValueError("`network` lists hosts, or `*` alone")
         return self
@@ -141,6 +147,10 @@ class ValidatorSettings(Section):
     """A judge without a file: this model, with the criteria alone."""
     command: Annotated[list[str], Field(min_length=1)] | None = None
     """A judge without a file: this program."""
+    extension: Name | None = None
+    """A judge without a file: the one that an installed package brings under this name."""
+    options: dict[Name, Any] = Field(default_factory=dict)
+    """What that package takes."""
     criteria: Annotated[str, Field(max_length=32_768)] = ""
     """What a call has to meet."""
     min_score: Share = 0.7

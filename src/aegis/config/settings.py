@@ -6,7 +6,7 @@ names (`policies/profiles`), and a section without a default is always filled by
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -65,6 +65,15 @@ class GuardSettings(Section):
     """Whether its reports count, are only recorded, or are never asked for."""
 
 
+class OutsideGuardSettings(Section):
+    """A guard that an installed package brings."""
+
+    mode: Mode = "enforce"
+    """Whether its reports count, are only recorded, or are never asked for."""
+    options: dict[Name, Any] = Field(default_factory=dict)
+    """What the package takes; it says itself what is wrong with them."""
+
+
 class GuardsSettings(Section):
     """One member for each guard that this version has."""
 
@@ -82,9 +91,13 @@ class GuardsSettings(Section):
     """Looks for attacks, secrets and personal data, in calls and results."""
     cedar: GuardSettings
     """Evaluates policies in Cedar, where there are any."""
+    outside: dict[Name, OutsideGuardSettings] = Field(default_factory=dict)
+    """Guards of installed packages, by the names of their entry points; asked in this order, after the others."""
 
     def mode(self, guard: str) -> Mode:
-        """The mode of a guard by its name."""
+        """Tell the mode of a guard by its name."""
+        if guard in self.outside:
+            return self.outside[guard].mode
         name = "schema_" if guard == "schema" else guard
         member: GuardSettings | AlwaysSettings | ContentSettings = getattr(self, name)
         return member.mode

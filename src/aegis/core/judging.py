@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from aegis.core.names import Selector
 from aegis.core.outcome import Effect, Risk
@@ -67,7 +67,7 @@ class JudgeLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeSpec:
-    """One judge: a model with an instruction and tools, or a command that gives the result by itself.
+    """One judge: a model with an instruction and tools, a command that gives the result by itself, or one of a package.
 
     `version` is the digest of everything that makes the judge what it is. `programs` are read-only folders
     with programs, `folder` is where relative files of a command lie. `hosts` is whom its programs can reach:
@@ -78,6 +78,8 @@ class JudgeSpec:
     version: str
     model: ModelSpec | None = None
     command: tuple[str, ...] = ()
+    extension: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     instruction: str = ""
     tools: JudgeTools = field(default_factory=JudgeTools)
     limits: JudgeLimits = field(default_factory=JudgeLimits)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from aegis.core.extensions import load_extension
 from aegis.core.judging import JudgeRules, JudgeSelect, JudgeSpec, ModelSpec, Validator
 from aegis.core.names import glob_match, normalise_name
 from aegis.core.outcome import Effect, Risk
-from aegis.errors import ModelFailed
+from aegis.errors import ExtensionError, ModelFailed
 from aegis.judges.door import doors, with_door
 from aegis.judges.values import Cause, Result, read_answer
 from aegis.judges.workspace import Workspace, in_sandbox, limits_of
@@ -60,6 +61,22 @@ async def run_command(judge: JudgeSpec, workspace: Workspace, payload: dict[str,
         raise Failed("failed", f"the judge failed: {why}")
     # (3) One object, and nothing else.
     return read_answer(finished.message.decode("utf-8", "replace"))
+
+
+async def run_extension(judge: JudgeSpec, payload: dict[str, Any]) -> Result:
+    """Ask the judge of an installed package, in a thread of its own; raises `Failed` or `Malformed`.
+
+    It belongs to the gateway as a guard does: no sandbox holds it. Its answer is read like that of every other judge.
+    """
+    try:
+        made = load_extension("judge", judge.extension).made(judge.options, needs=("judge",))
+        answer = await asyncio.to_thread(made.judge, payload)
+        text = json.dumps(answer, allow_nan=False)
+    except Exception as error:
+        # Its text may hold what the call is about, so a receipt has its name alone.
+        why = str(error) if isinstance(error, ExtensionError) else f"the judge failed: {type(error).__name__}"
+        raise Failed("failed", why) from error
+    return read_answer(text)
 
 
 def _with_files(judge: JudgeSpec) -> tuple[list[str], list[Mount]]:

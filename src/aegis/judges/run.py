@@ -23,7 +23,7 @@ from aegis.core.judging import JudgeRules, JudgeSpec, Validator
 from aegis.errors import SandboxUnavailable, StoreError, WorkspaceError
 from aegis.judges.agent import Conversation, GateDoor
 from aegis.judges.payload import JudgePayload, JudgeSubject, Mask, fenced, make_payload, masked
-from aegis.judges.providers import About, Failed, JudgeProviders, run_command, selected, skips
+from aegis.judges.providers import About, Failed, JudgeProviders, run_command, run_extension, selected, skips
 from aegis.judges.values import REJECTED, Cause, JudgeRan, Malformed, Result, Reviewed, Spent
 from aegis.judges.workspace import Workspace, read_workspace
 
@@ -228,6 +228,8 @@ class Runner:
         conversation: Conversation | None,
         deadline: float,
     ) -> Result:
+        if judge.extension:
+            return await run_extension(judge, payload)
         if conversation is None:
             return await run_command(judge, workspace, payload, deadline - time.monotonic())
         data, word = fenced(payload)

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.combine import Combined
 from aegis.core.decision import GuardTime
+from aegis.core.extensions import is_brought
 from aegis.core.finding import Report
 from aegis.core.names import SelectorMap
 from aegis.core.outcome import Effect, Risk
@@ -59,7 +60,18 @@ def check_store(url: str) -> str:
         return url
     if is_reference(url):
         return url
+    if outside_scheme(url):
+        if urlsplit(url).password is not None:
+            raise ValueError("a password does not belong here: give the whole URL as `${env:NAME}` or `file:PATH`")
+        return url
     raise ValueError("a store is `sqlite:///FILE`, `postgresql://...`, `${env:NAME}`, `file:PATH` or `memory:`")
+
+
+def outside_scheme(url: str) -> str:
+    """Give the scheme of a store that an installed package brings, or nothing for every other store."""
+    scheme, separator, _ = url.partition(":")
+    own = url.startswith((*STORES, "${"))
+    return scheme if separator and not own and is_brought("store", scheme) else ""
 
 
 DEFAULT_TIMEOUT: Final = 300  # seconds: a held call never waits for ever

@@ -16,7 +16,7 @@ from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.core.principal import Principal
 from support.missions import Desk, desk
 from support.people import person
-from support.served import Served, served
+from support.served import Served
 from support.shell import aegis
 
 OTHER = Principal(id="other", roles=frozenset({"agent"}), agent="other")
@@ -138,10 +138,9 @@ def test_evidence_that_did_not_count_is_named_all_the_same(tmp_path: Path) -> No
         made.home.close()
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("shown") / "home") as running:
-        yield running
+@pytest.fixture
+def gateway(shared_gateway: Served) -> Served:
+    return shared_gateway
 
 
 @pytest.mark.claim("IDN-11")

@@ -23,17 +23,16 @@ from aegis.sdk.client import Client
 from aegis.sdk.gate import Gate
 from support.asking import Mode, both_modes, decide
 from support.missions import ISSUER, claims
-from support.served import Served, served
+from support.served import Served
 from support.shell import aegis as run
 
 PROOFS = {"evidence": ["session_proof", "call_proof"]}
 TOOLS = {"tools": {"allow": ["read_file"]}, "effects": ["read"]}
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("g") / "home") as running:
-        yield running
+@pytest.fixture
+def gateway(shared_gateway: Served) -> Served:
+    return shared_gateway
 
 
 def embedded(gateway: Served, home: Path) -> Any:
