@@ -22,7 +22,7 @@ from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Recorded
 from aegis.core.times import MICROS
 from aegis.gate.events import new_id
-from aegis.gate.participants import Asked, Doing, Judge, Part, Participant, Record, Write
+from aegis.gate.participants import DecisionAttempt, DecisionRecord, Doing, Judge, Part, Participant, Write
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.log.writer import Apply
@@ -38,7 +38,7 @@ class Approvals(Participant):
         self._parts = parts
         self._standing = Standing(parts.store)
 
-    def hold(self, asked: Asked, evaluation: Evaluation, parts: Sequence[Part], decision_id: str) -> Part:
+    def hold(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part], decision_id: str) -> Part:
         policy = asked.policy
         approval = ask(
             self._parts,
@@ -52,7 +52,7 @@ class Approvals(Participant):
         granted = find_grant(self._parts, self._standing, approval, policy, asked.state.epoch)
         return _Held(self._parts, approval, granted, policy)
 
-    def resume(self, asked: Asked, judge: Judge) -> Doing[Decision | None]:
+    def resume(self, asked: DecisionAttempt, judge: Judge) -> Doing[Decision | None]:
         return Resuming(parts=self._parts, asked=asked, judge=judge, standing=self._standing).steps()
 
     def waits(self, reader: Reader, approval: ApprovalRef) -> bool:
@@ -83,7 +83,7 @@ class _Held(Part):
     def members(self, evaluation: Evaluation) -> Mapping[str, Any]:
         return {"approval_id": self._approval.id}
 
-    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+    def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Open the approval, or redeem it by its grant: whoever holds a call looks last, so it is written at once."""
         drafts = self._apply(record.evaluation)(transaction)
         return lambda _: drafts
@@ -98,7 +98,7 @@ class _Held(Part):
             return apply
         return told(apply, composer(policy, approval, notify, evaluation.arguments, approval.created_at), opens=True)
 
-    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: DecisionRecord) -> Decision:
         granted, evaluation = self._granted, record.evaluation
         if granted is None:
             return decision

@@ -30,7 +30,7 @@ from aegis.core.receipt import Recorded
 from aegis.detect.fold import name_skeleton
 from aegis.errors import StoreCorrupt
 from aegis.gate.events import Event, new_id, notify
-from aegis.gate.participants import Asked, Doing, Judge, Part, Record, joined
+from aegis.gate.participants import DecisionAttempt, DecisionRecord, Doing, Judge, Part, joined
 from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
 from aegis.gate.repeat import load_payload
@@ -97,7 +97,7 @@ class Resuming:
     """One held call that is made again, and what its answer depends on; `judge` is the gate."""
 
     parts: Parts
-    asked: Asked
+    asked: DecisionAttempt
     judge: Judge
     standing: Standing
 
@@ -153,7 +153,9 @@ class Resuming:
             return None
         return (yield from self._redeem(approval, held, arguments, parts, evaluation))
 
-    def _changed(self, approval: Approval, asked: Asked, parts: Sequence[Part], evaluation: Evaluation) -> bool:
+    def _changed(
+        self, approval: Approval, asked: DecisionAttempt, parts: Sequence[Part], evaluation: Evaluation
+    ) -> bool:
         """Whether something is not as it was when people agreed."""
         policy = asked.policy
         base = base_of(self.parts, asked.subject, policy, evaluation.arguments, mission_of(parts))
@@ -189,7 +191,9 @@ class Resuming:
             epoch=asked.state.epoch,
             members=members,
         )
-        record = Record(asked=asked, evaluation=evaluation, decision_id=held.decision_id, settings=settings, runs=True)
+        record = DecisionRecord(
+            asked=asked, evaluation=evaluation, decision_id=held.decision_id, settings=settings, runs=True
+        )
         recorded = (yield joined(unit, parts, record))[0]
         notify(
             self.parts.listeners,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aegis.gate.participants import Asked, Part, Participant
+from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.judges.access import is_judge
@@ -17,7 +17,7 @@ class Parents(Participant):
     def __init__(self, parts: Parts):
         self._parts = parts
 
-    def view(self, asked: Asked) -> Part | None:
+    def view(self, asked: DecisionAttempt) -> Part | None:
         return _Orphan() if self._is_orphan(asked.subject) else None
 
     def _is_orphan(self, subject: Subject) -> bool:
