@@ -20,10 +20,9 @@ from typing import Any, Literal
 import orjson
 
 from aegis.approvals.announcing import announced
-from aegis.approvals.binding import bound_files, digest_of
+from aegis.approvals.lifecycle import bound_files, digest_of, payload_of, running
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
-from aegis.approvals.resuming import payload_of, running
 from aegis.approvals.values import Approval, Scope
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall

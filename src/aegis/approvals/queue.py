@@ -254,7 +254,7 @@ def opened(approval: Approval, max_pending: int) -> Apply:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class ApprovalChange:
     """What an approval becomes, and the receipts that say so."""
 
     after: Approval
@@ -263,7 +263,7 @@ class Change:
 
 def changed(
     approval_id: str,
-    step: Callable[[Transaction, Approval], Change],
+    step: Callable[[Transaction, Approval], ApprovalChange],
     *,
     version: int | None = None,
     epoch: int | None = None,
@@ -299,13 +299,13 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId, became: Callable[[Ap
     person said yes before; (429) where they said yes too often.
     """
 
-    def step(transaction: Transaction, stored: Approval) -> Change:
+    def step(transaction: Transaction, stored: Approval) -> ApprovalChange:
         check_pending(stored, ballot.now)
         if stored.call_digest != seen.call_digest:
             raise InvalidCall("the call was narrowed meanwhile", code="conflict", hint="load it again", status=409)
         if not ballot.approves:
             moved = deny(stored, by=ballot.by, now=ballot.now, reason=ballot.reason, receipt_id=new_id())
-            return Change(after=moved, drafts=(_signed(moved, "denied", ballot.by, (ballot.by,)),))
+            return ApprovalChange(after=moved, drafts=(_signed(moved, "denied", ballot.by, (ballot.by,)),))
         check_hour(transaction, ballot.by, ballot.hourly_limit, ballot.now)
         drafts: list[Draft] = []
         moved = stored
@@ -331,7 +331,7 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId, became: Callable[[Ap
             drafts.append(grant_receipt(grant, "open", receipt_id=new_id(), principal=ballot.by))
         if ballot.hourly_limit is not None:
             count_answer(transaction, ballot.by, ballot.now)
-        return Change(after=replace(moved, version=stored.version + 1), drafts=drafts)
+        return ApprovalChange(after=replace(moved, version=stored.version + 1), drafts=drafts)
 
     return changed(seen.id, step, became=became)
 
@@ -352,12 +352,12 @@ def transition(
     has no such transition.
     """
 
-    def step(_: Transaction, stored: Approval) -> Change:
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
         moved = move(stored, to, receipt_id=receipt_id)
         said = _moved(moved, principal, permit_id)
         if members:
             said = structs.replace(said, members=said.members | dict(members))
-        return Change(after=moved, drafts=(said,))
+        return ApprovalChange(after=moved, drafts=(said,))
 
     return changed(approval.id, step, version=approval.version, epoch=epoch)
 
@@ -365,9 +365,9 @@ def transition(
 def passed_on(approval: Approval, *, now: int, receipt_id: str) -> Unit:
     """The unit that records whose turn it is now; recording it raises `StoreConflict` where that is on record."""
 
-    def step(_: Transaction, stored: Approval) -> Change:
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
         moved = pass_on(stored, now=now, receipt_id=receipt_id)
-        return Change(after=moved, drafts=(_signed(moved, "passed_on", "gate", ()),))
+        return ApprovalChange(after=moved, drafts=(_signed(moved, "passed_on", "gate", ()),))
 
     return changed(approval.id, step)
 
@@ -375,11 +375,11 @@ def passed_on(approval: Approval, *, now: int, receipt_id: str) -> Unit:
 def fatigued(approval_id: str, *, person: str, receipt_id: str) -> Unit:
     """The unit that flags an approver's fatigue, on the approval and as an alarm, once for each approval."""
 
-    def step(_: Transaction, stored: Approval) -> Change:
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
         alarm = receipt(
             stored, "approver_fatigue", kind="alarm", receipt_id=receipt_id, principal="gate", approvers=(person,)
         )
-        return Change(after=flag_fatigue(stored, by=person), drafts=(alarm,))
+        return ApprovalChange(after=flag_fatigue(stored, by=person), drafts=(alarm,))
 
     return changed(approval_id, step)
 

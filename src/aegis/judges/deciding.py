@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 from msgspec.structs import replace
 
-from aegis.context.sessions import find_session, session_key
+from aegis.context.sessions import find_session, find_surroundings, session_key
 from aegis.core.canonical import call_digest
 from aegis.core.json import parse
 from aegis.core.judging import JudgeSpec
@@ -30,7 +30,7 @@ from aegis.errors import MissionInvalid, StoreError
 from aegis.gate.commits import Commits
 from aegis.gate.participants import DecisionAttempt, Doing, Part, Participant, refuse
 from aegis.gate.parts import Parts, Slow
-from aegis.gate.record import Subject, find_surroundings
+from aegis.gate.record import Subject
 from aegis.gate.repeat import Known, load_payload
 from aegis.judges.access import JudgeDecide, JudgeDoor, Observe, is_judge, worker_view
 from aegis.judges.payload import JudgeSubject as Judged
