@@ -21,13 +21,15 @@ class Parents(Participant):
         return _Orphan() if self._is_orphan(asked.subject) else None
 
     def _is_orphan(self, subject: Subject) -> bool:
-        """Whether the parent is unknown: a call id of the same session, or any decision id of the same principal.
+        """Whether the parent names no other call of the session by its id, and no decision of the same principal.
 
         A judge's calls name its run.
         """
         parent, principal = subject.call.parent, subject.principal
-        if parent is None or parent == subject.call_id or is_judge(principal):
+        if parent is None or is_judge(principal):
             return False
+        if parent == subject.call_id:
+            return True
         for settled in (False, True):  # most parents are older than what the log still settles
             with self._parts.store.reader(settled=settled) as reader:
                 if reader.latest_call(principal.id, subject.session, parent) is not None:

@@ -174,7 +174,7 @@ class Decisions:
             parts[:0] = [part for part in found if part is not None]
         if outcome is Outcome.REQUIRE_APPROVAL:
             parts += [hold(asked, evaluation, parts, decision_id) for hold in self._hold]
-        elif outcome is not Outcome.BLOCK and (
+        elif outcome <= Outcome.SANITIZE and (
             subject.call.want_permit or (evaluation.entry is not None and evaluation.entry.permit)
         ):
             parts.append(Permitted(self._parts, new_id()))
