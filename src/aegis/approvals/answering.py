@@ -20,10 +20,9 @@ from typing import Any, Literal
 import orjson
 
 from aegis.approvals.announcing import announced
-from aegis.approvals.binding import bound_files, digest_of
+from aegis.approvals.lifecycle import bound_files, digest_of, payload_of, running
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
-from aegis.approvals.resuming import payload_of, running
 from aegis.approvals.values import Approval, Scope
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall
@@ -37,7 +36,7 @@ from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
 from aegis.gate.identities import check_leads_below
-from aegis.gate.participants import Asked, Doing, Judge
+from aegis.gate.participants import DecisionAttempt, Doing, Judge
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import look_up
@@ -68,7 +67,7 @@ class Narrowing:
         # (1)
         state = self._control.current()
         known = look_up(self._parts, (approval.principal, approval.session, approval.call_id))
-        asked = Asked(subject=subject, policy=policy, state=state, known=known, charge=False)
+        asked = DecisionAttempt(subject=subject, policy=policy, state=state, known=known, charge=False)
         _, evaluation = yield from self._judge.judge(asked)
         _check_does_no_more(approval, evaluation)
         # (2)
@@ -169,7 +168,8 @@ class Answering:
     def steps(self, principal: Principal, approval_id: str, answer: Answer) -> Steps:
         """The approval once the answer counted; raises `InvalidCall` where it does not."""
         parts = self._parts
-        approval = self._found(approval_id)
+        with parts.store.reader() as reader:
+            approval = load(reader, approval_id)
         policy, now = parts.policy.current, parts.clock()
         # (1)
         for name in ("call_digest", "policy_digest"):
@@ -201,13 +201,15 @@ class Answering:
             reason=answer.reason,
             narrowed=narrowed,
         )
+        became: list[Approval] = []
+        unit = answered(approval, ballot, new_id, became.append)
         try:
-            recorded = yield announced(policy, approval, answered(approval, ballot, new_id), now)
+            recorded = yield announced(policy, approval, unit, now)
         except InvalidCall as refusal:
             if refusal.code == "approver_limit":
                 yield from self._flag(approval_id, principal.id)
             raise
-        found = self._found(approval_id)
+        found = became[-1]
         members = {"approval_id": approval.id, "tool": approval.tool, "action": found.state}
         if narrowed is not None and found.narrowed_by is not None:
             members["narrowed_by"] = found.narrowed_by
@@ -220,10 +222,6 @@ class Answering:
             recorded = yield fatigued(approval_id, person=person, receipt_id=receipt_id)
             members = {"approval_id": approval_id, "action": "approver_fatigue", "approvers": [person]}
             notify(self._parts.listeners, Event(kind="alarm", members=members, recorded=recorded[0]))
-
-    def _found(self, approval_id: str) -> Approval:
-        with self._parts.store.reader() as reader:
-            return load(reader, approval_id)
 
 
 def may_answer(principal: Principal, approval: Approval, asked: ApprovalPolicy, policy: Policy, now: int) -> bool:

@@ -253,29 +253,66 @@ def opened(approval: Approval, max_pending: int) -> Apply:
     return apply
 
 
-def answered(seen: Approval, ballot: Ballot, new_id: NewId) -> Unit:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalChange:
+    """What an approval becomes, and the receipts that say so."""
+
+    after: Approval
+    drafts: Sequence[Draft]
+
+
+def changed(
+    approval_id: str,
+    step: Callable[[Transaction, Approval], ApprovalChange],
+    *,
+    version: int | None = None,
+    epoch: int | None = None,
+    became: Callable[[Approval], None] | None = None,
+) -> Unit:
+    """The unit of one change: the approval is loaded inside of the transaction, checked and moved by `step`, written.
+
+    `version` is that of the approval as the caller last read it, where nothing may have moved since: recording it
+    raises `StoreConflict` otherwise. `became` is told what was written.
+    """
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        stored = find(transaction, approval_id)
+        if version is not None and (stored is None or stored.version != version):
+            raise StoreConflict("the approval is not in that state any more")
+        if stored is None:
+            raise _unknown()
+        change = step(transaction, stored)
+        transaction.put_document(to_document(change.after))
+        if stored.state == "pending" and change.after.state != "pending":  # it is counted for as long as it waits
+            count_pending(transaction, change.after.principal, -1)
+        if became is not None:
+            became(change.after)
+        return change.drafts
+
+    return Unit(apply=apply, epoch=epoch)
+
+
+def answered(seen: Approval, ballot: Ballot, new_id: NewId, became: Callable[[Approval], None] | None = None) -> Unit:
     """The unit that counts a person's answer to `seen`, as they were shown it.
 
     Recording it raises `InvalidCall` (409) where it is not pending, another call is held by now, or the
     person said yes before; (429) where they said yes too often.
     """
 
-    def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = load(transaction, seen.id)
+    def step(transaction: Transaction, stored: Approval) -> ApprovalChange:
         check_pending(stored, ballot.now)
         if stored.call_digest != seen.call_digest:
             raise InvalidCall("the call was narrowed meanwhile", code="conflict", hint="load it again", status=409)
         if not ballot.approves:
             moved = deny(stored, by=ballot.by, now=ballot.now, reason=ballot.reason, receipt_id=new_id())
-            _write(transaction, stored, moved)
-            return (_signed(moved, "denied", ballot.by, (ballot.by,)),)
+            return ApprovalChange(after=moved, drafts=(_signed(moved, "denied", ballot.by, (ballot.by,)),))
         check_hour(transaction, ballot.by, ballot.hourly_limit, ballot.now)
         drafts: list[Draft] = []
-        before = stored
+        moved = stored
         if ballot.narrowed is not None:
-            stored = _narrowed(stored, ballot, ballot.narrowed, new_id, drafts)
+            moved = _narrowed(stored, ballot, ballot.narrowed, new_id, drafts)
         moved = approve(
-            stored,
+            moved,
             by=ballot.by,
             now=ballot.now,
             quorum=ballot.quorum,
@@ -284,19 +321,19 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId) -> Unit:
             receipt_id=new_id(),
         )
         final = moved.state == "approved"
-        action = "approved" if final else "voted"
-        drafts.append(_signed(moved, action, ballot.by, moved.voters if final else (ballot.by,)))
+        drafts.append(
+            _signed(moved, "approved" if final else "voted", ballot.by, moved.voters if final else (ballot.by,))
+        )
         if final and session_wide(moved) and ballot.grant_seconds:
             grant = granted_by(moved, grant_id=new_id(), seconds=ballot.grant_seconds, now=ballot.now)
             grants.write(transaction, grant)
             moved = replace(moved, grant=grant.id)
             drafts.append(grant_receipt(grant, "open", receipt_id=new_id(), principal=ballot.by))
-        _write(transaction, before, replace(moved, version=before.version + 1))
         if ballot.hourly_limit is not None:
             count_answer(transaction, ballot.by, ballot.now)
-        return drafts
+        return ApprovalChange(after=replace(moved, version=stored.version + 1), drafts=drafts)
 
-    return Unit(apply=apply)
+    return changed(seen.id, step, became=became)
 
 
 def transition(
@@ -315,42 +352,36 @@ def transition(
     has no such transition.
     """
 
-    def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = find(transaction, approval.id)
-        if stored is None or stored.version != approval.version:
-            raise StoreConflict("the approval is not in that state any more")
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
         moved = move(stored, to, receipt_id=receipt_id)
-        _write(transaction, stored, moved)
         said = _moved(moved, principal, permit_id)
-        return (structs.replace(said, members=said.members | dict(members)) if members else said,)
+        if members:
+            said = structs.replace(said, members=said.members | dict(members))
+        return ApprovalChange(after=moved, drafts=(said,))
 
-    return Unit(apply=apply, epoch=epoch)
+    return changed(approval.id, step, version=approval.version, epoch=epoch)
 
 
 def passed_on(approval: Approval, *, now: int, receipt_id: str) -> Unit:
     """The unit that records whose turn it is now; recording it raises `StoreConflict` where that is on record."""
 
-    def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = load(transaction, approval.id)
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
         moved = pass_on(stored, now=now, receipt_id=receipt_id)
-        _write(transaction, stored, moved)
-        return (_signed(moved, "passed_on", "gate", ()),)
+        return ApprovalChange(after=moved, drafts=(_signed(moved, "passed_on", "gate", ()),))
 
-    return Unit(apply=apply)
+    return changed(approval.id, step)
 
 
 def fatigued(approval_id: str, *, person: str, receipt_id: str) -> Unit:
     """The unit that flags an approver's fatigue, on the approval and as an alarm, once for each approval."""
 
-    def apply(transaction: Transaction) -> Sequence[Draft]:
-        stored = load(transaction, approval_id)
-        _write(transaction, stored, flag_fatigue(stored, by=person))
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
         alarm = receipt(
             stored, "approver_fatigue", kind="alarm", receipt_id=receipt_id, principal="gate", approvers=(person,)
         )
-        return (alarm,)
+        return ApprovalChange(after=flag_fatigue(stored, by=person), drafts=(alarm,))
 
-    return Unit(apply=apply)
+    return changed(approval_id, step)
 
 
 def redeemed_by_grant(approval: Approval, grant: Grant, *, permit_id: str, new_id: NewId) -> Apply:
@@ -391,15 +422,12 @@ def load(reader: Reader, approval_id: str) -> Approval:
     """The approval of that id; raises `InvalidCall` (404) where there is none."""
     stored = find(reader, approval_id)
     if stored is None:
-        raise InvalidCall("there is no such approval", code="not_found", status=404)
+        raise _unknown()
     return stored
 
 
-def _write(transaction: Transaction, before: Approval, after: Approval) -> None:
-    """Store what an approval became; it is counted as waiting for as long as it does."""
-    transaction.put_document(to_document(after))
-    if before.state == "pending" and after.state != "pending":
-        count_pending(transaction, after.principal, -1)
+def _unknown() -> InvalidCall:
+    return InvalidCall("there is no such approval", code="not_found", status=404)
 
 
 def _narrowed(stored: Approval, ballot: Ballot, narrowed: Narrowed, new_id: NewId, drafts: list[Draft]) -> Approval:

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from aegis.approvals import grants
 from aegis.approvals.answering import Answer, may_answer
 from aegis.approvals.grants import from_document as grant_from_document
+from aegis.approvals.lifecycle import payload_of, running
 from aegis.approvals.previews.look import preview_of
 from aegis.approvals.queue import load, revoked
-from aegis.approvals.resuming import payload_of, running
 from aegis.approvals.values import COLLECTION, Approval, from_document
 from aegis.approvals.view import approval_view, grant_view, status_view, with_payload
 from aegis.core.ports import Reader

@@ -13,7 +13,7 @@ from aegis.core.ports import Document, Transaction
 from aegis.core.times import MICROS, rfc3339
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreCorrupt
-from aegis.gate.participants import Refused
+from aegis.gate.participants import RecordRefused
 
 # What is counted about approvals: calls that wait, by principal, and answers of the last hour, by person.
 #
@@ -24,7 +24,7 @@ ANSWERS: Final = "approver_answers"
 HOUR_S: Final = 3_600
 
 
-class TooManyPending(Refused):
+class TooManyPending(RecordRefused):
     """As many calls of this principal wait for people as may."""
 
     guard = "approvals"

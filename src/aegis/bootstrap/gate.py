@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aegis.approvals.answering import Answer, Answering
-from aegis.approvals.opening import Approvals
+from aegis.approvals.lifecycle import Approvals
 from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.values import Approval
 from aegis.context.files import SessionFiles

@@ -26,7 +26,7 @@ from aegis.detect.facts import MOST_EFFORT, Effort
 from aegis.detect.files import UNKNOWN, Files, Written, last_name, normal
 from aegis.detect.gather import writes
 from aegis.errors import StoreConflict, StoreCorrupt
-from aegis.gate.participants import Asked, Part, Participant, Record, Write
+from aegis.gate.participants import DecisionAttempt, DecisionRecord, Part, Participant, Write
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import load_payload
@@ -92,11 +92,11 @@ class SessionFiles(Participant):
     def __init__(self, parts: Parts):
         self._parts = parts
 
-    def reread(self, asked: Asked, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def reread(self, asked: DecisionAttempt, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         files, count = recalled(self._parts, asked.subject, evaluation.runs, asked.policy)
         return {} if files is None else {"files": files}, {"recalled": count}
 
-    def join(self, asked: Asked, evaluation: Evaluation) -> Part | None:
+    def join(self, asked: DecisionAttempt, evaluation: Evaluation) -> Part | None:
         blocked = evaluation.combined.outcome is Outcome.BLOCK
         if not evaluation.runs and (blocked or not evaluation.written):
             return None
@@ -112,7 +112,7 @@ class _FilesPart(Part):
         self._parts = parts
         self._key = key
 
-    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+    def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         evaluation = record.evaluation
         outcome = evaluation.combined.outcome
         found = _load(self._parts, transaction, self._key)

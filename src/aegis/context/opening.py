@@ -11,7 +11,16 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aegis.context.sessions import SessionRecorded, find_session, opening, session_key
+from aegis.context.sessions import (
+    SessionRecorded,
+    Surroundings,
+    check_mounts,
+    find_session,
+    find_surroundings,
+    opening,
+    session_key,
+    surrounded,
+)
 from aegis.core.decision import OpenedSession, ReceiptRef
 from aegis.core.mission import Declaration
 from aegis.core.principal import Principal
@@ -19,7 +28,6 @@ from aegis.core.receipt import Recorded
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import check_runs
 from aegis.gate.parts import Parts
-from aegis.gate.record import Surroundings, check_mounts, find_surroundings, surrounded
 from aegis.log.writer import Unit
 from aegis.missions import registry
 from aegis.missions.issuing import Issuing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aegis.gate.participants import Asked, Part, Participant
+from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.judges.access import is_judge
@@ -17,17 +17,19 @@ class Parents(Participant):
     def __init__(self, parts: Parts):
         self._parts = parts
 
-    def view(self, asked: Asked) -> Part | None:
+    def view(self, asked: DecisionAttempt) -> Part | None:
         return _Orphan() if self._is_orphan(asked.subject) else None
 
     def _is_orphan(self, subject: Subject) -> bool:
-        """Whether the parent is unknown: a call id of the same session, or any decision id of the same principal.
+        """Whether the parent names no other call of the session by its id, and no decision of the same principal.
 
         A judge's calls name its run.
         """
         parent, principal = subject.call.parent, subject.principal
-        if parent is None or parent == subject.call_id or is_judge(principal):
+        if parent is None or is_judge(principal):
             return False
+        if parent == subject.call_id:
+            return True
         with self._parts.store.reader() as reader:
             if reader.latest_call(principal.id, subject.session, parent) is not None:
                 return False

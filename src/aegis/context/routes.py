@@ -8,11 +8,11 @@ from typing import Any, Final
 from msgspec import to_builtins
 from starlette.responses import Response
 
+from aegis.context.sessions import MAX_MOUNTS
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.core.ports import Entry, Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
-from aegis.gate.record import MAX_MOUNTS
 from aegis.log.receipts import listed, moment
 from aegis.missions.routes import TOKEN
 from aegis.server.endpoint import Asked

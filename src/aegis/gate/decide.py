@@ -34,12 +34,12 @@ from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
 from aegis.gate.participants import (
-    Asked,
+    DecisionAttempt,
+    DecisionRecord,
     Doing,
     Part,
     Participant,
-    Record,
-    Refused,
+    RecordRefused,
     asked_of,
     joined,
     refuse,
@@ -85,7 +85,7 @@ class Decisions:
         subject = prepare(principal, call, worker)
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
-        refused: Refused | None = None
+        refused: RecordRefused | None = None
         look = not subject.generated and key in self._seen
         state = self._control.latest()
         for _ in range(ATTEMPTS):
@@ -94,7 +94,7 @@ class Decisions:
                 state = self._control.current()
                 known = look_up(self._parts, key)
             policy = self._parts.policy.current
-            asked = Asked(subject=subject, policy=policy, state=state, known=known, refused=refused)
+            asked = DecisionAttempt(subject=subject, policy=policy, state=state, known=known, refused=refused)
             try:
                 if known is not None:
                     answer = yield from self._repeat(asked, known)
@@ -102,7 +102,7 @@ class Decisions:
                         return answer
                 return (yield from self._decide(asked))
             except StoreConflict as conflict:  # something moved under this call: look again and decide again
-                refused = conflict if isinstance(conflict, Refused) else refused
+                refused = conflict if isinstance(conflict, RecordRefused) else refused
                 look = not subject.generated
                 state = self._control.current()
             finally:
@@ -110,7 +110,7 @@ class Decisions:
                     self._remember(key)
         raise StoreUnavailable("the call could not be decided under a stable configuration")
 
-    def _repeat(self, asked: Asked, known: Known) -> Doing[Decision | None]:
+    def _repeat(self, asked: DecisionAttempt, known: Known) -> Doing[Decision | None]:
         """The state of a known call, or `None` where it has to be decided again."""
         subject, decision = asked.subject, known.decision
         if decision is None or decision.request_digest != subject.request_digest:
@@ -136,7 +136,7 @@ class Decisions:
             return None if subject.call.want_permit and decision.allowed else decision
         return replace(decision, permit=permit_again(self._parts, subject, known))
 
-    def _decide(self, asked: Asked) -> Steps:
+    def _decide(self, asked: DecisionAttempt) -> Steps:
         started = perf_counter_ns()
         seen, evaluation = yield from self.judge(asked)  # (3), (4)
         parts = list(seen)
@@ -146,15 +146,22 @@ class Decisions:
                 if steps is not None:
                     evaluation, part = yield from steps
                     parts.insert(0, part)
-            return (yield from self._record(asked, evaluation, parts, started))
+            record, made = self._draft(asked, evaluation, parts)  # (5)
+            recorded = yield joined(_unit(asked, made), parts, record) if parts else _unit(asked, made)
+            if parts:  # receipts of theirs can come before the decision's
+                recorded = recorded[[one.receipt_id for one in recorded].index(made.decision_id) :]
+            decision = self._release(made, recorded[0], started)  # (6)
+            for part in parts:
+                decision = part.release(decision, recorded, record)
+            return decision
         except BaseException:
             for part in parts:
                 part.drop()
             raise
 
-    def _record(self, asked: Asked, evaluation: Evaluation, parts: list[Part], started: int) -> Steps:
-        """(5): one unit, and what is released once it is recorded."""
-        subject, policy, known = asked.subject, asked.policy, asked.known
+    def _draft(self, asked: DecisionAttempt, evaluation: Evaluation, parts: list[Part]) -> tuple[DecisionRecord, Made]:
+        """What will be recorded; `parts` become those of everybody who takes part in the record, in their order."""
+        subject, policy = asked.subject, asked.policy
         self._parts.introduce(subject.agent)
         decision_id = new_id()
         if asked.refused is not None and evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
@@ -166,17 +173,19 @@ class Decisions:
             parts[:0] = [part for part in found if part is not None]
         if outcome is Outcome.REQUIRE_APPROVAL:
             parts += [hold(asked, evaluation, parts, decision_id) for hold in self._hold]
-        elif outcome is not Outcome.BLOCK and (
+        elif outcome <= Outcome.SANITIZE and (
             subject.call.want_permit or (evaluation.entry is not None and evaluation.entry.permit)
         ):
             parts.append(Permitted(self._parts, new_id()))
         settings: Mapping[str, str] = policy.settings
         approval: ApprovalRef | None = None
         members: dict[str, Any] = {}
+        runs = outcome <= Outcome.SANITIZE
         for part in parts:
             settings = part.settings(settings)
             members.update(part.members(evaluation))
             approval = approval or part.approval
+            runs = runs or part.releases
         made = make(
             subject,
             evaluation,
@@ -184,34 +193,16 @@ class Decisions:
             policy_digest=policy.digest,
             settings=settings,
             epoch=asked.state.epoch,
-            parent=None if known is None else known.receipt_id,
+            parent=None if asked.known is None else asked.known.receipt_id,
             approval=approval,
             members=members,
         )
-        unit = Unit(
-            drafts=(made.draft,),
-            epoch=asked.state.epoch,
-            call=None
-            if subject.generated
-            else CallKey(
-                principal=subject.principal.id,
-                session=subject.session,
-                call_id=subject.call_id,
-                known=None if known is None else known.index,
-            ),
+        record = DecisionRecord(
+            asked=asked, evaluation=evaluation, decision_id=decision_id, settings=settings, runs=runs
         )
-        if not parts:
-            return self._release(made, (yield unit)[0], started)
-        runs = outcome <= Outcome.SANITIZE or any(part.releases for part in parts)
-        record = Record(asked=asked, evaluation=evaluation, decision_id=decision_id, settings=settings, runs=runs)
-        recorded = yield joined(unit, parts, record)
-        recorded = recorded[[one.receipt_id for one in recorded].index(decision_id) :]
-        decision = self._release(made, recorded[0], started)
-        for part in parts:
-            decision = part.release(decision, recorded, record)
-        return decision
+        return record, made
 
-    def judge(self, asked: Asked) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
+    def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
         """What the policy makes of the call, and the parts of those that showed it something."""
         subject, call = asked.subject, asked.subject.call
         if asked.state.stops(subject.agent):
@@ -227,12 +218,12 @@ class Decisions:
                 if part is not None:
                     parts = (*parts, part)
         evaluation = yield from self._evaluate(asked, parts)
-        if any(part.is_doubtful(evaluation) for part in parts):
-            # It was counted just now, and is evaluated again on what the store says.
-            return (yield from self.judge(structs.replace(asked, charge=False)))
+        for part in parts:
+            if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
+                return (yield from self.judge(structs.replace(asked, charge=False)))
         return parts, evaluation
 
-    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation]:
+    def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:
         """`evaluation` of a call that a person released, with what reviewers make of it now."""
         for review_again in self._review_again:
             steps = review_again(asked, evaluation)
@@ -240,7 +231,7 @@ class Decisions:
                 evaluation = yield from steps
         return evaluation
 
-    def _evaluate(self, asked: Asked, parts: Sequence[Part]) -> Doing[Evaluation]:
+    def _evaluate(self, asked: DecisionAttempt, parts: Sequence[Part]) -> Doing[Evaluation]:
         """The evaluation; a call that runs files which its session wrote is evaluated again with what was written."""
         subject, policy = asked.subject, asked.policy
         call, data = subject.call, subject.canonical
@@ -287,7 +278,7 @@ class Decisions:
             return evaluation
         return structs.replace(evaluation, arguments=parse(data))
 
-    def _conflict(self, asked: Asked, known: Known) -> Steps:
+    def _conflict(self, asked: DecisionAttempt, known: Known) -> Steps:
         started = perf_counter_ns()
         subject, policy = asked.subject, asked.policy
         self._parts.introduce(subject.agent)
@@ -326,6 +317,20 @@ class Decisions:
         self._seen[key] = None
         if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _unit(asked: DecisionAttempt, made: Made) -> Unit:
+    """The unit that records a decision under the control epoch and the key of its call."""
+    subject, known = asked.subject, asked.known
+    key = None
+    if not subject.generated:
+        key = CallKey(
+            principal=subject.principal.id,
+            session=subject.session,
+            call_id=subject.call_id,
+            known=None if known is None else known.index,
+        )
+    return Unit(drafts=(made.draft,), epoch=asked.state.epoch, call=key)
 
 
 def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None) -> Subject:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ResultDecision
@@ -15,7 +15,7 @@ from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
-from aegis.errors import KeyFileError, StoreError
+from aegis.errors import InvalidCall, KeyFileError, StoreError
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control, stopped_agent
 from aegis.gate.decide import Decisions, unavailable
@@ -272,3 +272,52 @@ class Gate:
 
 def _again(call: ToolCall, decision: Decision) -> ToolCall:
     return replace(call, call_id=decision.call_id)
+
+
+class Decide(Protocol):
+    """Decides one call for a principal."""
+
+    def __call__(self, call: ToolCall, *, principal: Principal) -> Awaitable[Decision]: ...
+
+
+class Acting:
+    """`gate` with every question put for `principal`; `decide` is how the gateway decides, traced or not.
+
+    A client may shorten an old result to save room, so another result of the same call is judged for itself.
+    """
+
+    def __init__(self, gate: Gate, principal: Principal, decide: Decide):
+        self._gate = gate
+        self._principal = principal
+        self._decide = decide
+
+    def decide(self, call: ToolCall) -> Decision:
+        return self._gate.decide(call, principal=self._principal)
+
+    async def adecide(self, call: ToolCall) -> Decision:
+        return await self._decide(call, principal=self._principal)
+
+    def observe(self, result: ToolResult) -> ResultDecision:
+        return self._gate.observe(result, principal=self._principal)
+
+    async def aobserve(self, result: ToolResult) -> ResultDecision:
+        try:
+            return await self._gate.aobserve(result, principal=self._principal)
+        except InvalidCall as error:
+            if error.code != "conflict":
+                raise
+        return await self._gate.aobserve(replace(result, further=True), principal=self._principal)
+
+    def wait(self, call: ToolCall, decision: Decision, timeout: float | None = None) -> Decision:
+        return self._gate.wait(call, decision, timeout, principal=self._principal)
+
+    async def await_decision(
+        self,
+        call: ToolCall,
+        decision: Decision,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Decision:
+        return await self._gate.await_decision(call, decision, timeout, principal=self._principal)
+
+    def close(self) -> None:
+        """The gate belongs to the gateway, and stays open."""

@@ -32,14 +32,14 @@ Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
 Write = Callable[[Transaction], Sequence[Draft]]
 
 
-class Refused(StoreConflict):
+class RecordRefused(StoreConflict):
     """A record that one participant refuses: the call is decided again, and is then blocked for this reason."""
 
     guard: ClassVar[str]
     reason: ClassVar[Reason]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class DecisionAttempt(Struct, frozen=True, kw_only=True):
     """One attempt at deciding a call, and what it is decided on.
 
     `charge` is false where a known call is looked at again: it takes nothing from rates. `refused` is why the attempt
@@ -51,13 +51,13 @@ class Asked(Struct, frozen=True, kw_only=True):
     state: ControlState
     known: Known | None = None
     charge: bool = True
-    refused: Refused | None = None
+    refused: RecordRefused | None = None
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class DecisionRecord(Struct, frozen=True, kw_only=True):
     """One decision that is about to be recorded. `runs` says that its call is released by this record."""
 
-    asked: Asked
+    asked: DecisionAttempt
     evaluation: Evaluation
     decision_id: str
     settings: Mapping[str, str]
@@ -96,7 +96,7 @@ class Part:
         """What the receipt says."""
         return {}
 
-    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+    def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Look again inside the recording transaction, and return the write that follows.
 
         Raises `StoreConflict` where the call has to be decided again; nothing was written then. `last` says that
@@ -104,7 +104,7 @@ class Part:
         """
         return None
 
-    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: DecisionRecord) -> Decision:
         """The decision as it is released now; `recorded` begins with its own receipt."""
         return decision
 
@@ -115,11 +115,11 @@ class Part:
 class Judge(Protocol):
     """The gate, as a participant that resumes a call asks it."""
 
-    def judge(self, asked: Asked) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
+    def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
         """What the policy makes of the call now."""
         ...
 
-    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation]:
+    def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:
         """The evaluation with what reviewers make of a call that a person released."""
         ...
 
@@ -127,38 +127,38 @@ class Judge(Protocol):
 class Participant:
     """A feature's word in decisions. Every method is one step; one that is not overridden is never asked."""
 
-    def view(self, asked: Asked) -> Part | Evaluation | None:
+    def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None
 
-    def reread(self, asked: Asked, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def reread(self, asked: DecisionAttempt, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Of a call in a session that runs files: what guards are shown to evaluate it again, and what is noted.
 
         The first are members of `Incoming`, empty where nothing is to be evaluated again; the second of `Evaluation`.
         """
         return {}, {}
 
-    def review(self, asked: Asked, evaluation: Evaluation) -> Doing[tuple[Evaluation, Part]] | None:
+    def review(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[tuple[Evaluation, Part]] | None:
         """The steps that may make an evaluation stricter, or `None` where there are none."""
         return None
 
-    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation] | None:
+    def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation] | None:
         """The same for a known call that a person released, where it has changed since."""
         return None
 
-    def has_moved(self, asked: Asked) -> Doing[bool] | None:
+    def has_moved(self, asked: DecisionAttempt) -> Doing[bool] | None:
         """The steps that find out whether an allowed call has to be decided again."""
         return None
 
-    def join(self, asked: Asked, evaluation: Evaluation) -> Part | None:
+    def join(self, asked: DecisionAttempt, evaluation: Evaluation) -> Part | None:
         """The part in recording a decision on a call in a session."""
         return None
 
-    def hold(self, asked: Asked, evaluation: Evaluation, parts: Sequence[Part], decision_id: str) -> Part:
+    def hold(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part], decision_id: str) -> Part:
         """The part in recording a call that is held for people; `parts` are those of the participants before."""
         return Part()
 
-    def resume(self, asked: Asked, judge: Judge) -> Doing[Decision | None] | None:
+    def resume(self, asked: DecisionAttempt, judge: Judge) -> Doing[Decision | None] | None:
         """The answer to a held call that is made again, or `None` where it has to be decided again."""
         return None
 
@@ -178,7 +178,7 @@ def asked_of(participants: Sequence[Participant], step: str) -> tuple[Any, ...]:
     )
 
 
-def joined(unit: Unit, parts: Sequence[Part], record: Record) -> Unit:
+def joined(unit: Unit, parts: Sequence[Part], record: DecisionRecord) -> Unit:
     """`unit` with what `parts` write, in one transaction: every part looks before anything is written."""
     looking = [part for part in parts if type(part).look is not Part.look]
     if not looking:

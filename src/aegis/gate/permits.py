@@ -18,7 +18,7 @@ from aegis.core.times import MICROS
 from aegis.errors import PermitInvalid, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
-from aegis.gate.participants import Part, Participant, Record, asked_of
+from aegis.gate.participants import DecisionRecord, Part, Participant, asked_of
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
@@ -86,7 +86,7 @@ class Permitted(Part):
     def members(self, evaluation: Evaluation) -> dict[str, Any]:
         return {"permit_id": self._permit_id}
 
-    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: DecisionRecord) -> Decision:
         permit = permit_of(
             self._parts,
             record.asked.subject,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 from msgspec.structs import replace
 
-from aegis.context.sessions import find_session, session_key
+from aegis.context.sessions import find_session, find_surroundings, session_key
 from aegis.core.canonical import call_digest
 from aegis.core.json import parse
 from aegis.core.judging import JudgeSpec
@@ -28,9 +28,9 @@ from aegis.detect.facts import ReadLimits
 from aegis.detect.gather import executed_places
 from aegis.errors import MissionInvalid, StoreError
 from aegis.gate.commits import Commits
-from aegis.gate.participants import Asked, Doing, Part, Participant, refuse
+from aegis.gate.participants import DecisionAttempt, Doing, Part, Participant, refuse
 from aegis.gate.parts import Parts, Slow
-from aegis.gate.record import Subject, find_surroundings
+from aegis.gate.record import Subject
 from aegis.gate.repeat import Known, load_payload
 from aegis.judges.access import JudgeDecide, JudgeDoor, Observe, is_judge, worker_view
 from aegis.judges.payload import JudgeSubject as Judged
@@ -211,7 +211,7 @@ class Judging(Participant):
         self._observe = observe
         self._loop = JudgeLoop(self._end_lost)
 
-    def view(self, asked: Asked) -> Part | Evaluation | None:
+    def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         """A judge may do nothing that the session of its worker may not, and nothing once the worker is stopped."""
         worker = asked.subject.worker
         if worker is None:
@@ -224,13 +224,13 @@ class Judging(Participant):
             return refuse("mission", Reason.MISSION_INVALID)
         return None if view is None else _WorkerView(view)
 
-    def review(self, asked: Asked, evaluation: Evaluation) -> Doing[tuple[Evaluation, JudgeEnds]] | None:
+    def review(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[tuple[Evaluation, JudgeEnds]] | None:
         """`evaluation` with what the judges make of the call; they are not asked about one that is blocked.
 
         The ends of their runs go on record with the decision.
         """
         policy, subject = asked.policy, asked.subject
-        if not policy.judges or evaluation.combined.outcome is Outcome.BLOCK or is_judge(subject.principal):
+        if not policy.judges.validators or evaluation.combined.outcome is Outcome.BLOCK or is_judge(subject.principal):
             return None
         about = _about(subject, evaluation)
         if not selected(policy.judges.validators, about):
@@ -261,7 +261,7 @@ class Judging(Participant):
             ends.drop()
             raise
 
-    def has_moved(self, asked: Asked) -> Doing[bool] | None:
+    def has_moved(self, asked: DecisionAttempt) -> Doing[bool] | None:
         """Whether the files that a call was judged with are not as they were."""
         if asked.known is None or not asked.policy.judges:
             return None
@@ -273,11 +273,11 @@ class Judging(Participant):
         yield slow
         return _outcome(slow).workspace != seen
 
-    def review_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation] | None:
+    def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation] | None:
         """`evaluation` of a call that a person released: judged again where it, or its files, changed since."""
         return self._judged_again(asked, evaluation) if asked.policy.judges else None
 
-    def _judged_again(self, asked: Asked, evaluation: Evaluation) -> Doing[Evaluation]:
+    def _judged_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:
         known = None if asked.known is None else asked.known.decision
         same = known is not None and known.call_digest == _digest(asked.subject, evaluation)
         if same and known is not None and known.policy_digest == asked.policy.digest:

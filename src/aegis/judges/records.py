@@ -31,7 +31,7 @@ from aegis.detect.rules import Scanner
 from aegis.errors import StoreError
 from aegis.gate.commits import Commits
 from aegis.gate.events import new_id
-from aegis.gate.participants import Part, Record, Write
+from aegis.gate.participants import DecisionRecord, Part, Write
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.judges.values import ESCALATED, REJECTED, JudgeRan, Reviewed, Spent
@@ -89,7 +89,7 @@ class JudgeEnds(Part):
         if ends:
             await self._commits.append(with_ends(Unit(), ends))
 
-    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+    def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """The ends are written before the decision, and refuse nothing."""
         kept = tuple(self._kept)
 
@@ -98,7 +98,7 @@ class JudgeEnds(Part):
 
         return write if kept else None
 
-    def release(self, decision: Decision, recorded: Sequence[Recorded], record: Record) -> Decision:
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: DecisionRecord) -> Decision:
         """They went on record with the decision."""
         self._kept = []
         return decision

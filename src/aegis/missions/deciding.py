@@ -21,7 +21,7 @@ from aegis.core.outcome import EvidencePolicy, Outcome
 from aegis.core.ports import Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
-from aegis.gate.participants import Part, Record, Write
+from aegis.gate.participants import DecisionRecord, Part, Write
 from aegis.missions import ledgers, registry
 from aegis.missions.ledgers import LedgerAccount, MissionLedger
 from aegis.missions.registry import MissionSession
@@ -182,7 +182,7 @@ class Attended(Part, msgspec.Struct, frozen=True, kw_only=True):
         """What this process remembers lets calls through, and refuses none."""
         return self.recalled and stopped_by_mission(evaluation)
 
-    def look(self, transaction: Transaction, record: Record, *, last: bool) -> Write | None:
+    def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Look again at the session and its ledgers; `SessionMoved` or `BudgetMoved` where they moved."""
         try:
             if last and self._at_once(transaction, record.evaluation, runs=record.runs):

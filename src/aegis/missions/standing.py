@@ -25,7 +25,7 @@ from aegis.core.ports import Reader
 from aegis.core.times import MICROS
 from aegis.errors import MissionInvalid
 from aegis.gate.control import ControlState
-from aegis.gate.participants import Asked, Participant, refuse
+from aegis.gate.participants import DecisionAttempt, Participant, refuse
 from aegis.gate.parts import Parts
 from aegis.gate.permits import KEYS
 from aegis.gate.record import Subject
@@ -50,7 +50,7 @@ class Missions(Participant):
         self._lineages: OrderedDict[tuple[str, int, str], Lineage] = OrderedDict()
         self._memory = MissionMemory()
 
-    def view(self, asked: Asked) -> Attended | Evaluation | None:
+    def view(self, asked: DecisionAttempt) -> Attended | Evaluation | None:
         """The call's mission; a new call is shown what this process remembers of it, if that is enough."""
         subject, known = asked.subject, asked.known
         if not subject.session or subject.worker is not None:

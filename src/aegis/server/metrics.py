@@ -22,8 +22,8 @@ from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
-from aegis.gate.acting import Decide
 from aegis.gate.events import Event
+from aegis.gate.gate import Decide
 from aegis.server.logs import dropped_lines
 
 # OpenTelemetry spans around decisions, where the host has configured a provider; elsewhere no cost at all.

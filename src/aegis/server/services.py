@@ -17,7 +17,7 @@ from aegis.core.canonical import canonical
 from aegis.core.ports import Clock, Store
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
-from aegis.gate.acting import Decide
+from aegis.gate.gate import Decide
 from aegis.gate.workers import Workers
 from aegis.log.checkpoint import NoteSigner
 from aegis.outbound.worker import Deliveries

@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from aegis.approvals.lifecycle import payload_of, running
 from aegis.approvals.previews import programs, sql
 from aegis.approvals.previews.dryrun import DryRuns, by_callable, by_endpoint
 from aegis.approvals.queue import load, receipt
-from aegis.approvals.resuming import payload_of, running
 from aegis.approvals.values import Approval
-from aegis.context.sessions import key_of_session
+from aegis.context.sessions import find_surroundings, key_of_session
 from aegis.core.canonical import SALT_BYTES, payload_commitment
 from aegis.core.json import escape, resolve
 from aegis.core.outcome import Outcome
@@ -38,7 +38,6 @@ from aegis.detect.roles import role_of, words_of
 from aegis.errors import AegisError
 from aegis.gate.events import Event, new_id
 from aegis.gate.parts import Parts
-from aegis.gate.record import find_surroundings
 from aegis.log.writer import Unit
 
 _log = logging.getLogger("aegis.approvals.previews")

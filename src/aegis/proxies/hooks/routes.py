@@ -16,7 +16,7 @@ from typing import Any, Final
 from aegis.bootstrap import Deployment
 from aegis.core.principal import Principal
 from aegis.errors import AegisError, InvalidCall
-from aegis.gate.acting import Acting, Decide
+from aegis.gate.gate import Acting, Decide
 from aegis.proxies.hooks.door import LENGTH, MAX_EVENT, MAX_HELLO, message, read_object
 from aegis.proxies.hooks.event import read_event
 from aegis.proxies.hooks.install import files_with_hook

@@ -24,8 +24,8 @@ from aegis.core.principal import Principal
 from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Enforcer
 from aegis.errors import EgressError, ForeignAnswer, InvalidCall
-from aegis.gate.acting import Acting
 from aegis.gate.events import refused_tool
+from aegis.gate.gate import Acting
 from aegis.proxies.mcp.exchange import McpExchange, People, asked, check_page, elicit_now, resolve_now
 from aegis.proxies.mcp.judge import AskingDecider, McpJudge
 from aegis.proxies.mcp.messages import Message

@@ -26,7 +26,7 @@ from aegis.core.principal import Principal
 from aegis.core.times import MICROS
 from aegis.enforce.enforcement import Enforcer
 from aegis.errors import AegisError, EgressError, ForeignAnswer, InvalidCall, StoreError
-from aegis.gate.acting import Acting
+from aegis.gate.gate import Acting
 from aegis.outbound.client import Streamed
 from aegis.proxies.models.book import Book
 from aegis.proxies.models.book import BookScope as Conversation
