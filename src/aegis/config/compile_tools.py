@@ -20,7 +20,7 @@ from aegis.detect.roles import schema_roles
 from aegis.errors import ConfigError, Problem
 from aegis.policy.guards.base import ToolEntry
 from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
-from aegis.policy.routes import Routes, Tool
+from aegis.policy.model import Routes, Tool
 
 # The schemas of tools and policies, compiled into the schema guard.
 

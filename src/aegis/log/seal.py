@@ -130,7 +130,9 @@ class Sealer:
 
     def _code(self, head: Head, changes: int, root: bytes) -> bytes:
         said = (head.size, head.leaf, head.frontier, head.time, head.epoch, changes, root)
-        return _finished(self._of_head, _encode(said))
+        state = self._of_head.copy()
+        state.update(_encode(said))
+        return state.digest()
 
 
 class Tree:

@@ -34,16 +34,21 @@ from aegis.policy.guards.base import Case, Guard, ResultCase, ResultGuard, effec
 from aegis.policy.guards.budget import LEAVING, cost_of
 from aegis.policy.guards.rate import RateGuard, Windows
 from aegis.policy.mission import MissionView
-from aegis.policy.model import Evaluation, Incoming, IncomingResult, MissionRules, ResultEvaluation
+from aegis.policy.model import (
+    Evaluation,
+    Incoming,
+    IncomingResult,
+    MissionRules,
+    ResultEvaluation,
+    Route,
+    Routes,
+)
 from aegis.policy.reports import failed, observed, settle
-from aegis.policy.routes import Route, Routes
 
 C = TypeVar("C", Case, ResultCase)
 
 # Guards that count: asked once a call and before every other one, however often the call is analysed.
 COUNTING: Final = frozenset({"rate"})
-_USUAL_US: Final = 128  # microseconds a guard usually takes at most: answers up to it are made once
-_USUAL_NS: Final = 1_000 * _USUAL_US
 _ALLOW: Final = Outcome.ALLOW
 _SANITIZE: Final = Outcome.SANITIZE
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
@@ -163,28 +168,20 @@ class Policy:
             if combined.outcome is _ALLOW and not combined.findings and not combined.missing:
                 self._quiet[len(reports)] = (combined.reports, combined)
         # (4) What is patched is looked at again, until no patch is left.
-        tier, irreversible, effects, canonical_arguments = case.tier, case.irreversible, case.effects, None
+        canonical_arguments = None
         if combined.patches:
-
-            def again(patched: Any) -> Combined:
-                nonlocal case, tier, irreversible, effects
-                case, reports = self._look(incoming, route, patched, asked, times)
-                tier, irreversible = max(tier, case.tier), irreversible or case.irreversible
-                effects |= case.effects
-                return combine(reports, asked.names, evidence)
-
-            combined, arguments, canonical_arguments = settle(arguments, combined, again, asked.names, evidence)
+            case, combined, canonical_arguments = self._settled(incoming, route, case, combined, asked, evidence, times)
         approval, held_by = route.approval, _NO_NAMES
         if self._policy_approvals and combined.outcome is Outcome.REQUIRE_APPROVAL:
             held_by = self._held_by(combined)
             approval = self.approval_for(incoming.server, incoming.tool, held_by)
         return Evaluation(
             combined=combined,
-            arguments=arguments,
+            arguments=case.arguments,
             canonical=canonical_arguments,
-            tier=tier,
-            irreversible=irreversible,
-            effects=effects,
+            tier=case.tier,
+            irreversible=case.irreversible,
+            effects=case.effects,
             times=_times(combined.reports, times),
             entry=route.entry,
             approval=approval,
@@ -345,6 +342,30 @@ class Policy:
                 reports[position] = incoming.counted.get(name, reports[position])
         return case, reports
 
+    def _settled(
+        self,
+        incoming: Incoming,
+        route: Route,
+        case: Case,
+        combined: Combined,
+        asked: _Asked[Case],
+        evidence: EvidencePolicy,
+        times: list[int],
+    ) -> tuple[Case, Combined, bytes | None]:
+        """Carry out the patches of `combined`: the last case, with the worst of all rounds, and its canonical bytes."""
+        tier, irreversible, effects, last = case.tier, case.irreversible, case.effects, case
+
+        def again(patched: Any) -> Combined:
+            nonlocal tier, irreversible, effects, last
+            last, reports = self._look(incoming, route, patched, asked, times)
+            tier, irreversible = max(tier, last.tier), irreversible or last.irreversible
+            effects |= last.effects
+            return combine(reports, asked.names, evidence)
+
+        settled = settle(case.arguments, combined, again, asked.names, evidence)
+        last = structs.replace(last, arguments=settled.value, tier=tier, irreversible=irreversible, effects=effects)
+        return last, settled.combined, settled.canonical
+
     def _of_mission(
         self,
         incoming: Incoming,
@@ -448,12 +469,10 @@ def _ask(asked: _Asked[C], case: C, times: list[int], broken: BaseException | No
 
 def _times(reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
     """What each guard demanded and how long it took."""
-    return tuple(
-        [
-            GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000)
-            for report, spent in zip(reports, times, strict=True)
-        ]
-    )
+    told: list[GuardTime] = []
+    for report, spent in zip(reports, times, strict=True):
+        told.append(GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000))
+    return tuple(told)
 
 
 _NO_NAMES: Final[tuple[str, ...]] = ()

@@ -1,4 +1,8 @@
-"""Reports that the pipeline writes itself: for a guard that failed, is only observed, or ran in several rounds."""
+"""What a policy adds to what its guards say: reports of guards that failed or are only observed, and patches.
+
+A patched call or result is analysed again, until nothing is left to patch: what runs was looked at as it runs. The
+rounds count as one, in which nothing that any of them demanded or saw is lost.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,17 @@ from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
 from aegis.errors import InvalidCall
 
 PIPELINE: Final = "pipeline"
+MAX_ROUNDS: Final = 4  # patches that still change something after so many rounds are fighting each other
+
+Analyse = Callable[[Any], Combined]
+
+
+class Settled(NamedTuple):
+    """What came out: the value that was last looked at, and its canonical bytes where it was patched."""
+
+    combined: Combined
+    value: Any
+    canonical: bytes | None
 
 
 def failed(guard: str, error: BaseException | None = None) -> Report:
@@ -36,6 +51,39 @@ def observed(report: Report) -> Report:
         findings.append(_note(report.guard, "observed", Outcome.ALLOW, "evidence was missing"))
     findings.extend(lack(report.guard, name, Outcome.ALLOW) for name in dict.fromkeys(report.missing[:MAX_NAMED]))
     return Report(guard=report.guard, findings=tuple(findings))
+
+
+def settle(value: Any, first: Combined, analyse: Analyse, expected: Sequence[str], evidence: EvidencePolicy) -> Settled:
+    """Carry out the patches of `first`, which analysed `value`, and everything that follows from them.
+
+    Guarantees: an outcome other than `block` is what the guards say about exactly the value that is
+    returned, joined with what they said before; the value is a fresh decode of `canonical`.
+    """
+    rounds = [first]
+    patched, data = value, None
+    while True:
+        latest = rounds[-1]
+        # (1) A block needs no patch, and shows the call as it was submitted.
+        if latest.outcome is Outcome.BLOCK:
+            return Settled(merged(rounds, expected, evidence), value, None)
+        # (2) Nothing is left to patch.
+        if not latest.patches:
+            return Settled(merged(rounds, expected, evidence), patched, data)
+        # (3) Patch, through the bytes that will be digested.
+        try:
+            after = canonical(apply_patches(patched, latest.patches))
+            following = parse(after)
+        except (LookupError, ValueError, TypeError, RecursionError, InvalidCall):
+            together = merged(rounds, expected, evidence)
+            return Settled(unsettled(together, "patch-invalid", "a patch does not fit the call"), value, None)
+        # (4) Patches that change nothing are carried out; others are looked at again.
+        if after == data:
+            return Settled(merged(rounds, expected, evidence), patched, data)
+        if len(rounds) > MAX_ROUNDS:
+            together = merged(rounds, expected, evidence)
+            return Settled(unsettled(together, "patch-endless", "the patches do not converge"), value, None)
+        patched, data = following, after
+        rounds.append(analyse(patched))
 
 
 def merged(rounds: Sequence[Combined], expected: Sequence[str], evidence: EvidencePolicy) -> Combined:
@@ -71,51 +119,3 @@ def _merge(reports: Sequence[Report]) -> Report:
 
 def _note(guard: str, rule: str, outcome: Outcome, message: str) -> Finding:
     return Finding(guard=guard, rule=rule, category="policy", severity=Risk.MEDIUM, outcome=outcome, message=message)
-
-
-# Analyse, patch and analyse again, until nothing is left to patch: what runs was looked at as it runs.
-
-MAX_ROUNDS: Final = 4  # patches that still change something after so many rounds are fighting each other
-
-Analyse = Callable[[Any], Combined]
-
-
-class Settled(NamedTuple):
-    """What came out: the value that was last looked at, and its canonical bytes where it was patched."""
-
-    combined: Combined
-    value: Any
-    canonical: bytes | None
-
-
-def settle(value: Any, first: Combined, analyse: Analyse, expected: Sequence[str], evidence: EvidencePolicy) -> Settled:
-    """Carry out the patches of `first`, which analysed `value`, and everything that follows from them.
-
-    Guarantees: an outcome other than `block` is what the guards say about exactly the value that is
-    returned, joined with what they said before; the value is a fresh decode of `canonical`.
-    """
-    rounds = [first]
-    patched, data = value, None
-    while True:
-        latest = rounds[-1]
-        # (1) A block needs no patch, and shows the call as it was submitted.
-        if latest.outcome is Outcome.BLOCK:
-            return Settled(merged(rounds, expected, evidence), value, None)
-        # (2) Nothing is left to patch.
-        if not latest.patches:
-            return Settled(merged(rounds, expected, evidence), patched, data)
-        # (3) Patch, through the bytes that will be digested.
-        try:
-            after = canonical(apply_patches(patched, latest.patches))
-            following = parse(after)
-        except (LookupError, ValueError, TypeError, RecursionError, InvalidCall):
-            together = merged(rounds, expected, evidence)
-            return Settled(unsettled(together, "patch-invalid", "a patch does not fit the call"), value, None)
-        # (4) Patches that change nothing are carried out; others are looked at again.
-        if after == data:
-            return Settled(merged(rounds, expected, evidence), patched, data)
-        if len(rounds) > MAX_ROUNDS:
-            together = merged(rounds, expected, evidence)
-            return Settled(unsettled(together, "patch-endless", "the patches do not converge"), value, None)
-        patched, data = following, after
-        rounds.append(analyse(patched))
