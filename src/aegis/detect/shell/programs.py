@@ -1,7 +1,7 @@
 """Which program a command runs that it is given: in which language, and from where.
 
-Closed tables from the manuals of interpreters, of database clients, and of what starts a command on another machine,
-in a container or as another user.
+What the options of interpreters and database clients mean, and which programs start a command elsewhere, stands in
+`data/programs`.
 """
 
 from __future__ import annotations
