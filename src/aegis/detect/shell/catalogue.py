@@ -123,7 +123,7 @@ class Sign(_Member, frozen=True, kw_only=True):
     ignore_case: bool = False
 
 
-class Runs(_Member, frozen=True, kw_only=True):
+class InterpreterOptions(_Member, frozen=True, kw_only=True):
     """How an interpreter is given its program, by its options: written out, as a file, as the name of a module.
 
     Options of `value` take a value that is no program. Where `operand` is false, no operand is the file of one.
@@ -144,7 +144,7 @@ class Prefix(_Member, frozen=True, kw_only=True):
     value: frozenset[str] = frozenset({"-n"})
 
 
-class Elsewhere(_Member, frozen=True, kw_only=True):
+class RemoteStart(_Member, frozen=True, kw_only=True):
     """That a program starts a command on another machine, in a container or as another user."""
 
     value: frozenset[str] = frozenset()
@@ -184,9 +184,9 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     deeds: tuple[Deed, ...] = ()
     signs: tuple[Sign, ...] = ()
     secrets: Words = ()
-    runs: Runs | None = None
+    runs: InterpreterOptions | None = None
     prefix: Prefix | None = None
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteStart | None = None
     prints: Prints | None = None
     options: OptionWords = OptionWords()
 
