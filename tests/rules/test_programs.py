@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import aegis
 from aegis.detect import gather
 from aegis.detect.facts import Facts, FactSubject, ReadLimits
 from aegis.detect.rules import Scanner, builtin_folder, load
@@ -14,7 +20,9 @@ from aegis.detect.rules.cache import default_cache_folder
 from aegis.detect.rules.model import Example
 from aegis.detect.shell.catalogue import EFFECTS, KINDS, SIGNALS, Family, families, program_folder
 from aegis.policy.guards.examine import examiner
+from support.pages import blocks
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "add-a-program.md"
 FILES = sorted(program_folder().glob("*.yaml"))
 RULES = load(builtin_folder(), cache=default_cache_folder())
 
@@ -27,6 +35,7 @@ def family(path: Path) -> Family:
     return families([(path.name, path.read_text(encoding="utf-8"))])[0]
 
 
+@pytest.mark.claim("DET-60")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_file_finds_what_its_examples_say(path: Path) -> None:
     wrong = []
@@ -38,6 +47,7 @@ def test_every_file_finds_what_its_examples_say(path: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.claim("DET-60")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_file_lets_pass_what_its_examples_say(path: Path) -> None:
     detect = examiner(Scanner(RULES, cache=default_cache_folder()))
@@ -48,6 +58,7 @@ def test_every_file_lets_pass_what_its_examples_say(path: Path) -> None:
     assert {command: detect(call) for command, call in calls.items() if detect(call)} == {}
 
 
+@pytest.mark.claim("DET-60")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_deed_is_found_in_its_own_words(path: Path) -> None:
     wrong = []
@@ -66,3 +77,44 @@ def test_every_kind_is_one_of_some_program_and_every_signal_is_one_of_some_rule(
     assert {kind for program in programs for kind in program.kinds} == set(KINDS)
     assert set(SIGNALS) - {fact for rule in RULES.rules for fact in rule.facts} == set()
     assert {example.effect for path in FILES for example in family(path).found} - {""} <= EFFECTS
+
+
+# Analysers make their sets when they are imported, so a program that is added is seen by a process that starts then.
+_ASKS = """
+import json, sys
+
+from aegis.detect import gather
+from aegis.detect.facts import FactSubject, ReadLimits
+
+for command in json.load(sys.stdin):
+    facts = gather(FactSubject(tool="bash", server=None, arguments={"command": command}, limits=ReadLimits()))
+    print(json.dumps([*(signal.fact for signal in facts.signals), *facts.effects]))
+"""
+
+
+@pytest.mark.claim("DET-60")
+def test_a_program_is_added_by_a_file_alone(tmp_path: Path) -> None:
+    (written,) = [block.text for block in blocks(PAGE.read_text(encoding="utf-8")) if block.note.startswith("file:")]
+    (added,) = [families([("kopia.yaml", written)])[0]]
+    commands = [example.command for example in added.found] + list(added.passes)
+
+    package = Path(aegis.__file__).parent
+    shutil.copytree(package, tmp_path / "src" / "aegis", ignore=shutil.ignore_patterns("__pycache__", "_data"))
+    folder = tmp_path / "data" / "programs"
+    shutil.copytree(program_folder(), folder)
+
+    def asked() -> list[set[str]]:
+        answer = subprocess.run(
+            [sys.executable, "-c", _ASKS],
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+            input=msgspec.json.encode(commands),
+            capture_output=True,
+            check=True,
+        )
+        return [set(msgspec.json.decode(line, type=list[str])) for line in answer.stdout.splitlines()]
+
+    assert not any(seen & SIGNALS for seen in asked())
+    (folder / "kopia.yaml").write_text(written, encoding="utf-8")
+    seen = asked()
+    assert [example.signal in found for example, found in zip(added.found, seen, strict=False)] == [True, True, True]
+    assert not any(found & SIGNALS for found in seen[len(added.found) :])

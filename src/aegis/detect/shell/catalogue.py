@@ -123,7 +123,7 @@ class Sign(_Member, frozen=True, kw_only=True):
     ignore_case: bool = False
 
 
-class Runs(_Member, frozen=True, kw_only=True):
+class InterpreterOptions(_Member, frozen=True, kw_only=True):
     """How an interpreter is given its program, by its options: written out, as a file, as the name of a module.
 
     Options of `value` take a value that is no program. Where `operand` is false, no operand is the file of one.
@@ -144,7 +144,7 @@ class Prefix(_Member, frozen=True, kw_only=True):
     value: frozenset[str] = frozenset({"-n"})
 
 
-class Elsewhere(_Member, frozen=True, kw_only=True):
+class RemoteStart(_Member, frozen=True, kw_only=True):
     """That a program starts a command on another machine, in a container or as another user."""
 
     value: frozenset[str] = frozenset()
@@ -184,9 +184,9 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     deeds: tuple[Deed, ...] = ()
     signs: tuple[Sign, ...] = ()
     secrets: Words = ()
-    runs: Runs | None = None
+    runs: InterpreterOptions | None = None
     prefix: Prefix | None = None
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteStart | None = None
     prints: Prints | None = None
     options: OptionWords = OptionWords()
 
@@ -277,16 +277,20 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
     files = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
     checked_by = Path(__file__).read_text(encoding="utf-8")
     identity = ("programs", checked_by, *(word for file in files for word in file))
-    body = None if cache is None else load_cached(cache, identity)
-    if body is not None:
-        try:
-            return msgspec.msgpack.decode(body, type=tuple[KnownProgram, ...])
-        except msgspec.DecodeError:
-            pass  # a file of ours that another version wrote: it is replaced below
+    kept = None if cache is None else _kept(load_cached(cache, identity))
+    if kept is not None:
+        return kept
     programs = tuple(program for family in families(files) for program in family.programs)
     if cache is not None:
         store_cached(cache, identity, _ENCODER.encode(programs))
     return programs
+
+
+def _kept(body: bytes | None) -> tuple[KnownProgram, ...] | None:
+    try:
+        return None if body is None else msgspec.msgpack.decode(body, type=tuple[KnownProgram, ...])
+    except msgspec.DecodeError:
+        return None
 
 
 def families(files: Sequence[tuple[str, str]]) -> list[Family]:

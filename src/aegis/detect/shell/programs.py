@@ -1,7 +1,7 @@
 """Which program a command runs that it is given: in which language, and from where.
 
-Closed tables from the manuals of interpreters, of database clients, and of what starts a command on another machine,
-in a container or as another user.
+What the options of interpreters and database clients mean, and which programs start a command elsewhere, stands in
+`data/programs`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from aegis.detect.quick import remembered
-from aegis.detect.shell.catalogue import Elsewhere, ProgramLanguage, Runs, members, of_kind
+from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, RemoteStart, members, of_kind
 from aegis.detect.shell.starts import USUAL_PLACES
 from aegis.detect.shell.tree import Command
 
@@ -30,7 +30,7 @@ class Program(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
-_INTERPRETERS: Final = members("runs", Runs)
+_INTERPRETERS: Final = members("runs", InterpreterOptions)
 _AWKS: Final = of_kind("awk")
 STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _LETS_LEAVE: Final = frozenset({"-l", "-r", "--version", "-V", "--help", "-?", "-h", "-n", "--dry-run", "-p", "-q"})
@@ -176,7 +176,7 @@ def recipes(text: str) -> str:
 
 
 # What starts a command elsewhere: the options that take a value, where those are few.
-_VALUED: Final = {name: elsewhere.value for name, elsewhere in members("elsewhere", Elsewhere).items()}
+_VALUED: Final = {name: elsewhere.value for name, elsewhere in members("elsewhere", RemoteStart).items()}
 # Options of `docker run` and `docker exec` without a value; every other one takes one, or has it behind `=`.
 _FLAGS: Final = frozenset({
     "-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-dt", "-P", "-q", "--detach", "--init", "--interactive",

@@ -1,7 +1,7 @@
 """What a program starts besides itself: the command behind a prefix, and the helpers that options name.
 
-Closed tables from the programs' manuals. A helper is a command line like any other and is analysed as one,
-so `rsync -e ssh` is daily work and `rsync -e 'sh -c ...'` is not.
+Which programs and options those are stands in `data/programs`. A helper is a command line like any other and is
+analysed as one, so `rsync -e ssh` is daily work and `rsync -e 'sh -c ...'` is not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What command names mean: closed lists that the shell analyser reads."""
+"""The sets of programs that several analysers of commands ask for, and the places that they know.
+
+Which programs they are stands in `data/programs`.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,6 @@ from typing import Final
 
 from aegis.detect.shell.catalogue import of_kind, options
 from aegis.detect.shell.tree import Command
-
-# SQL on the command line of a database's client.
-
-_OPTIONS: Final = {name: frozenset(words) for name, words in options("statement").items()}
-
-
-def statements(command: Command) -> list[str]:
-    """The statements that a command hands to a database; empty for every other command."""
-    options = _OPTIONS.get(command.name)
-    if options is not None:
-        joined = [arg.partition("=")[2] for arg in command.args if arg.partition("=")[0] in options and "=" in arg]
-        return joined + [following for option, following in pairwise(command.args) if option in options]
-    if command.name == "sqlite3":
-        plain = [arg for arg in command.args if not arg.startswith("-")]
-        return [plain[1]] if len(plain) > 1 and not plain[1].startswith(".") else []
-    return []
-
 
 SHELLS: Final = of_kind("shell")
 INTERPRETERS: Final = SHELLS | of_kind("interpreter")
@@ -42,10 +28,21 @@ NAMERS: Final = of_kind("namer")
 # Places that every user can write, where programs have no business.
 LOOSE_PLACES: Final = ("/tmp/", "/dev/shm/", "/var/tmp/", "%temp%", "$env:temp", "/run/user/")  # noqa: S108 - looked for
 SYSTEM_ROOTS: Final = frozenset({
-    "/", "/*", "~", "~/", "~/*", "$home", "$home/", "$home/*", "${home}", "${home}/*", "/etc", "/usr", "/bin",
-    "/sbin",
+    "/", "/*", "~", "~/", "~/*", "$home", "$home/", "$home/*", "${home}", "${home}/*", "/etc", "/usr", "/bin", "/sbin",
     "/lib", "/lib64", "/boot", "/var", "/home", "/root", "/sys", "/proc", "/dev", "/opt", "/etc/*", "/usr/*",
-    "/bin/*",
-    "/boot/*", "/var/*", "/home/*", "/root/*", "/lib/*", "c:\\", "c:\\*", "c:/", "/.", "/..", "/**", "//", "$home/.",
-    "c:\\windows", "%userprofile%", "/system", "/library", "/users",
+    "/bin/*", "/boot/*", "/var/*", "/home/*", "/root/*", "/lib/*", "c:\\", "c:\\*", "c:/", "/.", "/..", "/**", "//",
+    "$home/.", "c:\\windows", "%userprofile%", "/system", "/library", "/users",
 })  # fmt: skip
+_STATEMENTS: Final = {name: frozenset(words) for name, words in options("statement").items()}
+
+
+def statements(command: Command) -> list[str]:
+    """Return the SQL statements that a command hands to a database; none for every other command."""
+    given = _STATEMENTS.get(command.name)
+    if given is not None:
+        joined = [arg.partition("=")[2] for arg in command.args if arg.partition("=")[0] in given and "=" in arg]
+        return joined + [following for option, following in pairwise(command.args) if option in given]
+    if command.name == "sqlite3":
+        plain = [arg for arg in command.args if not arg.startswith("-")]
+        return [plain[1]] if len(plain) > 1 and not plain[1].startswith(".") else []
+    return []
