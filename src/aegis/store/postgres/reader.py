@@ -46,14 +46,14 @@ class PostgresReader:
         self._connection = connection
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement; raises the store's errors alone."""
+        """Fetch all rows of a statement; raises the store's errors alone."""
         try:
             return self._connection.execute(sql.encode(), values, binary=True).fetchall()
         except psycopg.Error as error:
             raise wrapped(error) from error
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """The only row of a statement, or `None`."""
+        """Fetch the only row of a statement, or `None`."""
         rows = self.rows(sql, values)
         return rows[0] if rows else None
 
@@ -69,7 +69,7 @@ class PostgresReader:
         return None if row is None else entry_of(row)
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
-        """Entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
+        """Stream entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
         while rows := self.rows(_ENTRIES, (start, stop)):
             yield from map(entry_of, rows)
             start = rows[-1][0] + 1
@@ -101,7 +101,7 @@ class PostgresReader:
         return None if row is None else document_of(row)
 
     def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
-        """Documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
+        """List documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
         if state:
             rows = self.rows(_DOCUMENTS_IN_STATE, (collection.encode(), state.encode(), after.encode(), max(limit, 0)))
         else:
@@ -113,7 +113,7 @@ class PostgresReader:
 
 
 def head_of(row: Sequence[Any] | None) -> Head:
-    """The head in a row of `HEAD`; raises `StoreCorrupt` where there is none."""
+    """Read the head in a row of `HEAD`; raises `StoreCorrupt` where there is none."""
     if row is None:
         raise StoreCorrupt("the store has no head")
     return Head(size=row[0], leaf=row[1], frontier=row[2], time=row[3], epoch=row[4], seal=row[5])
@@ -158,7 +158,7 @@ _SESSIONS: Final = (
 
 
 def matching(reader: PostgresReader, columns: str, search: Search) -> list[Any]:
-    """Rows of `columns` of the entries that match, newest first."""
+    """Find rows of `columns` of the entries that match, newest first."""
     start, stop = 0, _FOREVER if search.before is None else search.before
     if search.since is not None:
         start = _first_at(reader, search.since)
@@ -172,13 +172,13 @@ def matching(reader: PostgresReader, columns: str, search: Search) -> list[Any]:
 
 
 def _first_at(reader: PostgresReader, time: int) -> int:
-    """The first index whose time is at least `time`."""
+    """Find the first index whose time is at least `time`."""
     found = reader.rows(_FIRST_AT, (time,))
     return found[0][0] if found else _FOREVER
 
 
 def sessions(reader: PostgresReader, before: int | None, limit: int) -> list[SessionRow]:
-    """Sessions by their last entry, newest first."""
+    """List sessions by their last entry, newest first."""
     end = _FOREVER if before is None else before
     return [
         SessionRow(

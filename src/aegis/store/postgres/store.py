@@ -70,18 +70,18 @@ class PostgresStore:
         _open_stores.add(self)
 
     def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
-        """An exclusive write transaction: committed durably on exit, undone when the block raises.
+        """Begin an exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
         """
         return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
 
     def reader(self) -> _ReadContext:
-        """A consistent view that does not wait for writers."""
+        """Open a consistent view that does not wait for writers."""
         return _ReadContext(self)
 
     def epoch(self) -> int:
-        """The current control epoch, as the last commit of any process left it."""
+        """Read the current control epoch, as the last commit of any process left it."""
         connection = self._take()
         try:
             connection.autocommit = True
@@ -97,7 +97,7 @@ class PostgresStore:
         return epoch
 
     def losses(self) -> tuple[str, ...]:
-        """Settings of the server under which a crash may take or tear what it has confirmed, `name=value` each."""
+        """List settings of the server under which a crash may take or tear what it has confirmed, `name=value` each."""
         connection = self._take()
         try:
             connection.autocommit = True
@@ -132,7 +132,7 @@ class PostgresStore:
         self._start_afresh()
 
     def _silent(self) -> None:
-        """An answer did not come: until one does, nobody else waits for as long."""
+        """Note that an answer did not come: until one does, nobody else waits for as long."""
         if self._speaks.is_set():
             self._speaks.clear()
             try:
@@ -152,7 +152,7 @@ class PostgresStore:
             raise StoreUnavailable("the database does not answer")
 
     def _begun(self, until: float) -> tuple[Connection, AbstractContextManager[Any], PostgresTransaction]:
-        """The writer's connection inside a transaction that nobody else can be in; the lock is held."""
+        """Give the writer's connection inside a transaction that nobody else can be in; the lock is held."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         self._check_speaks()
@@ -339,7 +339,7 @@ class PostgresTransaction(PostgresReader):
         self._head = head_of(self.row(_HOLD))
 
     def head(self) -> Head:
-        """The end of the log; nobody else can move it."""
+        """Give the end of the log; nobody else can move it."""
         return self._head
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
@@ -420,7 +420,7 @@ def _leaf_row(entry: Entry) -> tuple[Any, ...]:
 
 
 def _sessions_of(entries: Sequence[Entry]) -> list[tuple[bytes, bytes, bytes, int, int, int]]:
-    """What the entries add to each session."""
+    """Sum up what the entries add to each session."""
     found: dict[tuple[bytes, bytes], tuple[bytes, int, int, int]] = {}
     for entry in entries:
         if entry.session:

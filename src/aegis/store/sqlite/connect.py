@@ -1,6 +1,6 @@
 """Connections: how a file of a store is made, opened and brought up to date, and how SQLite's log ahead is kept short.
 
-SQLite goes on writing to a file that was removed or replaced, and everything written there is lost. So the
+SQLite keeps writing to a file that was removed or replaced, and everything written there is lost. So the
 identity of the file is compared before every transaction.
 """
 
@@ -66,7 +66,7 @@ def end_redo_file(path: Path) -> None:
 
 
 def identity(path: str) -> Identity:
-    """Which file stands at `path` now; raises `StoreUnavailable` where there is none."""
+    """Tell which file stands at `path` now; raises `StoreUnavailable` where there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116  the cheapest, on every transaction
     except OSError as error:
@@ -75,7 +75,7 @@ def identity(path: str) -> Identity:
 
 
 def connect(path: Path, *, durability: Durability, busy_s: float, writer: bool) -> sqlite3.Connection:
-    """A connection to the existing file at `path`; it never creates one. Raises the store's errors alone."""
+    """Open a connection to the existing file at `path`; it never creates one. Raises the store's errors alone."""
     try:
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode=rw",
@@ -132,7 +132,7 @@ def prepare(path: Path, *, busy_s: float) -> None:
 
 
 def damage(path: Path) -> str | None:
-    """What SQLite finds wrong with the file at `path`, page by page, or `None`; reads the whole file."""
+    """Tell what SQLite finds wrong with the file at `path`, page by page, or `None`; reads the whole file."""
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:
@@ -211,7 +211,7 @@ class Checkpointer:
 
 
 def _checkpoint(connection: sqlite3.Connection, mode: str) -> bool:
-    """Whether everything was moved."""
+    """Tell whether everything was moved."""
     return not connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
 
 
@@ -360,7 +360,7 @@ _UNAVAILABLE: Final[dict[int, str]] = {
 
 
 def wrapped(error: sqlite3.Error) -> StoreError:
-    """The store's error that stands for `error`; its message never quotes SQL or values."""
+    """Give the store's error that stands for `error`; its message never quotes SQL or values."""
     extended = getattr(error, "sqlite_errorcode", None)
     if extended is None:
         return StoreUnavailable("the store is closed")
@@ -373,5 +373,5 @@ def wrapped(error: sqlite3.Error) -> StoreError:
 
 
 def too_large() -> InvalidCall:
-    """The error for a number that no column can hold."""
+    """Give the error for a number that no column can hold."""
     return InvalidCall("a number is beyond 64 bits", code="out_of_range")

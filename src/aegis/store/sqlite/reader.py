@@ -50,7 +50,7 @@ class SqliteReader:
         self.unindexed = 0  # how many entries a search of this view found outside the index
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement; raises the store's errors alone."""
+        """Fetch all rows of a statement; raises the store's errors alone."""
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -59,7 +59,7 @@ class SqliteReader:
             raise too_large() from error
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """The only row of a statement, or `None`."""
+        """Fetch the only row of a statement, or `None`."""
         rows = self.rows(sql, values)
         return rows[0] if rows else None
 
@@ -83,7 +83,7 @@ class SqliteReader:
         return None if row is None else entry_of(row)
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
-        """Entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
+        """Stream entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
         while rows := self.rows(_ENTRIES, (start, stop)):
             yield from map(entry_of, rows)
             start = rows[-1][0] + 1
@@ -116,7 +116,7 @@ class SqliteReader:
         return None if row is None else document_of(row)
 
     def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
-        """Documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
+        """List documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
         if state:
             rows = self.rows(_DOCUMENTS_IN_STATE, (collection, state, after, limit))
         else:
@@ -183,12 +183,12 @@ _FOLD_SESSIONS: Final = (
 
 
 def term(column: str, value: str) -> int:
-    """The 64-bit key of one value of one column."""
+    """Compute the 64-bit key of one value of one column."""
     return int.from_bytes(hashlib.sha256(f"{column}\0{value}".encode()).digest()[:8], "big", signed=True)
 
 
 def matching(reader: SqliteReader, search: Search) -> list[Any]:
-    """Rows of the entries that match, newest first."""
+    """Find rows of the entries that match, newest first."""
     limit = min(max(search.limit, 0), _MAX_LIMIT)
     size = reader.rows(_SIZE)[0][0]
     start, stop = 0, size if search.before is None else min(search.before, size)
@@ -224,7 +224,7 @@ def _look_up(reader: SqliteReader, wanted: list[tuple[str, str]], start: int, st
 
 
 def _first_at(reader: SqliteReader, time: int, low: int, high: int) -> int:
-    """The first index whose time is at least `time`."""
+    """Find the first index whose time is at least `time`."""
     while low < high:
         middle = (low + high) // 2
         row = reader.rows(_FIRST_AT, (middle,))
@@ -236,7 +236,7 @@ def _first_at(reader: SqliteReader, time: int, low: int, high: int) -> int:
 
 
 def sessions(reader: SqliteReader, before: int | None, limit: int) -> list[SessionRow]:
-    """Sessions by their last entry, newest first, from the index and what came after it."""
+    """List sessions by their last entry, newest first, from the index and what came after it."""
     limit = min(max(limit, 0), _MAX_LIMIT)
     indexed = reader.rows(_PROGRESS)[0][0]
     fresh = {(row[0], row[1]): row for row in reader.rows(_NEW_SESSIONS, (indexed,))}
@@ -266,7 +266,7 @@ def sessions(reader: SqliteReader, before: int | None, limit: int) -> list[Sessi
 
 
 def unindexed(reader: SqliteReader) -> int:
-    """How many entries the index does not hold yet."""
+    """Count how many entries the index does not hold yet."""
     size: int = reader.rows(_SIZE)[0][0]
     indexed: int = reader.rows(_PROGRESS)[0][0]
     return size - indexed
