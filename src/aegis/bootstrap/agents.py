@@ -14,7 +14,7 @@ from aegis.keys.api import list_keys
 
 
 def known_agents(reader: Reader) -> dict[str, dict[str, Any]]:
-    """Every known agent by name, with its `state`, and `reason` and `by` of the last switch.
+    """List every known agent by name, with its `state`, and `reason` and `by` of the last switch.
 
     An agent is known from the moment in which a key is made for it, so that it can be stopped before its first call.
     """
@@ -24,7 +24,7 @@ def known_agents(reader: Reader) -> dict[str, dict[str, Any]]:
 
 
 def seen_agents(reader: Reader) -> dict[str, dict[str, Any]]:
-    """The agents that made a call, were registered, stopped or restored."""
+    """List the agents that made a call, were registered, stopped or restored."""
     names = {orjson.loads(document.body).get("agent") for document in _every(reader, RECEIPT_KEYS)}
     agents = {name: _row(name) for name in names if name}
     for document in _every(reader, SWITCHES):

@@ -34,7 +34,7 @@ Action = Literal["create", "change", "disable", "enable", "password"]
 
 
 def create_account(state: State, name: str, *, roles: Sequence[str], password: str, by: str) -> Account:
-    """A new account, on the record; raises `InvalidCall` for a name that is taken or cannot be."""
+    """Make a new account, on the record; raises `InvalidCall` for a name that is taken or cannot be."""
     account = new_account(name, roles, password, now=system_clock())
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
@@ -71,7 +71,7 @@ def alter_account(
 
 
 def first_link(store: Store) -> str | None:
-    """A one-time link's token for the first account, or `None` where there is one already."""
+    """Make a one-time link for the first account, and give its token, or `None` where there is one already."""
     with store.reader() as reader:
         if has_accounts(reader):
             return None
@@ -80,7 +80,7 @@ def first_link(store: Store) -> str | None:
 
 
 def password_link(state: State, name: str) -> str:
-    """The token of a one-time link under which the account sets a new password; raises `InvalidCall` (404)."""
+    """Make the token of a one-time link under which the account sets a new password; raises `InvalidCall` (404)."""
     with state.store.transaction() as transaction:
         if find_account(transaction, name) is None:
             raise InvalidCall("there is no such account", code="not_found", status=404)
@@ -88,7 +88,7 @@ def password_link(state: State, name: str) -> str:
 
 
 def link_unit(link: Link, *, name: str, password: str) -> Unit:
-    """The unit that uses a one-time link up: it makes the first account, or changes the password of the link's.
+    """Make the unit that uses a one-time link up, and makes the first account or changes the password of the link's.
 
     Raises `InvalidCall` for a name or password that cannot be; applying it, `InvalidCall` or `StoreConflict`.
     """
@@ -109,7 +109,7 @@ def link_unit(link: Link, *, name: str, password: str) -> Unit:
 
 
 def has_accounts(reader: Reader) -> bool:
-    """Whether anybody can sign in at all."""
+    """Tell whether anybody can sign in at all."""
     return bool(reader.documents(COLLECTION, limit=1))
 
 
@@ -127,7 +127,7 @@ def create_key(
     name: str | None = None,
     tools: Sequence[str] = (),
 ) -> IssuedKey:
-    """A new key, stored as its hash and on the record; `by` is the principal who made it.
+    """Make a new key, stored as its hash and on the record; `by` is the principal who made it.
 
     Raises `InvalidCall` for a key that cannot be, and `StoreError` where it cannot be recorded.
     """

@@ -43,7 +43,7 @@ def record_start(ledger: Ledger, digest: str) -> None:
 
 
 def recorder(ledger: Ledger, listeners: Sequence[Listener]) -> Callable[[Change], None]:
-    """Records each change of the policy; raises `StoreError` where it cannot, and nothing changes then."""
+    """Give what records each change of the policy; raises `StoreError` where it cannot, and nothing changes then."""
 
     def record(change: Change) -> None:
         draft = _draft(change.after, action=change.trigger, principal=change.by or GATE)

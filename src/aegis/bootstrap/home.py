@@ -9,7 +9,7 @@ from aegis.errors import ConfigError, Problem
 
 
 def home_dir(home: Path | None = None) -> Path:
-    """The home to use: the one given, `AEGIS_HOME`, or `~/.aegis`; made with mode 0700 where it is missing.
+    """Find the home to use: the one given, `AEGIS_HOME`, or `~/.aegis`; made with mode 0700 where it is missing.
 
     Raises `ConfigError` where it is not a directory that only its owner may enter.
     """

@@ -119,7 +119,7 @@ def check_foreign(config: Config, home: Path, store: Store) -> None:
 
 
 def endorse(signer: Ed25519Signer, action: Action) -> Unit:
-    """The unit that brings a public key into the log; it adds nothing where the key is there already."""
+    """Make the unit that brings a public key into the log; it adds nothing where the key is there already."""
     return Unit(apply=lambda transaction: _endorsed(transaction, signer, action))
 
 

@@ -45,12 +45,12 @@ class Mark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signature: str = ""
 
     def message(self) -> bytes:
-        """What is signed."""
+        """Give what is signed."""
         members = {name: value for name, value in msgspec.structs.asdict(self).items() if name != "signature"}
         return _DOMAIN + canonical_record(members)
 
     def holds(self, public: bytes) -> bool:
-        """Whether the key `public` signed this."""
+        """Tell whether the key `public` signed this."""
         try:
             verify(public, bytes.fromhex(self.signature), self.message())
         except (SignatureInvalid, ValueError):
@@ -70,7 +70,7 @@ class HighWater:
         self.log = ""
 
     def read(self) -> Mark | None:
-        """The mark as it stands, of which nothing is verified; `None` where there is none.
+        """Read the mark as it stands, of which nothing is verified; `None` where there is none.
 
         Raises `StoreCorrupt` for what is no mark.
         """
@@ -132,7 +132,7 @@ class HighWater:
 
 
 def against(mark: Mark, reader: Reader, *, log: str) -> str | None:
-    """What of the log behind `reader` contradicts the mark, in words; `None` where nothing does.
+    """Tell what of the log behind `reader` contradicts the mark, in words; `None` where nothing does.
 
     `log` is the name of the store's log, empty where it has none.
     """

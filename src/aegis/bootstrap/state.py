@@ -173,7 +173,7 @@ def _judge(store: SealedStore, mark: HighWater, keyring: Keyring, accept_rollbac
 
 
 def contradicted(store: SealedStore, mark: Mark, keyring: Keyring) -> str | None:
-    """What in the store contradicts the mark of the home; raises `StoreCorrupt` where the seal does not hold."""
+    """Tell what in the store contradicts the mark of the home; raises `StoreCorrupt` where the seal does not hold."""
     with store.inner.reader() as raw:
         named = raw.document(_META, _LOG)
         wrong = against(mark, raw, log="" if named is None else named.body.decode())
@@ -188,7 +188,7 @@ def contradicted(store: SealedStore, mark: Mark, keyring: Keyring) -> str | None
 
 
 def _announced(reader: Reader, kid: str) -> bytes | None:
-    """A key that signed for the log before the present one."""
+    """Find a key that signed for the log before the present one."""
     document = reader.document(KEYS, kid)
     described = {} if document is None else orjson.loads(document.body)
     return base64.b64decode(described["public"]) if described.get("purpose") == "log" else None
@@ -206,7 +206,7 @@ def _write_mark(mark: HighWater, store: SealedStore, *, anyhow: bool = False) ->
 
 
 def _alarm(action: str, said: dict[str, str] | None = None) -> Draft:
-    """What is put on record of a store that was not simply believed; `said` stands in its payload."""
+    """Draft what is put on record of a store that was not simply believed; `said` stands in its payload."""
     members: dict[str, Any] = {"kind": "alarm", "receipt_id": new_id(), "principal": "gate", "action": action}
     if said is None:
         return Draft(members=members)
@@ -217,7 +217,7 @@ def _alarm(action: str, said: dict[str, str] | None = None) -> Draft:
 
 
 def config_file(config: Path | None, home: Path) -> Path | None:
-    """The configuration to load: the one given, `AEGIS_CONFIG`, or `aegis.yaml` in the home; never elsewhere."""
+    """Find the configuration to load: the one given, `AEGIS_CONFIG`, or `aegis.yaml` in the home; never elsewhere."""
     if config is not None:
         return config
     named = os.environ.get("AEGIS_CONFIG")
@@ -228,7 +228,7 @@ def config_file(config: Path | None, home: Path) -> Path | None:
 
 
 def log_name(store: Store) -> str:
-    """The name of this store's log, which every receipt and checkpoint carries; drawn at its first opening."""
+    """Find the name of this store's log, which every receipt and checkpoint carries; drawn at its first opening."""
     with store.reader() as reader:
         found = reader.document(_META, _LOG)
     if found is not None:
@@ -250,6 +250,6 @@ def mark_demonstration(store: Store) -> None:
 
 
 def is_demonstration(store: Store) -> bool:
-    """Whether everything in the store was made by the demonstration."""
+    """Tell whether everything in the store was made by the demonstration."""
     with store.reader() as reader:
         return reader.document(_META, _DEMONSTRATION) is not None

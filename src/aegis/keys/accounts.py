@@ -49,7 +49,7 @@ class Account:
 
 
 def check_name(name: str) -> str:
-    """The name of an account; raises `InvalidCall` for one that could be taken for another kind of holder."""
+    """Check the name of an account; raises `InvalidCall` for one that could be taken for another kind of holder."""
     plain = name.isascii() and all(mark.isalnum() or mark in _NAME_MARKS for mark in name)
     if not plain or not 1 <= len(name) <= MAX_NAME_CHARS or not name[0].isalnum():
         raise InvalidCall(
@@ -60,14 +60,14 @@ def check_name(name: str) -> str:
 
 
 def check_roles(roles: Sequence[str]) -> tuple[Role, ...]:
-    """The roles of a person, each once; raises `InvalidCall` for none, or one that people do not have."""
+    """Check the roles of a person, each once; raises `InvalidCall` for none, or one that people do not have."""
     if not roles or not set(roles) <= set(PERSONAL_ROLES):
         raise InvalidCall(f"a person needs roles, each one of {', '.join(PERSONAL_ROLES)}", code="role")
     return tuple(role for role in PERSONAL_ROLES if role in roles)
 
 
 def hash_password(password: str) -> str:
-    """The Argon2id hash to keep; raises `InvalidCall` for a password that is too short or too long."""
+    """Compute the Argon2id hash to keep; raises `InvalidCall` for a password that is too short or too long."""
     if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
         raise InvalidCall(
             f"a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters",
@@ -78,7 +78,7 @@ def hash_password(password: str) -> str:
 
 
 def password_matches(account: Account | None, password: str) -> bool:
-    """Whether `password` is the account's; costs the same where there is no such account."""
+    """Tell whether `password` is the account's; costs the same where there is no such account."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     stored = _decoy() if account is None or account.state != "active" else account.password
@@ -90,7 +90,7 @@ def password_matches(account: Account | None, password: str) -> bool:
 
 
 def new_account(name: str, roles: Sequence[str], password: str, *, now: int) -> Account:
-    """An account that no store knows yet; raises `InvalidCall`."""
+    """Make an account that no store knows yet; raises `InvalidCall`."""
     return Account(name=check_name(name), roles=check_roles(roles), password=hash_password(password), created_at=now)
 
 
@@ -109,7 +109,7 @@ def change_account(
     roles: tuple[Role, ...] | None = None,
     state: State | None = None,
 ) -> Account:
-    """Write what changed of an account, end every session of it, and have its standing looked up anew.
+    """Write what changed of an account, end every session of it, and have its standing looked up again.
 
     `password` is a hash.
 
@@ -132,13 +132,13 @@ def change_account(
 
 
 def find_account(reader: Reader, name: str) -> Account | None:
-    """The account of that name."""
+    """Find the account of that name."""
     document = reader.document(COLLECTION, name)
     return None if document is None else _from_document(document)
 
 
 def list_accounts(reader: Reader) -> list[Account]:
-    """Every account, disabled ones included, by name."""
+    """List every account, disabled ones included, by name."""
     accounts: list[Account] = []
     after = ""
     while page := reader.documents(COLLECTION, after=after):

@@ -69,7 +69,7 @@ def issue(
     tools: Sequence[str] = (),
     name: str | None = None,
 ) -> IssuedKey:
-    """A new key that no store knows yet. Its holder is `name`, else `agent:NAME`, else the key itself.
+    """Make a new key that no store knows yet. Its holder is `name`, else `agent:NAME`, else the key itself.
 
     Raises `InvalidCall` for no role, an unknown one, an agent's role without an agent, or a name
     that could be taken for another kind of holder.
@@ -123,7 +123,7 @@ def revoke_key(transaction: Transaction, key_id: str, *, now: int) -> ApiKey:
 
 
 def list_keys(reader: Reader) -> list[ApiKey]:
-    """Every key, revoked ones included, by identifier."""
+    """List every key, revoked ones included, by identifier."""
     keys: list[ApiKey] = []
     after = ""
     while page := reader.documents(COLLECTION, after=after):
@@ -148,7 +148,7 @@ class ApiKeys:
         self._cache = _Cache(-1, {})
 
     def authenticate(self, text: str) -> Principal | None:
-        """The holder of a credential, or `None`; raises `StoreUnavailable` where that cannot be known."""
+        """Find the holder of a credential, or `None`; raises `StoreUnavailable` where that cannot be known."""
         key_id = _id_of(text)
         if key_id is None:
             return None
@@ -232,7 +232,7 @@ class Holders:
         self._known: tuple[int, dict[str, Principal]] = (-1, {})
 
     def satisfies(self, reader: Reader, person: str, epoch: int, condition: Callable[[Principal], bool]) -> bool:
-        """Whether `person` holds a credential and meets `condition`, under the control epoch `epoch`."""
+        """Tell whether `person` holds a credential and meets `condition`, under the control epoch `epoch`."""
         since, known = self._known
         if epoch == since and person in known and condition(known[person]):
             return True
@@ -261,7 +261,7 @@ def check_unlike(reader: Reader, name: str) -> None:
 
 
 def holders(reader: Reader) -> dict[str, Principal]:
-    """Everybody who holds an active key or an active account, by principal."""
+    """List everybody who holds an active key or an active account, by principal."""
     found: dict[str, Principal] = {}
     for key in list_keys(reader):
         if key.state == "active":

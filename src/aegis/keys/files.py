@@ -34,19 +34,19 @@ class KeyFile:
 
 
 def path_for(folder: Path, purpose: Purpose, agent: str = "") -> Path:
-    """Where the current key of a purpose lives; an agent's name never becomes a path."""
+    """Tell where the current key of a purpose lives; an agent's name never becomes a path."""
     if not agent:
         return folder / f"{purpose}.key"
     return folder / "agents" / f"{hashlib.sha256(agent.encode()).hexdigest()}.key"
 
 
 def previous_path(path: Path) -> Path:
-    """Where a key waits, while it is replaced, for the log to know its successor."""
+    """Tell where a key waits, while it is replaced, for the log to know its successor."""
     return path.with_name(f"{path.name}.previous")
 
 
 def replaced(folder: Path) -> list[tuple[Path, Purpose, str]]:
-    """Every current key below `folder` whose replacement was not completed, with what it is for."""
+    """List every current key below `folder` whose replacement was not completed, with what it is for."""
     found: list[tuple[Path, Purpose, str]] = []
     for waiting in sorted((*folder.glob("*.key.previous"), *folder.glob("agents/*.key.previous"))):
         body = orjson.loads(waiting.read_bytes())
@@ -79,7 +79,7 @@ def settle(path: Path, *, completed: bool) -> None:
 
 
 def load_or_create(folder: Path, purpose: Purpose, agent: str = "") -> KeyFile:
-    """The current key of a purpose, made where there is none. Raises `KeyFileError`."""
+    """Load the current key of a purpose, made where there is none. Raises `KeyFileError`."""
     path = path_for(folder, purpose, agent)
     if not path.exists():
         create(folder, purpose, agent)
@@ -87,7 +87,7 @@ def load_or_create(folder: Path, purpose: Purpose, agent: str = "") -> KeyFile:
 
 
 def load(path: Path, purpose: Purpose, agent: str = "") -> KeyFile:
-    """The key in `path`; raises `KeyFileError` where others can read it or it is for something else."""
+    """Load the key in `path`; raises `KeyFileError` where others can read it or it is for something else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

@@ -20,7 +20,7 @@ from aegis.errors import InvalidCall, SignatureInvalid, TokenInvalid
 
 MAX_CHARS: Final = 262_144  # a token is decoded before it is believed: bounds that work
 ALGORITHM: Final = "EdDSA"
-_USUAL_HEADER: Final = 512  # longer headers are read anew each time: bounds what is remembered
+_USUAL_HEADER: Final = 512  # longer headers are read again each time: bounds what is remembered
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 
@@ -49,14 +49,14 @@ class Token(NamedTuple):
 
 
 def sign(signer: Signer, typ: str, claims: bytes) -> str:
-    """The compact JWS of `typ` over the JSON bytes `claims`."""
+    """Make the compact JWS of `typ` over the JSON bytes `claims`."""
     header = orjson.dumps({"alg": ALGORITHM, "kid": signer.kid, "typ": typ})
     signed = encode(header) + b"." + encode(claims)
     return (signed + b"." + encode(signer.sign(signed))).decode("ascii")
 
 
 def take_apart(token: str, typ: str) -> Token:
-    """The parts of a token of exactly this `typ`; raises `TokenInvalid` for anything else."""
+    """Take apart a token of exactly this `typ`; raises `TokenInvalid` for anything else."""
     if len(token) > MAX_CHARS or not token.isascii():
         raise TokenInvalid("the token is too long or holds other characters than base64url", member="token")
     data = token.encode("ascii")
@@ -69,7 +69,7 @@ def take_apart(token: str, typ: str) -> Token:
 
 @lru_cache(maxsize=1_024)
 def _kid(part: bytes, typ: str) -> str:
-    """The key id of a header of exactly this `typ`, which a client sends with every token; raises as `take_apart`."""
+    """Read the key id of a header of exactly this `typ`; raises as `take_apart`. A client sends the same every time."""
     header = _json(decode(part), "header")
     if not isinstance(header, dict):
         raise TokenInvalid("the header is not an object", member="header")
@@ -84,7 +84,7 @@ def _kid(part: bytes, typ: str) -> str:
 
 
 def verify(token: str, typ: str, key_for: KeyFor) -> Any:
-    """The claims of a token of `typ` whose key is trusted and whose signature holds.
+    """Read the claims of a token of `typ` whose key is trusted and whose signature holds.
 
     Raises `TokenInvalid` otherwise.
     """
@@ -97,7 +97,7 @@ def verify(token: str, typ: str, key_for: KeyFor) -> Any:
 
 
 def read_claims(token: Token) -> Any:
-    """The claims of a token whose signature nobody checked: good for showing it, and for nothing else."""
+    """Read the claims of a token whose signature nobody checked: good for showing it, and for nothing else."""
     return _json(token.body, "claims")
 
 
@@ -110,12 +110,12 @@ def check_signature(public: bytes, signature: bytes, signed: bytes) -> None:
 
 
 def encode(data: bytes) -> bytes:
-    """base64url without padding."""
+    """Encode as base64url without padding."""
     return binascii.b2a_base64(data, newline=False).translate(_TO_URL, b"=")
 
 
 def decode(text: bytes) -> bytes:
-    """The bytes of base64url without padding, in its one canonical spelling."""
+    """Decode the bytes of base64url without padding, in its one canonical spelling."""
     try:
         data = binascii.a2b_base64(text.translate(_FROM_URL) + b"=" * (-len(text) % 4), strict_mode=True)
     except ValueError as error:

@@ -58,14 +58,14 @@ class PayloadBox:
         self._master = AESGCM(master)
 
     def seal(self, payload: bytes) -> tuple[bytes, bytes]:
-        """The wrapped key and the sealed body."""
+        """Seal a payload: its wrapped key, and its body."""
         fresh = os.urandom(_KEY_BYTES + _NONCE_BYTES)
         key, nonce = fresh[:_KEY_BYTES], fresh[_KEY_BYTES:]
         body = AESGCM(key).encrypt(_ONCE, payload, _BODY)
         return nonce + self._master.encrypt(nonce, key, _WRAP), body
 
     def open(self, key: bytes, body: bytes) -> bytes:
-        """The payload; raises `StoreCorrupt` where key or body were changed or belong to another deployment."""
+        """Open the payload; raises `StoreCorrupt` where key or body were changed or belong to another deployment."""
         try:
             inner = self._master.decrypt(key[:_NONCE_BYTES], key[_NONCE_BYTES:], _WRAP)
             return AESGCM(inner).decrypt(_ONCE, body, _BODY)
@@ -86,11 +86,11 @@ class Ed25519Signer:
         self.agent = agent
 
     def sign(self, message: bytes) -> bytes:
-        """The raw signature (64 bytes) of `message`."""
+        """Make the raw signature (64 bytes) of `message`."""
         return self._key.sign(message)
 
     def describe(self) -> dict[str, str]:
-        """The public half, as key receipts and `keys.json` carry it."""
+        """Describe the public half, as key receipts and `keys.json` carry it."""
         described = {
             "kid": self.kid,
             "purpose": self.purpose,
@@ -102,7 +102,7 @@ class Ed25519Signer:
 
 
 def public_below(folder: Path) -> dict[bytes, str]:
-    """The public half of every key file below a folder, one that is being replaced included, with what it is for."""
+    """List the public halves of all key files below a folder, replaced ones included, with what each is for."""
     found: dict[bytes, str] = {}
     for path in sorted((*folder.glob("*.key*"), *folder.glob("agents/*.key*"))):
         try:
@@ -124,31 +124,31 @@ class Keyring:
         self._box: PayloadBox | None = None
 
     def log_signer(self) -> Ed25519Signer:
-        """The key of checkpoints and of key receipts."""
+        """Load the key of checkpoints and of key receipts."""
         return self._signer("log", "")
 
     def current_log_signer(self) -> Ed25519Signer:
-        """The log's key as its file has it now: another process may have replaced it since a commit here."""
+        """Load the log's key as its file has it now: another process may have replaced it since a commit here."""
         return Ed25519Signer(load_or_create(self._folder, "log").secret, "log")
 
     def permit_signer(self) -> Ed25519Signer:
-        """The key of permits."""
+        """Load the key of permits."""
         return self._signer("permit", "")
 
     def mission_signer(self) -> Ed25519Signer:
-        """The key of missions that this deployment issues."""
+        """Load the key of missions that this deployment issues."""
         return self._signer("mission", "")
 
     def attestation_signer(self) -> Ed25519Signer:
-        """The key of session attestations and of projections."""
+        """Load the key of session attestations and of projections."""
         return self._signer("attestation", "")
 
     def receipt_signer(self, agent: str = "") -> Ed25519Signer:
-        """The key that signs the receipts of `agent`; without one, those of the gateway."""
+        """Load the key that signs the receipts of `agent`; without one, those of the gateway."""
         return self._signer("receipt", agent)
 
     def signer_for(self, name: str) -> Ed25519Signer:
-        """The key that a draft's `signer` names."""
+        """Load the key that a draft's `signer` names."""
         if name == LOG_SIGNER:
             return self.log_signer()
         if name == PREVIOUS_LOG_SIGNER:
@@ -179,20 +179,20 @@ class Keyring:
         self.forget()
 
     def previous_log_signer(self) -> Ed25519Signer:
-        """The log's key that is being replaced: it endorses its successor, and nothing else."""
+        """Load the log's key that is being replaced: it endorses its successor, and nothing else."""
         path = previous_path(path_for(self._folder, "log"))
         return Ed25519Signer(load(path, "log").secret, "log")
 
     def seal(self, payload: bytes) -> tuple[bytes, bytes]:
-        """The wrapped key and the sealed body of one payload."""
+        """Seal one payload: its wrapped key, and its body."""
         return self._payload_box().seal(payload)
 
     def open_payload(self, key: bytes, body: bytes) -> bytes:
-        """The payload that `seal` sealed; raises `StoreCorrupt` where it was changed."""
+        """Open the payload that `seal` sealed; raises `StoreCorrupt` where it was changed."""
         return self._payload_box().open(key, body)
 
     def document_key(self) -> bytes:
-        """The key under which the documents of the store are sealed; it goes with that of payloads."""
+        """Derive the key under which the documents of the store are sealed; it goes with that of payloads."""
         secret = load_or_create(self._folder, "payload").secret
         return hashlib.blake2b(key=secret, person=b"aegis/documents", digest_size=KEY_BYTES).digest()
 

@@ -43,7 +43,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_permit(token: str, key_for: KeyFor) -> Permit:
-    """The permit that a token is; raises `PermitInvalid` (403) unless a trusted permit key signed it."""
+    """Read the permit that a token is; raises `PermitInvalid` (403) unless a trusted permit key signed it."""
     try:
         return msgspec.convert(jws.verify(token, TYPE, key_for), Permit)
     except (TokenInvalid, msgspec.ValidationError) as error:
@@ -123,7 +123,7 @@ class OfflinePermits:
         return found.jti
 
     async def aredeem(self, permit: str, *, tool: str, arguments: dict[str, Any], server: str | None = None) -> str:
-        """`redeem` for event loops; nothing here waits."""
+        """Do as `redeem`, for event loops; nothing here waits."""
         return self.redeem(permit, tool=tool, arguments=arguments, server=server)
 
     def _forget(self, now: int) -> None:

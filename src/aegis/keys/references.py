@@ -24,29 +24,29 @@ class Secret:
         return "<secret>"
 
     def reveal(self) -> str:
-        """The secret itself, for the one place that sends it."""
+        """Reveal the secret itself, for the one place that sends it."""
         return self._value
 
     def redacted(self, data: bytes) -> bytes:
-        """`data` with every occurrence of the secret blotted out."""
+        """Blot out every occurrence of the secret in `data`."""
         return data.replace(self._value.encode("ascii"), b"[redacted]")
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` is a well-formed reference to a secret."""
+    """Tell whether `text` is a well-formed reference to a secret."""
     named = text.startswith(_ENV) and text.endswith("}") and len(text) > len(_ENV) + 1
     return named or (text.startswith(_FILE) and len(text) > len(_FILE))
 
 
 def check_reference(reference: str) -> str:
-    """`reference` where it is well-formed; raises `ValueError` for anything else, a secret itself included."""
+    """Give a well-formed `reference` back; raises `ValueError` for anything else, a secret itself included."""
     if is_reference(reference):
         return reference
     raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
 
 
 def read_secret(reference: str) -> Secret:
-    """The secret that a well-formed reference leads to; raises `KeyFileError` where there is none to be had."""
+    """Read the secret that a well-formed reference leads to; raises `KeyFileError` where there is none to be had."""
     if reference.startswith(_ENV):
         name = reference[len(_ENV) : -1]
         text, place = os.environ.get(name, ""), f"the environment variable `{name}`"

@@ -51,7 +51,7 @@ class Link:
 
 
 def new_session(transaction: Transaction, account: Account, *, now: int) -> str:
-    """The token of a new session of `account`; it exists nowhere else."""
+    """Make the token of a new session of `account`; it exists nowhere else."""
     _forget_ended(transaction, SESSIONS, now)
     return _put(
         transaction,
@@ -61,7 +61,7 @@ def new_session(transaction: Transaction, account: Account, *, now: int) -> str:
 
 
 def find_session(reader: Reader, token: str, *, now: int) -> SignedIn | None:
-    """The session of a token, or `None` where it ended, or its account changed or was disabled."""
+    """Find the session of a token, or `None` where it ended, or its account changed or was disabled."""
     key = _key(token)
     document = None if key is None else reader.document(SESSIONS, key)
     if document is None:
@@ -99,13 +99,13 @@ def end_session(transaction: Transaction, session: SignedIn) -> None:
 
 
 def new_link(transaction: Transaction, account: str, *, now: int) -> str:
-    """The token of a new one-time link."""
+    """Make the token of a new one-time link."""
     _forget_ended(transaction, LINKS, now)
     return _put(transaction, LINKS, {"account": account, "expires_at": now + LINK_S * MICROS})
 
 
 def find_link(reader: Reader, token: str, *, now: int) -> Link | None:
-    """The link of a token, or `None` where it was used or has expired."""
+    """Find the link of a token, or `None` where it was used or has expired."""
     key = _key(token)
     document = None if key is None else reader.document(LINKS, key)
     if document is None:

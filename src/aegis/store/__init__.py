@@ -18,7 +18,7 @@ _POSTGRES: Final = ("postgresql://", "postgres://")
 
 
 def open_store(url: str, *, home: Path, durability: Durability = "fsync", busy_s: float = 2.0) -> Store:
-    """The store that `url` names.
+    """Open the store that `url` names.
 
     `sqlite:///FILE` (relative to `home`, or absolute with a fourth slash), `postgresql://...`, a reference to such a
     URL (`${env:NAME}`, `file:PATH`), `memory:`, or a URL whose scheme an installed package brings. `busy_s` is how
@@ -44,7 +44,7 @@ def open_store(url: str, *, home: Path, durability: Durability = "fsync", busy_s
 
 
 def losses(store: Store) -> tuple[str, ...]:
-    """Settings of a database server under which a crash may take what `store` has confirmed; none of other stores."""
+    """List the settings of a database server under which a crash may take what `store` has confirmed."""
     if isinstance(store, MemoryStore | SqliteStore):
         return ()
     from aegis.store.postgres import PostgresStore

@@ -15,7 +15,7 @@ _sha256 = hashlib.sha256
 
 
 def call_key(principal: str, session: str, call_id: str) -> int:
-    """The 64-bit key under which a call is indexed: half for the session, half for the call.
+    """Compute the 64-bit key under which a call is indexed: half for the session, half for the call.
 
     Different calls may share a key; the columns tell them apart.
     """

@@ -1,6 +1,6 @@
 """A store whose documents are authenticated: what somebody else wrote into it is refused when it is read.
 
-Every transaction that appends leaves or changes documents ends with a seal of the head ([`audit.seal`]). Every view
+Every transaction that appends leaves or changes documents ends with a seal of the head (`aegis.log.seal`). Every view
 checks the seal before its first document, and every document against the tree. What a list leaves out is found where
 the list was read to its end. A receipt that is asked for by its index or identifier, to act on it, is checked too;
 those that are searched for or streamed are not.
@@ -61,12 +61,12 @@ class SealedReader:
         return self._inner.head()
 
     def entry(self, index: int) -> Entry | None:
-        """The receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
+        """Give the receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
         found = self._inner.entry(index)
         return None if found is None else self._authentic(found)
 
     def entry_by_id(self, receipt_id: str) -> Entry | None:
-        """The receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
+        """Give the receipt, as it was appended; raises `StoreCorrupt` where it is another one."""
         found = self._inner.entry_by_id(receipt_id)
         return None if found is None else self._authentic(found)
 
@@ -92,14 +92,14 @@ class SealedReader:
         return self._inner.payload(index)
 
     def document(self, collection: str, key: str) -> Document | None:
-        """The document, as it was put last; raises `StoreCorrupt` where it is another one, or is gone."""
+        """Give the document, as it was put last; raises `StoreCorrupt` where it is another one, or is gone."""
         found = self._inner.document(collection, key)
         if not self.adopts:
             self.tree().check(collection, key, found)
         return found
 
     def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = _PAGE) -> list[Document]:
-        """Documents with key > `after`, ordered by key, each as it was put last.
+        """List documents with key > `after`, ordered by key, each as it was put last.
 
         A list that is read from its start to its end lacks nothing: `StoreCorrupt` is raised otherwise.
         """
@@ -129,13 +129,13 @@ class SealedReader:
         return wanted != "nothing" and (wanted == "everything" or not self.head().seal)
 
     def tree(self) -> Tree:
-        """What the seal of this view says of documents; raises `StoreCorrupt` where it does not hold."""
+        """Give what the seal of this view says of documents; raises `StoreCorrupt` where it does not hold."""
         if self._tree is None:
             self._tree = Tree(self._store.sealer, self._store.checked(self.head(), self._least), self._read_node)
         return self._tree
 
     def _authentic(self, entry: Entry) -> Entry:
-        """A receipt that this process appended, or that is signed by a key of the log; its columns say what it does."""
+        """Guarantee that a receipt was appended here or signed by a key of the log, and that its columns agree."""
         try:
             body = orjson.loads(entry.body)
             if entry_of(body, entry.body, leaf_hash(entry.body), from_rfc3339(body["time"])) != entry:
@@ -268,15 +268,15 @@ class SealedStore:
         return self.inner.is_remote
 
     def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
-        """An exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
+        """Begin an exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
         return _WriteContext(self, self.inner.transaction(wait_s=wait_s))
 
     def reader(self) -> _ReadContext:
-        """A consistent view that does not wait for writers."""
+        """Open a consistent view that does not wait for writers."""
         return _ReadContext(self, self.inner.reader())
 
     def epoch(self) -> int:
-        """The current control epoch; whether it is the true one is checked by the commit that is made under it."""
+        """Read the current control epoch; whether it is the true one is checked by the commit that is made under it."""
         return self.inner.epoch()
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ class SealedStore:
         self.inner.close()
 
     def defects(self) -> Iterator[Defect]:
-        """Every document that is not as it was put last; raises `StoreCorrupt` where the seal itself does not hold."""
+        """Find each document that is not as it was put last; raises `StoreCorrupt` where the seal does not hold."""
         with self.inner.reader() as reader:
             view = SealedReader(self, reader, 0)
             tree, known = view.tree(), 0
@@ -305,7 +305,7 @@ class SealedStore:
                     yield Defect(collection=entry.collection, key=entry.key, wrong=DELETED)
 
     def checked(self, head: Head, least: int) -> Seal:
-        """The seal of a head, where it holds and no less than `least` changes of documents went before it.
+        """Open the seal of a head, and guarantee that at least `least` changes of documents went before it.
 
         Raises `StoreCorrupt` otherwise.
         """

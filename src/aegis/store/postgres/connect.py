@@ -40,12 +40,12 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[AegisError], 
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether `error` leaves open what the server did: it is no answer of the server, or one that ended the session."""
+    """Tell whether `error` leaves open what the server did: it is no answer, or one that ended the session."""
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
 def wrapped(error: psycopg.Error) -> AegisError:
-    """The error that stands for `error`; its message never quotes SQL, values or the URL."""
+    """Give the error that stands for `error`; its message never quotes SQL, values or the URL."""
     if isinstance(error, psycopg.DataError):
         return InvalidCall("a number is beyond 64 bits", code="out_of_range")
     for classes, meaning, message in _MEANINGS:
@@ -80,7 +80,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
 
 def connect(url: str, *, durability: Durability, writer: bool, on_silence: Callable[[], None]) -> Connection:
-    """An open connection; raises the store's errors alone. `on_silence` hears of an answer that did not come."""
+    """Open a connection; raises the store's errors alone. `on_silence` hears of an answer that did not come."""
     try:
         connection = Connection.connect(
             url,
@@ -96,7 +96,7 @@ def connect(url: str, *, durability: Durability, writer: bool, on_silence: Calla
     connection.on_silence = on_silence
     try:
         connection.autocommit = True
-        # A server that waits for more than its own disk (a standby) goes on doing so.
+        # A server that waits for more than its own disk (a standby) keeps doing so.
         wanted = "off" if durability == "os" else "on"
         connection.execute(
             "SELECT set_config('synchronous_commit', %s, false)"
@@ -115,7 +115,7 @@ def connect(url: str, *, durability: Durability, writer: bool, on_silence: Calla
 
 
 def stands(connection: Connection) -> bool:
-    """Whether an idle connection still has its server: one that ended, or was ended, has something to read."""
+    """Tell whether an idle connection still has its server: one that ended, or was ended, has something to read."""
     if connection.closed:
         return False
     watch = select.poll()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import psycopg
 
@@ -11,57 +11,6 @@ from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.errors import StoreCorrupt
 from aegis.store.postgres.connect import Connection, wrapped
 from aegis.store.rows import call_key
-
-# Finding entries by their columns, and sessions by their last entry.
-
-_SEARCH_COLUMNS: Final = ("parent", "call_id", "session", "tool", "agent", "principal", "reason", "decision", "kind")
-_MAX_LIMIT: Final = 10_000  # bounds the rows of one page
-_FOREVER: Final = 2**63 - 1
-# Times never run backwards along the log, so a span of time is a span of indexes.
-_FIRST_AT: Final = "SELECT idx FROM aegis_leaf WHERE time >= %s ORDER BY time, idx LIMIT 1"
-_SESSIONS: Final = (
-    "SELECT session, principal, agent, first, last, count FROM aegis_session"
-    " WHERE last < %s ORDER BY last DESC LIMIT %s"
-)
-
-
-class PostgresRows(Protocol):
-    """Runs a statement."""
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]: ...
-
-
-def matching(run: PostgresRows, columns: str, search: Search) -> list[Any]:
-    """Rows of `columns` of the entries that match, newest first."""
-    start, stop = 0, _FOREVER if search.before is None else search.before
-    if search.since is not None:
-        start = _first_at(run, search.since)
-    if search.until is not None:
-        stop = min(stop, _first_at(run, search.until + 1))
-    wanted = [(column, getattr(search, column)) for column in _SEARCH_COLUMNS if getattr(search, column)]
-    conditions = "".join(f" AND {column} = %s" for column, _ in wanted)
-    sql = f"SELECT {columns} FROM aegis_leaf WHERE idx >= %s AND idx < %s{conditions} ORDER BY idx DESC LIMIT %s"  # noqa: S608
-    limit = min(max(search.limit, 0), _MAX_LIMIT)
-    return run.rows(sql, (start, stop, *(value.encode() for _, value in wanted), limit))
-
-
-def _first_at(run: PostgresRows, time: int) -> int:
-    """The first index whose time is at least `time`."""
-    found = run.rows(_FIRST_AT, (time,))
-    return found[0][0] if found else _FOREVER
-
-
-def sessions(run: PostgresRows, before: int | None, limit: int) -> list[SessionRow]:
-    """Sessions by their last entry, newest first."""
-    end = _FOREVER if before is None else before
-    return [
-        SessionRow(
-            session=row[0].decode(), principal=row[1].decode(), agent=row[2].decode(),
-            first=row[3], last=row[4], count=row[5],
-        )
-        for row in run.rows(_SESSIONS, (end, min(max(limit, 0), _MAX_LIMIT)))
-    ]  # fmt: skip
-
 
 _CHUNK: Final = 500  # rows held in memory while streaming
 _COLUMNS: Final = (
@@ -97,14 +46,14 @@ class PostgresReader:
         self._connection = connection
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement; raises the store's errors alone."""
+        """Fetch all rows of a statement; raises the store's errors alone."""
         try:
             return self._connection.execute(sql.encode(), values, binary=True).fetchall()
         except psycopg.Error as error:
             raise wrapped(error) from error
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """The only row of a statement, or `None`."""
+        """Fetch the only row of a statement, or `None`."""
         rows = self.rows(sql, values)
         return rows[0] if rows else None
 
@@ -113,20 +62,20 @@ class PostgresReader:
 
     def entry(self, index: int) -> Entry | None:
         row = self.row(_ENTRY, (index,))
-        return None if row is None else _entry(row)
+        return None if row is None else entry_of(row)
 
     def entry_by_id(self, receipt_id: str) -> Entry | None:
         row = self.row(_ENTRY_BY_ID, (receipt_id.encode(),))
-        return None if row is None else _entry(row)
+        return None if row is None else entry_of(row)
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
-        """Entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
+        """Stream entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
         while rows := self.rows(_ENTRIES, (start, stop)):
-            yield from map(_entry, rows)
+            yield from map(entry_of, rows)
             start = rows[-1][0] + 1
 
     def search(self, search: Search) -> list[Entry]:
-        return [_entry(row) for row in matching(self, _COLUMNS, search)]
+        return [entry_of(row) for row in matching(self, _COLUMNS, search)]
 
     def sessions(self, *, before: int | None, limit: int) -> list[SessionRow]:
         return sessions(self, before, limit)
@@ -149,28 +98,29 @@ class PostgresReader:
 
     def document(self, collection: str, key: str) -> Document | None:
         row = self.row(_DOCUMENT, (collection.encode(), key.encode()))
-        return None if row is None else _document(row)
+        return None if row is None else document_of(row)
 
     def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
-        """Documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
+        """List documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
         if state:
             rows = self.rows(_DOCUMENTS_IN_STATE, (collection.encode(), state.encode(), after.encode(), max(limit, 0)))
         else:
             rows = self.rows(_DOCUMENTS, (collection.encode(), after.encode(), max(limit, 0)))
-        return [_document(row) for row in rows]
+        return [document_of(row) for row in rows]
 
     def collections(self) -> list[str]:
         return [row[0].decode() for row in self.rows(_COLLECTIONS)]
 
 
 def head_of(row: Sequence[Any] | None) -> Head:
-    """The head in a row of `HEAD`; raises `StoreCorrupt` where there is none."""
+    """Read the head in a row of `HEAD`; raises `StoreCorrupt` where there is none."""
     if row is None:
         raise StoreCorrupt("the store has no head")
     return Head(size=row[0], leaf=row[1], frontier=row[2], time=row[3], epoch=row[4], seal=row[5])
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def entry_of(row: Sequence[Any]) -> Entry:
+    """Make the entry of a row of `_COLUMNS`."""
     return Entry(
         index=row[0],
         leaf_hash=row[1],
@@ -189,5 +139,51 @@ def _entry(row: Sequence[Any]) -> Entry:
     )
 
 
-def _document(row: Sequence[Any]) -> Document:
+def document_of(row: Sequence[Any]) -> Document:
+    """Make the document of a row in the order of the statements above."""
     return Document(collection=row[0].decode(), key=row[1].decode(), version=row[2], body=row[3], state=row[4].decode())
+
+
+# Finding entries by their columns, and sessions by their last entry.
+
+_SEARCH_COLUMNS: Final = ("parent", "call_id", "session", "tool", "agent", "principal", "reason", "decision", "kind")
+_MAX_LIMIT: Final = 10_000  # bounds the rows of one page
+_FOREVER: Final = 2**63 - 1
+# Times never run backwards along the log, so a span of time is a span of indexes.
+_FIRST_AT: Final = "SELECT idx FROM aegis_leaf WHERE time >= %s ORDER BY time, idx LIMIT 1"
+_SESSIONS: Final = (
+    "SELECT session, principal, agent, first, last, count FROM aegis_session"
+    " WHERE last < %s ORDER BY last DESC LIMIT %s"
+)
+
+
+def matching(reader: PostgresReader, columns: str, search: Search) -> list[Any]:
+    """Find rows of `columns` of the entries that match, newest first."""
+    start, stop = 0, _FOREVER if search.before is None else search.before
+    if search.since is not None:
+        start = _first_at(reader, search.since)
+    if search.until is not None:
+        stop = min(stop, _first_at(reader, search.until + 1))
+    wanted = [(column, getattr(search, column)) for column in _SEARCH_COLUMNS if getattr(search, column)]
+    conditions = "".join(f" AND {column} = %s" for column, _ in wanted)
+    sql = f"SELECT {columns} FROM aegis_leaf WHERE idx >= %s AND idx < %s{conditions} ORDER BY idx DESC LIMIT %s"  # noqa: S608
+    limit = min(max(search.limit, 0), _MAX_LIMIT)
+    return reader.rows(sql, (start, stop, *(value.encode() for _, value in wanted), limit))
+
+
+def _first_at(reader: PostgresReader, time: int) -> int:
+    """Find the first index whose time is at least `time`."""
+    found = reader.rows(_FIRST_AT, (time,))
+    return found[0][0] if found else _FOREVER
+
+
+def sessions(reader: PostgresReader, before: int | None, limit: int) -> list[SessionRow]:
+    """List sessions by their last entry, newest first."""
+    end = _FOREVER if before is None else before
+    return [
+        SessionRow(
+            session=row[0].decode(), principal=row[1].decode(), agent=row[2].decode(),
+            first=row[3], last=row[4], count=row[5],
+        )
+        for row in reader.rows(_SESSIONS, (end, min(max(limit, 0), _MAX_LIMIT)))
+    ]  # fmt: skip

@@ -41,11 +41,11 @@ class MemoryStore(SingleWriter):
         self._epoch = 0
 
     def reader(self) -> _ReadContext:
-        """A consistent view that does not wait for writers."""
+        """Open a consistent view that does not wait for writers."""
         return _ReadContext(self)
 
     def epoch(self) -> int:
-        """The current control epoch; nobody else can move it."""
+        """Read the current control epoch; nobody else can move it."""
         self._check_open()
         return self._epoch
 
@@ -55,7 +55,7 @@ class MemoryStore(SingleWriter):
         self._behind, self._front, self._missed = None, _Database(), []  # open views keep what they read
 
     def view(self) -> _Database:
-        """The database in front, for one view more."""
+        """Give the database in front, for one view more."""
         with self._turn:
             self._check_open()
             self._front.views += 1
@@ -73,7 +73,7 @@ class MemoryStore(SingleWriter):
             raise StoreUnavailable("a log in memory does not cross a fork")
 
     def _current_writer(self) -> sqlite3.Connection:
-        """The database behind, as far as the one in front."""
+        """Give the database behind, as far as the one in front."""
         self._check_open()
         behind = self._behind
         with self._turn:  # no view can begin on it any more
@@ -153,7 +153,7 @@ class _Database:
         return made
 
     def catch_up(self, statements: Sequence[Statement]) -> bool:
-        """Whether it could be changed by the statements; where it could not, it is of no use any more."""
+        """Tell whether it could be changed by the statements; where it could not, it is of no use any more."""
         try:
             self.connection.execute("BEGIN")
             for sql, values in statements:

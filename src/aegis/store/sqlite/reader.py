@@ -5,168 +5,14 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.errors import StoreCorrupt
 from aegis.store.rows import call_key
 from aegis.store.sqlite.connect import too_large, wrapped
 
-# Finding entries by their columns: an inverted index for the old ones, a scan for the newest.
-#
-# Appending never maintains the index; searching extends it by a bounded step first. The answer is the same however
-# far the index has come: entries behind `indexed` are found through `term`, those after it by looking at them.
-
-# Rarest first: the first term given drives the search, the others only filter.
-_TERMS: Final = ("parent", "call_id", "session", "tool", "agent", "principal", "reason", "decision", "kind")
-_MAX_LIMIT: Final = 10_000  # bounds the rows of one page
-_PROGRESS: Final = "SELECT indexed FROM progress"
-_SIZE: Final = "SELECT coalesce(max(idx) + 1, 0) FROM leaf"
 _COLUMNS: Final = (
-    "l.idx, l.leaf_hash, l.body, l.receipt_id, l.time, l.kind, l.principal, l.agent, l.session, l.call_id, l.tool,"
-    " l.decision, l.reason, l.parent"
-)
-_FIRST_AT: Final = "SELECT idx, time FROM leaf WHERE idx = ?"
-
-_sha256 = hashlib.sha256
-
-
-class Rows(Protocol):
-    """Runs a statement."""
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]: ...
-
-
-def term(column: str, value: str) -> int:
-    """The 64-bit key of one value of one column."""
-    return int.from_bytes(_sha256(f"{column}\0{value}".encode()).digest()[:8], "big", signed=True)
-
-
-def matching(run: Rows, search: Search) -> list[Any]:
-    """Rows of the entries that match, newest first."""
-    limit = min(max(search.limit, 0), _MAX_LIMIT)
-    size = run.rows(_SIZE)[0][0]
-    start, stop = 0, size if search.before is None else min(search.before, size)
-    # Times never run backwards along the log, so a span of time is a span of indexes.
-    if search.since is not None:
-        start = _first_at(run, search.since, 0, size)
-    if search.until is not None:
-        stop = min(stop, _first_at(run, search.until + 1, 0, size))
-    wanted = [(column, getattr(search, column)) for column in _TERMS if getattr(search, column)]
-    indexed = run.rows(_PROGRESS)[0][0] if wanted else 0
-    found = _scan(run, wanted, max(start, indexed), stop, limit)
-    if len(found) < limit and start < min(stop, indexed):
-        found += _look_up(run, wanted, start, min(stop, indexed), limit - len(found))
-    return found
-
-
-def _scan(run: Rows, wanted: list[tuple[str, str]], start: int, stop: int, limit: int) -> list[Any]:
-    conditions = "".join(f" AND l.{column} = ?" for column, _ in wanted)
-    sql = f"SELECT {_COLUMNS} FROM leaf l WHERE l.idx >= ? AND l.idx < ?{conditions} ORDER BY l.idx DESC LIMIT ?"  # noqa: S608
-    return run.rows(sql, (start, stop, *(value for _, value in wanted), limit))
-
-
-def _look_up(run: Rows, wanted: list[tuple[str, str]], start: int, stop: int, limit: int) -> list[Any]:
-    # The columns are compared as well: a term is a hash, and two values may share one.
-    joins = "".join(f" CROSS JOIN term t{at} ON t{at}.term = ? AND t{at}.idx = t0.idx" for at in range(1, len(wanted)))
-    conditions = "".join(f" AND l.{column} = ?" for column, _ in wanted)
-    sql = (
-        f"SELECT {_COLUMNS} FROM term t0{joins} CROSS JOIN leaf l ON l.idx = t0.idx"  # noqa: S608
-        f" WHERE t0.term = ? AND t0.idx >= ? AND t0.idx < ?{conditions} ORDER BY t0.idx DESC LIMIT ?"
-    )
-    terms = [term(column, value) for column, value in wanted]
-    return run.rows(sql, (*terms[1:], terms[0], start, stop, *(value for _, value in wanted), limit))
-
-
-def _first_at(run: Rows, time: int, low: int, high: int) -> int:
-    """The first index whose time is at least `time`."""
-    while low < high:
-        middle = (low + high) // 2
-        row = run.rows(_FIRST_AT, (middle,))
-        if row and row[0][1] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def sessions(run: Rows, before: int | None, limit: int) -> list[SessionRow]:
-    """Sessions by their last entry, newest first, from the index and what came after it."""
-    limit = min(max(limit, 0), _MAX_LIMIT)
-    indexed = run.rows(_PROGRESS)[0][0]
-    fresh = {(row[0], row[1]): row for row in run.rows(_NEW_SESSIONS, (indexed,))}
-    merged: list[SessionRow] = []
-    for (principal, session), row in fresh.items():
-        old = run.rows(_OLD_SESSION, (principal, session))
-        first, count, agent = old[0] if old else (row[3], 0, "")
-        merged.append(
-            SessionRow(
-                principal=principal,
-                session=session,
-                agent=max(agent, row[2]),
-                first=first,
-                last=row[4],
-                count=count + row[5],
-            )
-        )
-    # A session with newer entries stands in `merged` under its newer end, whatever the table says.
-    end = before if before is not None else 2**63 - 1
-    for row in run.rows(_OLD_SESSIONS, (end, limit + len(fresh))):
-        if (row[0], row[1]) not in fresh:
-            merged.append(
-                SessionRow(principal=row[0], session=row[1], agent=row[2], first=row[3], last=row[4], count=row[5])
-            )
-    merged.sort(key=lambda found: found.last, reverse=True)
-    return [found for found in merged if found.last < end][:limit]
-
-
-def unindexed(run: Rows) -> int:
-    """How many entries the index does not hold yet."""
-    size: int = run.rows(_SIZE)[0][0]
-    indexed: int = run.rows(_PROGRESS)[0][0]
-    return size - indexed
-
-
-def extend_index(run: Rows, step: int) -> int:
-    """Index the next `step` entries inside the writer's transaction; how many are left after them."""
-    start: int = run.rows(_PROGRESS)[0][0]
-    size: int = run.rows(_SIZE)[0][0]
-    stop = min(start + step, size)
-    if start >= stop:
-        return 0
-    columns = ", ".join(_TERMS)
-    found: list[tuple[int, int]] = []
-    for row in run.rows(f"SELECT idx, {columns} FROM leaf WHERE idx >= ? AND idx < ?", (start, stop)):  # noqa: S608
-        found.extend((term(column, value), row[0]) for column, value in zip(_TERMS, row[1:], strict=True) if value)
-    found.sort()
-    for at in range(0, len(found), _TERMS_A_STATEMENT):
-        part = found[at : at + _TERMS_A_STATEMENT]
-        marks = ",".join(["(?,?)"] * len(part))
-        run.rows(f"INSERT OR IGNORE INTO term VALUES {marks}", [number for pair in part for number in pair])  # noqa: S608
-    run.rows(_FOLD_SESSIONS, (start, stop))
-    run.rows("UPDATE progress SET indexed = ?", (stop,))
-    return size - stop
-
-
-_TERMS_A_STATEMENT: Final = 100
-_NEW_SESSIONS: Final = (
-    "SELECT principal, session, max(agent), min(idx), max(idx), count(*) FROM leaf"
-    " WHERE idx >= ? AND session <> '' GROUP BY principal, session"
-)
-_OLD_SESSION: Final = "SELECT first, count, agent FROM session WHERE principal = ? AND session = ?"
-_OLD_SESSIONS: Final = (
-    "SELECT principal, session, agent, first, last, count FROM session WHERE last < ? ORDER BY last DESC LIMIT ?"
-)
-_FOLD_SESSIONS: Final = (
-    "INSERT INTO session (principal, session, agent, first, last, count)"
-    " SELECT principal, session, max(agent), min(idx), max(idx), count(*) FROM leaf"
-    " WHERE idx >= ? AND idx < ? AND session <> '' GROUP BY principal, session"
-    " ON CONFLICT (principal, session) DO UPDATE SET agent = max(agent, excluded.agent), last = excluded.last,"
-    " count = count + excluded.count"
-)
-
-
-ENTRY_COLUMNS: Final = (
     "idx, leaf_hash, body, receipt_id, time, kind, principal, agent, session, call_id, tool, decision, reason, parent"
 )
 _CHUNK: Final = 500  # rows held in memory while streaming
@@ -175,9 +21,9 @@ _HEAD: Final = (
     "SELECT c.epoch, c.seal, l.idx, l.leaf_hash, l.frontier, l.time FROM control c"
     " LEFT JOIN leaf l ON l.idx = (SELECT max(idx) FROM leaf)"
 )
-_ENTRY: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
-_ENTRY_BY_ID: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE receipt_id = ?"  # noqa: S608
-_ENTRIES: Final = f"SELECT {ENTRY_COLUMNS} FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
+_ENTRY: Final = f"SELECT {_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
+_ENTRY_BY_ID: Final = f"SELECT {_COLUMNS} FROM leaf WHERE receipt_id = ?"  # noqa: S608
+_ENTRIES: Final = f"SELECT {_COLUMNS} FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
 _LATEST_CALL: Final = (
     "SELECT idx FROM leaf WHERE call_key = ? AND call_key IS NOT NULL AND call_id = ? AND session = ?"
     " AND principal = ? ORDER BY idx DESC LIMIT 1"
@@ -204,7 +50,7 @@ class SqliteReader:
         self.unindexed = 0  # how many entries a search of this view found outside the index
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement; raises the store's errors alone."""
+        """Fetch all rows of a statement; raises the store's errors alone."""
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -213,7 +59,7 @@ class SqliteReader:
             raise too_large() from error
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """The only row of a statement, or `None`."""
+        """Fetch the only row of a statement, or `None`."""
         rows = self.rows(sql, values)
         return rows[0] if rows else None
 
@@ -237,7 +83,7 @@ class SqliteReader:
         return None if row is None else entry_of(row)
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
-        """Entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
+        """Stream entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
         while rows := self.rows(_ENTRIES, (start, stop)):
             yield from map(entry_of, rows)
             start = rows[-1][0] + 1
@@ -270,7 +116,7 @@ class SqliteReader:
         return None if row is None else document_of(row)
 
     def documents(self, collection: str, *, state: str = "", after: str = "", limit: int = 1_000) -> list[Document]:
-        """Documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
+        """List documents with key > `after`, ordered by key; `state` restricts where it is not empty."""
         if state:
             rows = self.rows(_DOCUMENTS_IN_STATE, (collection, state, after, limit))
         else:
@@ -282,7 +128,7 @@ class SqliteReader:
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
-    """The entry of a row of `ENTRY_COLUMNS`."""
+    """Make the entry of a row of `_COLUMNS`."""
     return Entry(
         index=row[0],
         leaf_hash=row[1],
@@ -302,5 +148,146 @@ def entry_of(row: Sequence[Any]) -> Entry:
 
 
 def document_of(row: Sequence[Any]) -> Document:
-    """The document of a row in the order of the statements above."""
+    """Make the document of a row in the order of the statements above."""
     return Document(collection=row[0], key=row[1], version=row[2], body=row[3], state=row[4])
+
+
+# Finding entries by their columns: an inverted index for the old ones, a scan for the newest.
+#
+# Appending never maintains the index; searching extends it by a bounded step first. The answer is the same however
+# far the index has come: entries behind `indexed` are found through `term`, those after it by looking at them.
+
+# Rarest first: the first term given drives the search, the others only filter.
+_TERMS: Final = ("parent", "call_id", "session", "tool", "agent", "principal", "reason", "decision", "kind")
+_MAX_LIMIT: Final = 10_000  # bounds the rows of one page
+_PROGRESS: Final = "SELECT indexed FROM progress"
+_SIZE: Final = "SELECT coalesce(max(idx) + 1, 0) FROM leaf"
+_LEAF_COLUMNS: Final = ", ".join(f"l.{column}" for column in _COLUMNS.split(", "))
+_FIRST_AT: Final = "SELECT idx, time FROM leaf WHERE idx = ?"
+_TERMS_A_STATEMENT: Final = 100
+_NEW_SESSIONS: Final = (
+    "SELECT principal, session, max(agent), min(idx), max(idx), count(*) FROM leaf"
+    " WHERE idx >= ? AND session <> '' GROUP BY principal, session"
+)
+_OLD_SESSION: Final = "SELECT first, count, agent FROM session WHERE principal = ? AND session = ?"
+_OLD_SESSIONS: Final = (
+    "SELECT principal, session, agent, first, last, count FROM session WHERE last < ? ORDER BY last DESC LIMIT ?"
+)
+_FOLD_SESSIONS: Final = (
+    "INSERT INTO session (principal, session, agent, first, last, count)"
+    " SELECT principal, session, max(agent), min(idx), max(idx), count(*) FROM leaf"
+    " WHERE idx >= ? AND idx < ? AND session <> '' GROUP BY principal, session"
+    " ON CONFLICT (principal, session) DO UPDATE SET agent = max(agent, excluded.agent), last = excluded.last,"
+    " count = count + excluded.count"
+)
+
+
+def term(column: str, value: str) -> int:
+    """Compute the 64-bit key of one value of one column."""
+    return int.from_bytes(hashlib.sha256(f"{column}\0{value}".encode()).digest()[:8], "big", signed=True)
+
+
+def matching(reader: SqliteReader, search: Search) -> list[Any]:
+    """Find rows of the entries that match, newest first."""
+    limit = min(max(search.limit, 0), _MAX_LIMIT)
+    size = reader.rows(_SIZE)[0][0]
+    start, stop = 0, size if search.before is None else min(search.before, size)
+    # Times never run backwards along the log, so a span of time is a span of indexes.
+    if search.since is not None:
+        start = _first_at(reader, search.since, 0, size)
+    if search.until is not None:
+        stop = min(stop, _first_at(reader, search.until + 1, 0, size))
+    wanted = [(column, getattr(search, column)) for column in _TERMS if getattr(search, column)]
+    indexed = reader.rows(_PROGRESS)[0][0] if wanted else 0
+    found = _scan(reader, wanted, max(start, indexed), stop, limit)
+    if len(found) < limit and start < min(stop, indexed):
+        found += _look_up(reader, wanted, start, min(stop, indexed), limit - len(found))
+    return found
+
+
+def _scan(reader: SqliteReader, wanted: list[tuple[str, str]], start: int, stop: int, limit: int) -> list[Any]:
+    conditions = "".join(f" AND l.{column} = ?" for column, _ in wanted)
+    sql = f"SELECT {_LEAF_COLUMNS} FROM leaf l WHERE l.idx >= ? AND l.idx < ?{conditions} ORDER BY l.idx DESC LIMIT ?"  # noqa: S608
+    return reader.rows(sql, (start, stop, *(value for _, value in wanted), limit))
+
+
+def _look_up(reader: SqliteReader, wanted: list[tuple[str, str]], start: int, stop: int, limit: int) -> list[Any]:
+    # The columns are compared as well: a term is a hash, and two values may share one.
+    joins = "".join(f" CROSS JOIN term t{at} ON t{at}.term = ? AND t{at}.idx = t0.idx" for at in range(1, len(wanted)))
+    conditions = "".join(f" AND l.{column} = ?" for column, _ in wanted)
+    sql = (
+        f"SELECT {_LEAF_COLUMNS} FROM term t0{joins} CROSS JOIN leaf l ON l.idx = t0.idx"  # noqa: S608
+        f" WHERE t0.term = ? AND t0.idx >= ? AND t0.idx < ?{conditions} ORDER BY t0.idx DESC LIMIT ?"
+    )
+    terms = [term(column, value) for column, value in wanted]
+    return reader.rows(sql, (*terms[1:], terms[0], start, stop, *(value for _, value in wanted), limit))
+
+
+def _first_at(reader: SqliteReader, time: int, low: int, high: int) -> int:
+    """Find the first index whose time is at least `time`."""
+    while low < high:
+        middle = (low + high) // 2
+        row = reader.rows(_FIRST_AT, (middle,))
+        if row and row[0][1] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def sessions(reader: SqliteReader, before: int | None, limit: int) -> list[SessionRow]:
+    """List sessions by their last entry, newest first, from the index and what came after it."""
+    limit = min(max(limit, 0), _MAX_LIMIT)
+    indexed = reader.rows(_PROGRESS)[0][0]
+    fresh = {(row[0], row[1]): row for row in reader.rows(_NEW_SESSIONS, (indexed,))}
+    merged: list[SessionRow] = []
+    for (principal, session), row in fresh.items():
+        old = reader.rows(_OLD_SESSION, (principal, session))
+        first, count, agent = old[0] if old else (row[3], 0, "")
+        merged.append(
+            SessionRow(
+                principal=principal,
+                session=session,
+                agent=max(agent, row[2]),
+                first=first,
+                last=row[4],
+                count=count + row[5],
+            )
+        )
+    # A session with newer entries stands in `merged` under its newer end, whatever the table says.
+    end = before if before is not None else 2**63 - 1
+    for row in reader.rows(_OLD_SESSIONS, (end, limit + len(fresh))):
+        if (row[0], row[1]) not in fresh:
+            merged.append(
+                SessionRow(principal=row[0], session=row[1], agent=row[2], first=row[3], last=row[4], count=row[5])
+            )
+    merged.sort(key=lambda found: found.last, reverse=True)
+    return [found for found in merged if found.last < end][:limit]
+
+
+def unindexed(reader: SqliteReader) -> int:
+    """Count how many entries the index does not hold yet."""
+    size: int = reader.rows(_SIZE)[0][0]
+    indexed: int = reader.rows(_PROGRESS)[0][0]
+    return size - indexed
+
+
+def extend_index(reader: SqliteReader, step: int) -> int:
+    """Index the next `step` entries inside the writer's transaction; how many are left after them."""
+    start: int = reader.rows(_PROGRESS)[0][0]
+    size: int = reader.rows(_SIZE)[0][0]
+    stop = min(start + step, size)
+    if start >= stop:
+        return 0
+    columns = ", ".join(_TERMS)
+    found: list[tuple[int, int]] = []
+    for row in reader.rows(f"SELECT idx, {columns} FROM leaf WHERE idx >= ? AND idx < ?", (start, stop)):  # noqa: S608
+        found.extend((term(column, value), row[0]) for column, value in zip(_TERMS, row[1:], strict=True) if value)
+    found.sort()
+    for at in range(0, len(found), _TERMS_A_STATEMENT):
+        part = found[at : at + _TERMS_A_STATEMENT]
+        marks = ",".join(["(?,?)"] * len(part))
+        reader.rows(f"INSERT OR IGNORE INTO term VALUES {marks}", [number for pair in part for number in pair])  # noqa: S608
+    reader.rows(_FOLD_SESSIONS, (start, stop))
+    reader.rows("UPDATE progress SET indexed = ?", (stop,))
+    return size - stop

@@ -63,7 +63,7 @@ class SingleWriter(ABC):
         self._writer: sqlite3.Connection | None = None
 
     def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
-        """An exclusive write transaction: committed durably on exit, undone when the block raises.
+        """Begin an exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
         """
@@ -71,7 +71,7 @@ class SingleWriter(ABC):
 
     @abstractmethod
     def _current_writer(self) -> sqlite3.Connection:
-        """The writer's connection; the lock is held."""
+        """Give the writer's connection; the lock is held."""
 
     def _begun(self, writer: sqlite3.Connection) -> SqliteTransaction:
         return SqliteTransaction(writer)
@@ -125,11 +125,11 @@ class SqliteStore(SingleWriter):
         _open_stores.add(self)
 
     def reader(self) -> _ReadContext:
-        """A consistent view that does not wait for writers."""
+        """Open a consistent view that does not wait for writers."""
         return _ReadContext(self)
 
     def epoch(self) -> int:
-        """The current control epoch, as the last commit of any process left it."""
+        """Read the current control epoch, as the last commit of any process left it."""
         pool = self._current_pool()
         connection = self._take(pool)
         try:
@@ -168,13 +168,13 @@ class SqliteStore(SingleWriter):
         self._start_afresh()
 
     def _current_file(self) -> Identity:
-        """Which file stands at the path now; raises `StoreUnavailable` where there is none."""
+        """Tell which file stands at the path now; raises `StoreUnavailable` where there is none."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         return identity(self._name)
 
     def _current_writer(self) -> sqlite3.Connection:
-        """The writer's connection to the file at the path; the lock is held."""
+        """Give the writer's connection to the file at the path; the lock is held."""
         found = self._current_file()
         if self._writer is None or found != self._writer_file:
             self._drop_writer()
@@ -187,7 +187,7 @@ class SqliteStore(SingleWriter):
         self._checkpointer.committed(writer, transaction.written, erased=transaction.erased)
 
     def _current_pool(self) -> list[sqlite3.Connection]:
-        """The pool of reader connections to the file at the path."""
+        """Give the pool of reader connections to the file at the path."""
         found = self._current_file()
         if found != self._pool_file:
             self._drop_readers()
@@ -250,7 +250,7 @@ class _WriteContext:
         return self._transaction
 
     def _connected(self, until: float) -> sqlite3.Connection:
-        """The writer's connection; making one waits too, while another process closes the file as its last user."""
+        """Give the writer's connection; making one waits while another process closes the file as its last user."""
         while True:
             try:
                 return self._store._current_writer()
@@ -368,7 +368,7 @@ class SqliteTransaction(SqliteReader):
         self.erased = False
 
     def head(self) -> Head:
-        """The end of the log; read once, since nobody else can move it."""
+        """Give the end of the log; read once, since nobody else can move it."""
         if self._head is None:
             self._head = super().head()
         return self._head
