@@ -9,12 +9,10 @@ from typing import Any, Final
 
 from aegis.core.canonical import canonical
 from aegis.errors import ForeignAnswer
-from aegis.wire.brought import brought_to_messages
 from aegis.wire.model import (
     NO_NAME,
     NO_RULING,
     Alike,
-    Brought,
     HeldBytes,
     Proposed,
     Recall,
@@ -22,6 +20,7 @@ from aegis.wire.model import (
     Removal,
     Ruling,
     Step,
+    SuppliedContent,
     ToolOutput,
     Wire,
     WireEvent,
@@ -36,6 +35,7 @@ from aegis.wire.model import (
     said_in,
     text_of,
 )
+from aegis.wire.supplied import supplied_to_messages
 
 # Tool-use blocks as Anthropic spells them, whole or streamed.
 
@@ -347,9 +347,9 @@ class AnthropicMessages:
             text_of(block.get("tool_use_id")) for _, _, block in _blocks(request) if block.get("type") == "tool_result"
         ]
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
-        return brought_to_messages(request)
+        return supplied_to_messages(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """A tool use with other input."""

@@ -241,7 +241,7 @@ class ProxyDialect(Dialect, Protocol):
         """The ids of every call that a request gives a result of; `outputs` holds those with a readable value."""
         ...
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
         ...
 
@@ -448,7 +448,7 @@ class Passage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Brought:
+class SuppliedContent:
     """One document, or one text of the user. Where a model would read more than `passages`, `unread` is that part as it
     stands in the request, and `what` a word for it."""
 

@@ -9,12 +9,10 @@ from typing import Any, Final
 
 from aegis.core.canonical import canonical
 from aegis.errors import ForeignAnswer
-from aegis.wire.brought import brought_to_chat
 from aegis.wire.model import (
     NO_NAME,
     NO_RULING,
     Alike,
-    Brought,
     HeldBytes,
     Proposed,
     Recall,
@@ -22,6 +20,7 @@ from aegis.wire.model import (
     Removal,
     Ruling,
     Step,
+    SuppliedContent,
     ToolOutput,
     Values,
     Wire,
@@ -35,6 +34,7 @@ from aegis.wire.model import (
     said_in,
     text_of,
 )
+from aegis.wire.supplied import supplied_to_chat
 
 # Tool calls as chat completions spell them, whole or in deltas.
 
@@ -365,9 +365,9 @@ class OpenAIChat:
             if isinstance(message, dict) and message.get("role") in ("tool", "function")
         ]
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
-        return brought_to_chat(request)
+        return supplied_to_chat(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """A wire call with other arguments."""

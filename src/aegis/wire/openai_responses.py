@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from aegis.errors import ForeignAnswer
-from aegis.wire.brought import brought_to_responses
 from aegis.wire.model import (
     NO_RULING,
     Alike,
-    Brought,
     HeldBytes,
     Proposed,
     Recall,
     Removal,
     Ruling,
     Step,
+    SuppliedContent,
     ToolOutput,
     Values,
     Wire,
@@ -44,6 +43,7 @@ from aegis.wire.openai_items import (
     proposed,
     rule,
 )
+from aegis.wire.supplied import supplied_to_responses
 
 # The events of a streamed response, with its calls held back until they are ruled on.
 
@@ -315,9 +315,9 @@ class OpenAIResponses:
             if item.get("type") == "mcp_approval_response" and item.get("approve") is not False
         ]
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
-        return brought_to_responses(request)
+        return supplied_to_responses(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """An item with other arguments; of a kind whose arguments are fixed, what names it alone."""
