@@ -191,7 +191,7 @@ def request_of(message: Message, now: int) -> Request:
     """The request that carries a message; raises `KeyFileError` where a reference leads nowhere."""
     target = message.target
     if target.kind not in _OWN:
-        return _brought(message)
+        return _outside_request(message)
     body = orjson.dumps(_slack(message) if target.kind == "slack" else _webhook(message))
     headers = {"content-type": "application/json", "user-agent": "aegis"}
     if target.kind == "webhook":
@@ -199,7 +199,7 @@ def request_of(message: Message, now: int) -> Request:
     return Request(method="POST", url=_resolved(target.url), headers=headers, body=body)
 
 
-def _brought(message: Message) -> Request:
+def _outside_request(message: Message) -> Request:
     """The request that a notifier of an installed package makes of a message; it is sent like any other."""
     target = message.target
     try:

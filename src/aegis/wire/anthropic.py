@@ -9,31 +9,33 @@ from typing import Any, Final
 
 from aegis.core.canonical import canonical
 from aegis.errors import ForeignAnswer
-from aegis.wire.brought import brought_to_messages
 from aegis.wire.model import (
-    MAX_HELD_BYTES,
+    NO_NAME,
     NO_RULING,
     Alike,
-    Brought,
+    HeldBytes,
     Proposed,
     Recall,
     Refused,
     Removal,
     Ruling,
     Step,
+    SuppliedContent,
     ToolOutput,
     Wire,
     WireEvent,
     WireOnce,
     WireSettled,
     call_key,
+    ended,
+    event_object,
     list_of,
-    marked,
-    new_ref,
     read_arguments,
+    ruled_blocks,
     said_in,
     text_of,
 )
+from aegis.wire.supplied import supplied_to_messages
 
 # Tool-use blocks as Anthropic spells them, whole or streamed.
 
@@ -54,7 +56,7 @@ def proposed(block: Wire, key: str) -> Proposed:
     tool, toolset = text_of(block.get("name")), text_of(block.get("toolset_name"))
     arguments, problem = read_arguments(tool, block.get("input"))
     if not tool:
-        arguments, problem = None, "the call names no tool; name the tool that is to be called"
+        arguments, problem = None, NO_NAME
     return Proposed(
         key=key,
         call_id=text_of(block.get("id")),
@@ -91,9 +93,7 @@ def ending(refused: list[Refused], message: Wire, structured: bool) -> tuple[lis
 
     Where text is parsed as data there is no text block: the message ends as a refusal and explains itself.
     """
-    ref = new_ref()
-    said = marked("\n".join(one.message for one in refused), ref)
-    removal = Removal(refused=tuple(refused), kept=(), ref=ref)
+    said, removal = ended(refused)
     stopped = message.get("stop_reason") == "tool_use"
     if structured:
         details = {"type": "refusal", "category": None, "explanation": said}
@@ -140,8 +140,7 @@ class AnthropicStream:
     def __init__(self, *, structured: bool) -> None:
         self._structured = structured
         self._held: dict[int, _Held] = {}
-        self._size = 0
-        self._seen = 0
+        self._bytes = HeldBytes()
         self._next = 0
         self._places: dict[int, int] = {}
         self._kept: list[Wire] = []
@@ -155,12 +154,7 @@ class AnthropicStream:
         """Take the next event."""
         if not event.data:
             return Step(events=[event])
-        try:
-            wire = json.loads(event.data) if value is None else value
-        except ValueError as error:
-            raise ForeignAnswer("an event of the stream is not JSON") from error
-        if not isinstance(wire, dict):
-            raise ForeignAnswer("an event of the stream is not an object")
+        wire = event_object(event, value)
         kind = text_of(wire.get("type")) or event.event
         if kind == "message_start":
             self._start(wire)
@@ -215,17 +209,12 @@ class AnthropicStream:
         if index in self._places or index in self._held:
             raise ForeignAnswer("two blocks of the stream have the same index")
         self._held[index] = _Held(index=index, start=wire)
-        self._grow(size)
+        self._bytes.grow(size)
 
     def _hold_event(self, held: _Held, kind: str, wire: Wire, size: int) -> None:
         held.events.append(wire)
         held.stopped = held.stopped or kind == "content_block_stop"
-        self._grow(size)
-
-    def _grow(self, size: int) -> None:
-        self._size += size
-        if self._size > MAX_HELD_BYTES:
-            raise ForeignAnswer("the calls of the stream are too large")
+        self._bytes.grow(size)
 
     @staticmethod
     def _index(wire: Wire) -> int:
@@ -314,29 +303,15 @@ class AnthropicMessages:
 
     def settle(self, answer: Wire, rulings: Mapping[str, Ruling], *, structured: bool) -> WireSettled:
         """The message without its refused calls; where no call is left it ends as text."""
-        content: list[Any] = []
-        kept: list[Wire] = []
-        refused: list[Refused] = []
-        place = 0
-        for index, block in enumerate(_content(answer)):
-            if not is_call(block):
-                content.append(block)
-                continue
-            ruled = rule(block, index, rulings.get(str(index), NO_RULING))
-            if isinstance(ruled, Refused):
-                place = place if refused else len(content)
-                refused.append(ruled)
-            else:
-                kept.append(ruled)
-                content.append(ruled)
-        if not refused:
-            return WireSettled(answer={**answer, "content": content} if kept else answer)
-        if kept:
-            removal = Removal(refused=tuple(refused), kept=keys_of(kept))
-            return WireSettled(answer={**answer, "content": content}, removals=(removal,))
-        blocks, members, removal = ending(refused, answer, structured)
-        content[place:place] = blocks
-        return WireSettled(answer={**answer, "content": content, **members}, removals=(removal,))
+        ruled = ruled_blocks(_content(answer), rulings, is_call, rule)
+        if not ruled.refused:
+            return WireSettled(answer={**answer, "content": ruled.content} if ruled.kept else answer)
+        if ruled.kept:
+            removal = Removal(refused=tuple(ruled.refused), kept=keys_of(ruled.kept))
+            return WireSettled(answer={**answer, "content": ruled.content}, removals=(removal,))
+        blocks, members, removal = ending(ruled.refused, answer, structured)
+        ruled.content[ruled.place : ruled.place] = blocks
+        return WireSettled(answer={**answer, "content": ruled.content, **members}, removals=(removal,))
 
     def stream(self, *, structured: bool) -> AnthropicStream:
         """A filter for the events of one message."""
@@ -372,9 +347,9 @@ class AnthropicMessages:
             text_of(block.get("tool_use_id")) for _, _, block in _blocks(request) if block.get("type") == "tool_result"
         ]
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
-        return brought_to_messages(request)
+        return supplied_to_messages(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """A tool use with other input."""

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from aegis.errors import ForeignAnswer
-from aegis.wire.model import MAX_HELD_BYTES, Wire, list_of, read_arguments, text_of
+from aegis.wire.model import HeldBytes, Wire, list_of, read_arguments, text_of
 from aegis.wire.parts import Names, PartsDialect
 
 # The events of a streamed Converse answer, with its tool uses held back until they are ruled on.
@@ -22,7 +22,7 @@ class BedrockStream:
         self.answer: Wire | None = None
         self._held: dict[int, Wire] = {}
         self._texts: dict[int, list[str]] = {}
-        self._size = 0
+        self._bytes = HeldBytes()
         self._next = 0
 
     def feed(self, event: Wire) -> list[Wire]:
@@ -73,9 +73,7 @@ class BedrockStream:
 
     def _grow(self, delta: Wire) -> None:
         text = text_of(((delta.get("delta") or {}).get("toolUse") or {}).get("input"))
-        self._size += len(text)
-        if self._size > MAX_HELD_BYTES:
-            raise ForeignAnswer("the calls of the stream are too large")
+        self._bytes.grow(len(text))
         self._texts[delta["contentBlockIndex"]].append(text)
 
     def _whole(self, stopped: Wire) -> Wire:

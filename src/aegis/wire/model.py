@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol
 
 from aegis.core.canonical import canonical, sha256
 from aegis.core.json import parse
-from aegis.errors import InvalidCall
+from aegis.errors import ForeignAnswer, InvalidCall
 
 # A model's arguments: text that should spell a JSON object, read strictly.
 
@@ -241,7 +241,7 @@ class ProxyDialect(Dialect, Protocol):
         """The ids of every call that a request gives a result of; `outputs` holds those with a readable value."""
         ...
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
         ...
 
@@ -261,6 +261,78 @@ def text_of(value: object) -> str:
 def list_of(value: object) -> list[Any]:
     """The value if it is a list, otherwise an empty one."""
     return value if isinstance(value, list) else []
+
+
+NO_NAME: Final = "the call names no tool; name the tool that is to be called"
+
+
+def event_object(event: WireEvent, value: Any) -> Wire:
+    """Read the object that an event spells, unless `value` is it; raises `ForeignAnswer` for anything else."""
+    try:
+        wire = json.loads(event.data) if value is None else value
+    except ValueError as error:
+        raise ForeignAnswer("an event of the stream is not JSON") from error
+    if not isinstance(wire, dict):
+        raise ForeignAnswer("an event of the stream is not an object")
+    return wire
+
+
+class HeldBytes:
+    """How much of one answer is held back until its calls are ruled on."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        """Hold back so many more; raises `ForeignAnswer` where that is too much."""
+        self._size += size
+        if self._size > MAX_HELD_BYTES:
+            raise ForeignAnswer("the calls of the stream are too large")
+
+
+@dataclass(kw_only=True, slots=True)
+class RuledBlocks:
+    """The blocks of one answer after its calls were ruled on: what goes on, which calls stay, which were refused.
+
+    `place` is where the first refused call stood among the blocks that go on.
+    """
+
+    content: list[Any] = field(default_factory=list)
+    kept: list[Wire] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    place: int = 0
+
+
+def ruled_blocks(
+    blocks: Iterable[Any],
+    rulings: Mapping[str, Ruling],
+    is_call: Callable[[object], bool],
+    rule: Callable[[Wire, int, Ruling], Wire | Refused],
+) -> RuledBlocks:
+    """Rule on the calls among the blocks of an answer, whose keys are their places."""
+    ruled = RuledBlocks()
+    for index, block in enumerate(blocks):
+        if not is_call(block):
+            ruled.content.append(block)
+            continue
+        one = rule(block, index, rulings.get(str(index), NO_RULING))
+        if isinstance(one, Refused):
+            ruled.place = ruled.place if ruled.refused else len(ruled.content)
+            ruled.refused.append(one)
+        else:
+            ruled.kept.append(one)
+            ruled.content.append(one)
+    return ruled
+
+
+def ended(refused: Sequence[Refused], *, text: str = "") -> tuple[str, Removal]:
+    """Give what an answer says in place of its calls, none of which is left, and what was taken out of it.
+
+    `text` is what the answer had said before.
+    """
+    ref = new_ref()
+    said = marked("\n".join(one.message for one in refused), ref)
+    return said, Removal(refused=tuple(refused), kept=(), ref=ref, text=text)
 
 
 def new_ref() -> str:
@@ -376,7 +448,7 @@ class Passage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Brought:
+class SuppliedContent:
     """One document, or one text of the user. Where a model would read more than `passages`, `unread` is that part as it
     stands in the request, and `what` a word for it."""
 

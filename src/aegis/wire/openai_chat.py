@@ -9,18 +9,18 @@ from typing import Any, Final
 
 from aegis.core.canonical import canonical
 from aegis.errors import ForeignAnswer
-from aegis.wire.brought import brought_to_chat
 from aegis.wire.model import (
-    MAX_HELD_BYTES,
+    NO_NAME,
     NO_RULING,
     Alike,
-    Brought,
+    HeldBytes,
     Proposed,
     Recall,
     Refused,
     Removal,
     Ruling,
     Step,
+    SuppliedContent,
     ToolOutput,
     Values,
     Wire,
@@ -28,13 +28,13 @@ from aegis.wire.model import (
     WireOnce,
     WireSettled,
     call_key,
+    ended,
     list_of,
-    marked,
-    new_ref,
     read_arguments,
     said_in,
     text_of,
 )
+from aegis.wire.supplied import supplied_to_chat
 
 # Tool calls as chat completions spell them, whole or in deltas.
 
@@ -53,7 +53,7 @@ def proposed(call: Wire, key: str, answer_id: str) -> Proposed:
         arguments, problem = read_arguments(tool, function.get("arguments") if isinstance(function, dict) else None)
     call_id = text_of(call.get("id"))
     if not tool:
-        arguments, problem = None, "the call names no tool; name the tool that is to be called"
+        arguments, problem = None, NO_NAME
     if LEGACY in call and answer_id:
         call_id = f"{answer_id}:{key}"
     return Proposed(key=key, call_id=call_id, tool=tool, arguments=arguments, problem=problem)
@@ -67,11 +67,22 @@ def changed_call(call: Wire, arguments: dict[str, Any]) -> Wire:
     return {**call, name: {**_member(call, name), "arguments": canonical(arguments).decode()}}
 
 
+def ruled_calls(calls: Iterable[tuple[str, Wire]], rulings: Mapping[str, Ruling]) -> tuple[list[Wire], list[Refused]]:
+    """Rule on the calls of a choice, by key: those that stay, and those that were refused."""
+    kept: list[Wire] = []
+    refused: list[Refused] = []
+    for index, (key, call) in enumerate(calls):
+        ruling = rulings.get(key, NO_RULING)
+        if ruling.allowed:
+            kept.append(call if ruling.arguments is None else changed_call(call, ruling.arguments))
+        else:
+            refused.append(Refused(call=call, call_id=text_of(call.get("id")), index=index, message=ruling.message))
+    return kept, refused
+
+
 def ending(refused: list[Refused], text: str, structured: bool) -> tuple[Wire, Removal]:
     """The message members and the removal of a choice that has no call left."""
-    ref = new_ref()
-    said = marked("\n".join(one.message for one in refused), ref)
-    removal = Removal(refused=tuple(refused), kept=(), ref=ref, text=text)
+    said, removal = ended(refused, text=text)
     if structured:
         return {"content": text or None, "refusal": said}, removal
     return {"content": f"{text}\n\n{said}" if text else said}, removal
@@ -125,7 +136,7 @@ class ChatStream:
         self._envelope: Wire = {}
         self._waiting: list[int] = []
         self._after: list[WireEvent] = []
-        self._held = 0
+        self._bytes = HeldBytes()
         self.removals: list[Removal] = []
 
     @property
@@ -200,9 +211,7 @@ class ChatStream:
             if isinstance(delta.get("content"), str):
                 state.text.append(delta["content"])
             if delta.get("tool_calls") or delta.get(LEGACY):
-                self._held += size
-                if self._held > MAX_HELD_BYTES:
-                    raise ForeignAnswer("the calls of the stream are too large")
+                self._bytes.grow(size)
                 self._hold(state, delta)
                 kept = {name: value for name, value in delta.items() if name not in ("tool_calls", LEGACY)}
                 rest = {**choice, "delta": kept}
@@ -237,14 +246,7 @@ class ChatStream:
         return Step(calls=calls)
 
     def _release(self, position: int, state: _Choice, rulings: Mapping[str, Ruling]) -> list[WireEvent]:
-        kept: list[Wire] = []
-        refused: list[Refused] = []
-        for index, (key, call) in enumerate(state.wire_calls(position)):
-            ruling = rulings.get(key, NO_RULING)
-            if ruling.allowed:
-                kept.append(call if ruling.arguments is None else changed_call(call, ruling.arguments))
-            else:
-                refused.append(Refused(call=call, call_id=text_of(call.get("id")), index=index, message=ruling.message))
+        kept, refused = ruled_calls(state.wire_calls(position), rulings)
         last = state.last or {"index": position, "delta": {}, "finish_reason": None}
         state.calls, state.legacy, state.last = {}, {}, None
         if kept:
@@ -363,9 +365,9 @@ class OpenAIChat:
             if isinstance(message, dict) and message.get("role") in ("tool", "function")
         ]
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
-        return brought_to_chat(request)
+        return supplied_to_chat(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """A wire call with other arguments."""
@@ -402,14 +404,7 @@ def _settle_choice(
     found = _wire_calls(message, position)
     if not found or not isinstance(message, dict):
         return choice, None
-    kept: list[Wire] = []
-    refused: list[Refused] = []
-    for index, (key, call) in enumerate(found):
-        ruling = rulings.get(key, NO_RULING)
-        if ruling.allowed:
-            kept.append(call if ruling.arguments is None else changed_call(call, ruling.arguments))
-        else:
-            refused.append(Refused(call=call, call_id=text_of(call.get("id")), index=index, message=ruling.message))
+    kept, refused = ruled_calls(found, rulings)
     message = {name: value for name, value in message.items() if name not in ("tool_calls", LEGACY)}
     if kept:
         modern = [call for call in kept if LEGACY not in call]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aegis.core.canonical import canonical
-from aegis.wire.model import Proposed, Refused, Ruling, Wire, call_key, printed, read_arguments, text_of
+from aegis.wire.model import NO_NAME, Proposed, Refused, Ruling, Wire, call_key, printed, read_arguments, text_of
 
 # Executed by the provider before the answer arrives: there is nothing left to decide.
 _SERVER_CALLS: Final = frozenset(
@@ -116,7 +116,7 @@ def proposed(item: Wire, key: str) -> Proposed:
         tool = _KINDS[kind].tool if kind in _KINDS else kind
     arguments, problem = _arguments(item, kind, tool)
     if not tool:
-        arguments, problem = None, "the call names no tool; name the tool that is to be called"
+        arguments, problem = None, NO_NAME
     return Proposed(key=key, call_id=item_id(item), tool=tool, server=server, arguments=arguments, problem=problem)
 
 

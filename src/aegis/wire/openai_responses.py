@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from aegis.errors import ForeignAnswer
-from aegis.wire.brought import brought_to_responses
 from aegis.wire.model import (
-    MAX_HELD_BYTES,
     NO_RULING,
     Alike,
-    Brought,
+    HeldBytes,
     Proposed,
     Recall,
-    Refused,
     Removal,
     Ruling,
     Step,
+    SuppliedContent,
     ToolOutput,
     Values,
     Wire,
@@ -27,9 +25,10 @@ from aegis.wire.model import (
     WireOnce,
     WireSettled,
     call_key,
+    ended,
+    event_object,
     list_of,
-    marked,
-    new_ref,
+    ruled_blocks,
     said_in,
     text_of,
 )
@@ -44,6 +43,7 @@ from aegis.wire.openai_items import (
     proposed,
     rule,
 )
+from aegis.wire.supplied import supplied_to_responses
 
 # The events of a streamed response, with its calls held back until they are ruled on.
 
@@ -79,7 +79,7 @@ class ResponsesStream:
         self._whole = whole
         self._structured = structured
         self._held: dict[int, _Held] = {}
-        self._size = 0
+        self._bytes = HeldBytes()
         self._number = -1
         self._end: Wire | None = None
         self._answer: Wire = {}
@@ -91,12 +91,7 @@ class ResponsesStream:
         """Take the next event."""
         if not event.data or event.data.startswith("[DONE]"):
             return Step(events=[event])
-        try:
-            wire = json.loads(event.data) if value is None else value
-        except ValueError as error:
-            raise ForeignAnswer("an event of the stream is not JSON") from error
-        if not isinstance(wire, dict):
-            raise ForeignAnswer("an event of the stream is not an object")
+        wire = event_object(event, value)
         kind = text_of(wire.get("type")) or event.event
         response = wire.get("response")
         if kind in _ENDS and isinstance(response, dict):
@@ -161,9 +156,7 @@ class ResponsesStream:
                 held.item = item
         elif place not in self._held:
             return False
-        self._size += size
-        if self._size > MAX_HELD_BYTES:
-            raise ForeignAnswer("the calls of the stream are too large")
+        self._bytes.grow(size)
         self._held[place].events.append(wire)
         return True
 
@@ -268,34 +261,15 @@ class OpenAIResponses:
 
     def settle(self, answer: Wire, rulings: Mapping[str, Ruling], *, structured: bool) -> WireSettled:
         """The response without its refused calls; where no call is left it ends with a message."""
-        output: list[Any] = []
-        kept: list[Wire] = []
-        refused: list[Refused] = []
-        place = 0
-        for index, item in enumerate(list_of(answer.get("output"))):
-            if not is_call(item):
-                output.append(item)
-                continue
-            ruled = rule(item, index, rulings.get(str(index), NO_RULING))
-            if isinstance(ruled, Refused):
-                place = place if refused else len(output)
-                refused.append(ruled)
-            else:
-                kept.append(ruled)
-                output.append(ruled)
-        if not refused:
-            return WireSettled(answer={**answer, "output": output} if kept else answer)
-        if kept:
-            return WireSettled(
-                answer={**answer, "output": output},
-                removals=(Removal(refused=tuple(refused), kept=keys_of(kept)),),
-            )
-        ref = new_ref()
-        said = marked("\n".join(one.message for one in refused), ref)
-        output.insert(place, final_message(said, ref, structured))
-        return WireSettled(
-            answer={**answer, "output": output}, removals=(Removal(refused=tuple(refused), kept=(), ref=ref),)
-        )
+        ruled = ruled_blocks(list_of(answer.get("output")), rulings, is_call, rule)
+        if not ruled.refused:
+            return WireSettled(answer={**answer, "output": ruled.content} if ruled.kept else answer)
+        if ruled.kept:
+            removal = Removal(refused=tuple(ruled.refused), kept=keys_of(ruled.kept))
+        else:
+            said, removal = ended(ruled.refused)
+            ruled.content.insert(ruled.place, final_message(said, removal.ref, structured))
+        return WireSettled(answer={**answer, "output": ruled.content}, removals=(removal,))
 
     def stream(self, *, structured: bool) -> ResponsesStream:
         """A filter for the events of one response."""
@@ -341,9 +315,9 @@ class OpenAIResponses:
             if item.get("type") == "mcp_approval_response" and item.get("approve") is not False
         ]
 
-    def brought(self, request: Wire) -> list[Brought]:
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
         """The documents and the user's texts that a request brings."""
-        return brought_to_responses(request)
+        return supplied_to_responses(request)
 
     def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
         """An item with other arguments; of a kind whose arguments are fixed, what names it alone."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from aegis.core.canonical import canonical, sha256
 from aegis.errors import InvalidCall
 from aegis.wire.model import (
+    NO_NAME,
     NO_RULING,
     Proposed,
     Recall,
@@ -192,7 +193,7 @@ class PartsDialect:
         # A call without arguments may come without the member.
         arguments, problem = read_arguments(tool, call.get(self._names.arguments, {}))
         if not tool:
-            arguments, problem = None, "the call names no tool; name the tool that is to be called"
+            arguments, problem = None, NO_NAME
         found = identity or text_of(call.get(self._names.call_id)) or _digest(tool, arguments)
         return Proposed(key=key, call_id=found, tool=tool, arguments=arguments, problem=problem)
 

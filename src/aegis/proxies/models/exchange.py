@@ -280,7 +280,7 @@ class Exchange:
         """The request without what a model may not see; raises `InvalidCall` for a forged one."""
         history = History(self._book, self._enforcer, self._dialect, self._scope, self._session, self._unknown)
         request = await history.checked(request)
-        return await self._reading.judged(request, self._dialect.brought(request))
+        return await self._reading.judged(request, self._dialect.supplied(request))
 
     async def _ruled(self, calls: Sequence[Proposed], answer_id: str) -> tuple[dict[str, Ruling], list[_Ruled]]:
         asked = [call for call in calls if call.arguments is not None]

@@ -22,7 +22,7 @@ from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
 from aegis.errors import InvalidCall
 from aegis.policy.policy import Policy
 from aegis.proxies.models.book import Book, BookScope
-from aegis.wire.model import Brought, Path, Wire, put_all
+from aegis.wire.model import Path, SuppliedContent, Wire, put_all
 
 _TOOLS: Final[dict[Literal["document", "text"], str]] = {"document": READ_DOCUMENT, "text": READ_TEXT}
 _MOST_WORDS: Final = 100
@@ -33,7 +33,7 @@ _UNSEEN: Final = "this was withheld: it could not be checked"
 class _Asked:
     """Something that nobody judged yet under the policy in force."""
 
-    thing: Brought
+    thing: SuppliedContent
     key: tuple[str, str]
     texts: list[str]
 
@@ -59,12 +59,12 @@ class Reading:
         self._documents: DocumentsMode = documents
         self._texts: TextsMode = texts
 
-    async def judged(self, request: Wire, brought: Sequence[Brought]) -> Wire:
+    async def judged(self, request: Wire, supplied: Sequence[SuppliedContent]) -> Wire:
         """The request as a model may read it; raises `InvalidCall` (403) for what nobody here can read, where the
         configuration asks for that."""
-        await self._passed_uninspected([thing for thing in brought if thing.unread is not None])
+        await self._passed_uninspected([thing for thing in supplied if thing.unread is not None])
         wanted: list[_Asked] = []
-        for thing in brought:
+        for thing in supplied:
             if self._is_wanted(thing):
                 texts = [passage.text for passage in thing.passages]
                 wanted.append(_Asked(thing=thing, key=self._key(thing, texts), texts=texts))
@@ -77,7 +77,7 @@ class Reading:
                 changes += _changes(one.thing, value)
         return put_all(request, changes) if changes else request
 
-    async def _passed_uninspected(self, things: Sequence[Brought]) -> None:
+    async def _passed_uninspected(self, things: Sequence[SuppliedContent]) -> None:
         """Put on the record what passes without having been read; raises `InvalidCall` (403) where it may not."""
         if self._documents == "pass" or not things:
             return
@@ -97,10 +97,10 @@ class Reading:
             elif self._documents != "observe":
                 raise _unreadable(f"the gateway does not let it pass (reason: {decided.decision.reason.value})")
 
-    def _mode(self, thing: Brought) -> str:
+    def _mode(self, thing: SuppliedContent) -> str:
         return self._texts if thing.kind == "text" else self._documents
 
-    def _is_wanted(self, thing: Brought) -> bool:
+    def _is_wanted(self, thing: SuppliedContent) -> bool:
         if self._mode(thing) == "pass" or not any(passage.text for passage in thing.passages):
             return False
         return thing.kind == "document" or any(self._is_loud(passage.text) for passage in thing.passages)
@@ -109,7 +109,7 @@ class Reading:
         """Whether a rule could find something in a user's text, as it stands or read otherwise."""
         return may_have_views(text) or not self._policy.scanner.is_quiet(text, "result")
 
-    def _key(self, thing: Brought, texts: list[str]) -> tuple[str, str]:
+    def _key(self, thing: SuppliedContent, texts: list[str]) -> tuple[str, str]:
         """By what a judged thing is known again: whose conversation, which policy, which texts."""
         return self._scope.key("brought", thing.kind, self._policy.digest), sha256(canonical(texts))
 
@@ -145,7 +145,7 @@ def _unreadable(hint: str) -> InvalidCall:
     )
 
 
-def _changes(thing: Brought, value: Any) -> list[tuple[Path, Any]]:
+def _changes(thing: SuppliedContent, value: Any) -> list[tuple[Path, Any]]:
     """What stands in the places of a thing's texts: each text as changed, or the notice in place of all of them."""
     given = value if isinstance(value, list) and len(value) == len(thing.passages) else [value] * len(thing.passages)
     return [

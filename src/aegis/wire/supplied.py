@@ -1,4 +1,4 @@
-"""What a client's request brings along for the model to read: documents, and what its user wrote.
+"""What a client's request supplies for the model to read: documents, and what its user wrote.
 
 A document is named by its texts: its content, its title and what is said about it. Files are read where they stand in
 the request and are text; PDF files, pictures, sound, and files that are only named cannot be read here.
@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from aegis.wire.model import Brought, Passage, Path, Wire, list_of, text_of
+from aegis.wire.model import Passage, Path, SuppliedContent, Wire, list_of, text_of
 
 _TEXT_TYPES: Final = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
 _BASE64: Final = ";base64,"
@@ -21,10 +21,10 @@ _UNREAD_PARTS: Final = frozenset(
 )
 
 
-def brought_to_messages(request: Wire) -> list[Brought]:
+def supplied_to_messages(request: Wire) -> list[SuppliedContent]:
     """Of a request to Anthropic's messages: documents, search results, pictures and files, also those in results of
     tools, and the user's text."""
-    found: list[Brought] = []
+    found: list[SuppliedContent] = []
     for path, message in _items(request, "messages"):
         content = message.get("content")
         for place, block in _parts(content, (*path, "content")):
@@ -37,9 +37,9 @@ def brought_to_messages(request: Wire) -> list[Brought]:
     return found
 
 
-def brought_to_chat(request: Wire) -> list[Brought]:
+def supplied_to_chat(request: Wire) -> list[SuppliedContent]:
     """Of a request for a chat completion: files, pictures and sound, and the user's text."""
-    found: list[Brought] = []
+    found: list[SuppliedContent] = []
     for path, message in _items(request, "messages"):
         content = message.get("content")
         for place, part in _parts(content, (*path, "content")):
@@ -53,10 +53,10 @@ def brought_to_chat(request: Wire) -> list[Brought]:
     return found
 
 
-def brought_to_responses(request: Wire) -> list[Brought]:
+def supplied_to_responses(request: Wire) -> list[SuppliedContent]:
     """Of a request for a response: files and pictures, also those in results of tools and in the variables of a stored
     prompt, and the user's text."""
-    found: list[Brought] = []
+    found: list[SuppliedContent] = []
     prompt = request.get("prompt")
     variables = prompt.get("variables") if isinstance(prompt, dict) else None
     for name, value in (variables if isinstance(variables, dict) else {}).items():
@@ -81,18 +81,18 @@ def brought_to_responses(request: Wire) -> list[Brought]:
     return found
 
 
-def _block(block: Wire, path: Path) -> Iterator[Brought]:
+def _block(block: Wire, path: Path) -> Iterator[SuppliedContent]:
     """What one block of Anthropic's API brings."""
     if block.get("type") == "document":
         yield _document_block(block, path)
     elif block.get("type") == "search_result":
         passages = [*_named(block, path, ("title", "source")), *_texts(block.get("content"), path)]
-        yield Brought(kind="document", path=path, passages=tuple(passages))
+        yield SuppliedContent(kind="document", path=path, passages=tuple(passages))
     elif block.get("type") in _UNREAD_PARTS:
         yield _unread(block, path)
 
 
-def _part(part: Wire, path: Path) -> Iterator[Brought]:
+def _part(part: Wire, path: Path) -> Iterator[SuppliedContent]:
     """What one part of the responses API brings."""
     if part.get("type") == "input_file":
         yield _file(part, path)
@@ -100,12 +100,12 @@ def _part(part: Wire, path: Path) -> Iterator[Brought]:
         yield _unread(part, path)
 
 
-def _unread(part: Wire, path: Path) -> Brought:
+def _unread(part: Wire, path: Path) -> SuppliedContent:
     """A part that no text can be read from."""
-    return Brought(kind="document", path=path, passages=(), unread=part, what=text_of(part.get("type")))
+    return SuppliedContent(kind="document", path=path, passages=(), unread=part, what=text_of(part.get("type")))
 
 
-def _document_block(block: Wire, path: Path) -> Brought:
+def _document_block(block: Wire, path: Path) -> SuppliedContent:
     source = block.get("source")
     source = source if isinstance(source, dict) else {}
     passages, place, kind = list(_named(block, path, ("title", "context"))), (*path, "source"), source.get("type")
@@ -124,22 +124,22 @@ def _document_block(block: Wire, path: Path) -> Brought:
         else:
             passages.append(Passage(path=(*place, "data"), text=decoded, head=""))
     what = "" if unread is None else text_of(source.get("media_type")) or f"{text_of(kind)} of a document"
-    return Brought(kind="document", path=path, passages=tuple(passages), unread=unread, what=what)
+    return SuppliedContent(kind="document", path=path, passages=tuple(passages), unread=unread, what=what)
 
 
-def _file(file: Wire, path: Path) -> Brought:
+def _file(file: Wire, path: Path) -> SuppliedContent:
     """A file of OpenAI's APIs; its content is a `data:` URL."""
     passages = list(_named(file, path, ("filename",)))
     head, found, data = text_of(file.get("file_data")).partition(_BASE64)
     media = head.removeprefix("data:") if found and head.startswith("data:") else ""
     decoded = _decoded(media, data)
     if decoded is None:
-        return Brought(kind="document", path=path, passages=tuple(passages), unread=file, what=media or "file")
+        return SuppliedContent(kind="document", path=path, passages=tuple(passages), unread=file, what=media or "file")
     passages.append(Passage(path=(*path, "file_data"), text=decoded, head=head + _BASE64))
-    return Brought(kind="document", path=path, passages=tuple(passages))
+    return SuppliedContent(kind="document", path=path, passages=tuple(passages))
 
 
-def _said(content: Any, path: Path, kind: str) -> list[Brought]:
+def _said(content: Any, path: Path, kind: str) -> list[SuppliedContent]:
     if isinstance(content, str):
         return [_text(content, path, path)]
     return [
@@ -149,8 +149,8 @@ def _said(content: Any, path: Path, kind: str) -> list[Brought]:
     ]
 
 
-def _text(text: str, place: Path, path: Path) -> Brought:
-    return Brought(kind="text", path=path, passages=(Passage(path=place, text=text),))
+def _text(text: str, place: Path, path: Path) -> SuppliedContent:
+    return SuppliedContent(kind="text", path=path, passages=(Passage(path=place, text=text),))
 
 
 def _named(wire: Wire, path: Path, names: Iterable[str]) -> Iterator[Passage]:
