@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -113,7 +116,6 @@ def diff(
 
 
 def _read(source: list[str] | None, server: str | None) -> tuple[ToolDescription, ...]:
-    from aegis.cli.toollists import read_list
 
     words = source or []
     # One word that is a file, or `-`, is a list; everything else is the command of a server.
@@ -178,3 +180,60 @@ def _write(file: Path, pins: Pins) -> None:
     beside.write_text(json_text(pins.document(), pretty=True) + "\n", encoding="utf-8")
     # Whoever reads the pins sees the old ones or the new ones, never half of them.
     beside.replace(file)
+
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+ASK_SECONDS: Final = 60.0  # a server that is started by a package manager may have to be fetched first
+MAX_PAGES: Final = 1_000
+
+
+def read_list(source: str | None, command: Sequence[str], *, server: str | None) -> tuple[ToolDescription, ...]:
+    """Give the tools that the file `source` (`-`: standard input) lists, or that the MCP server `command` announces."""
+    from aegis.wire.tool_lists import read_tools
+
+    if bool(source) == bool(command):
+        raise InvalidCall(
+            "give one list of tools", code="usage", hint="`aegis tools scan FILE`, or `aegis tools scan -- COMMAND`"
+        )
+    document = asyncio.run(_ask(command)) if command else _parse(source or "")
+    return read_tools(document, server=server)
+
+
+def _parse(source: str) -> Any:
+    from aegis.core.json import parse
+
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if source == "-" else _bytes(Path(source))
+    if len(data) > MAX_BYTES:
+        raise InvalidCall(f"the list of tools is longer than {MAX_BYTES} bytes")
+    return parse(data)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidCall(f"`{path}` cannot be read: {error.strerror}", code="not_found") from error
+
+
+async def _ask(command: Sequence[str]) -> list[dict[str, Any]]:
+    try:
+        from mcp import Client, MCPError, StdioServerParameters
+    except ImportError as error:
+        raise InvalidCall("asking a server needs the package `mcp`", hint="install `aegis-guard[mcp]`") from error
+    parameters = StdioServerParameters(command=command[0], args=list(command[1:]))
+    tools: list[dict[str, Any]] = []
+    cursor: str | None = None
+    try:
+        async with asyncio.timeout(ASK_SECONDS), Client(parameters, read_timeout_seconds=ASK_SECONDS) as client:
+            for _ in range(MAX_PAGES):
+                page = await client.list_tools(cursor=cursor)
+                tools += [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in page.tools]
+                cursor = page.next_cursor
+                if cursor is None:
+                    return tools
+    except (OSError, TimeoutError, MCPError, ExceptionGroup) as error:
+        raise InvalidCall(
+            f"the server `{command[0]}` did not list its tools: {type(error).__name__}", code="unavailable"
+        ) from error
+    raise InvalidCall(f"the server `{command[0]}` lists its tools on more than {MAX_PAGES} pages")

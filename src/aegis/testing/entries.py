@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aegis.core.ports import Entry, Head, Payload, Store, Transaction
+from aegis.core.ports import Entry, Head, Payload, SessionRow, Store, Transaction
 from aegis.log.merkle import Frontier, leaf_hash
 
 MICROS = 1_000_000
@@ -59,3 +59,21 @@ def grow(store: Store, count: int, **columns: Any) -> None:
     with store.transaction() as transaction:
         start = transaction.head().size
         append(transaction, *(entry(index, **columns) for index in range(start, start + count)))
+
+
+def sessions_of(entries: list[Entry]) -> list[SessionRow]:
+    """Look at every entry for the sessions that a store has to list, newest first."""
+    rows: dict[tuple[str, str], SessionRow] = {}
+    for item in entries:
+        if item.session:
+            key = (item.principal, item.session)
+            old = rows.get(key)
+            rows[key] = SessionRow(
+                session=item.session,
+                principal=item.principal,
+                agent=max(item.agent, old.agent if old else ""),
+                first=old.first if old else item.index,
+                last=item.index,
+                count=(old.count if old else 0) + 1,
+            )
+    return sorted(rows.values(), key=lambda row: -row.last)

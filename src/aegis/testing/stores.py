@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aegis.core.ports import Document, Entry, Head, Search, SessionRow, Store
+from aegis.core.ports import Document, Entry, Head, Search, Store
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt, StoreUnavailable
 from aegis.log.merkle import Frontier, inclusion_proof, root_at, verify_inclusion
-from aegis.testing.entries import append, entry, grow, payload
+from aegis.testing.entries import append, entry, grow, payload, sessions_of
 
 Open = Callable[[], Store]
 
@@ -454,23 +454,6 @@ def matches(item: Entry, search: Search) -> bool:
     return equal and since and until and (search.before is None or item.index < search.before)
 
 
-def naive_sessions(entries: list[Entry]) -> list[SessionRow]:
-    rows: dict[tuple[str, str], SessionRow] = {}
-    for item in entries:
-        if item.session:
-            key = (item.principal, item.session)
-            old = rows.get(key)
-            rows[key] = SessionRow(
-                session=item.session,
-                principal=item.principal,
-                agent=max(item.agent, old.agent if old else ""),
-                first=old.first if old else item.index,
-                last=item.index,
-                count=(old.count if old else 0) + 1,
-            )
-    return sorted(rows.values(), key=lambda row: -row.last)
-
-
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_searching_finds_what_looking_at_every_entry_finds(
@@ -492,7 +475,7 @@ def test_searching_finds_what_looking_at_every_entry_finds(
         before = data.draw(st.none() | st.integers(0, 45))
         limit = data.draw(st.integers(0, 9))
         with store.reader() as reader:
-            rows = [row for row in naive_sessions(entries) if before is None or row.last < before]
+            rows = [row for row in sessions_of(entries) if before is None or row.last < before]
             assert reader.sessions(before=before, limit=limit) == rows[:limit]
     store.close()
 
