@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_BODY_BYTES, MAX_CALLS, MAX_LIMIT
 from aegis.server.protocol import ARRIVAL_S, KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_HEADER_BYTES
-from aegis.server.schemas import COMPONENTS
 from aegis.server.table import ENDPOINTS, all_replies
 from reference.markdown import page, table
 

@@ -13,9 +13,9 @@ import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import Column, Count, counted, note, print_json, print_line, show_list, show_members
-from aegis.config.replay import summary_of
 from aegis.core.text import json_text
 from aegis.server.http import MAX_REPLAYED
+from aegis.server.replay import summary_of
 
 if TYPE_CHECKING:
     from aegis.config.config import Config

@@ -96,7 +96,7 @@ async def verify(visit: Visit) -> Response:
 
 async def export_lines(visit: Visit) -> Response:
     """`receipts.jsonl` of an offline verification: the API's own export."""
-    from aegis.log.routes import export
+    from aegis.server.audit import export
     from aegis.server.endpoint import Asked
 
     asked = Asked(

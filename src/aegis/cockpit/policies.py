@@ -14,13 +14,13 @@ from aegis.cockpit.arguments import leaves
 from aegis.cockpit.page import Visit, ask, html
 from aegis.cockpit.replaying import AT_ONCE
 from aegis.cockpit.work import REPLAY_DAYS, ReplayFound
-from aegis.config.replay import tried
-from aegis.config.routes import text_in_force
+from aegis.config.text import text_in_force
 from aegis.core.json import parse
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
 from aegis.policy.model import Evaluation
 from aegis.server.http import MAX_REPLAYED, MAX_WISH_CHARS
+from aegis.server.replay import tried
 
 # Drafts of policies from plain words: asked for, tried, and shown with what they would change; never applied here.
 

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from aegis.cockpit import editing
 from aegis.cockpit.page import Visit, html
 from aegis.cockpit.work import MOST, REPLAY_DAYS
-from aegis.config.routes import text_in_force, text_of
+from aegis.config.text import text_in_force, text_of
 from aegis.errors import InvalidCall
 
 AT_ONCE: Final = 5  # answers of the API that the editor waits for: what it shows at once is that cheap

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from aegis.cockpit.page import Visit, html
 from aegis.cockpit.policies import check_text
 from aegis.cockpit.rollup import WORDS, Group
-from aegis.config.routes import text_in_force, with_exception
+from aegis.config.text import text_in_force, with_exception
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
 

@@ -13,11 +13,13 @@ from aegis.core.ports import Entry, Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
 from aegis.gate.record import MAX_MOUNTS
-from aegis.log.receipts import listed, moment
 from aegis.missions.routes import TOKEN
-from aegis.server.endpoint import Asked
+from aegis.server.audit import listed, moment
+from aegis.server.endpoint import Asked, Body, Endpoint
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
+from aegis.server.permissions import AUDIT, OPEN_SESSION
 from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, listing, nullable, optional, ref
+from aegis.server.schemas.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, named, ok
 from aegis.server.services import Services
 
 # Sessions.
@@ -161,3 +163,48 @@ def _row(row: SessionRow) -> dict[str, Any]:
         "last": row.last,
         "count": row.count,
     }
+
+
+OPENING: Final = (
+    Endpoint(
+        method="POST",
+        path="/v1/sessions",
+        operation="openSession",
+        tag="judging",
+        summary="Open a session with the task that the host trusts",
+        permission=OPEN_SESSION,
+        handler=open_session,
+        body=Body(schema=ref("SessionOpening")),
+        replies={
+            **ok("opened", "SessionOpened", 201),
+            **ok("it was open already, with the same words", "SessionOpened"),
+            **failing(s404="there is no such mission", s409="it is open with another task, mission or list of tools"),
+        },
+    ),
+)
+
+SESSIONS: Final = (
+    Endpoint(
+        method="GET",
+        path="/v1/sessions",
+        operation="listSessions",
+        tag="audit",
+        summary="Sessions by their last entry, newest first",
+        permission=AUDIT,
+        handler=list_sessions,
+        query=(*exact(*LIST_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
+        replies=ok("one page", "Sessions"),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/sessions/{id:path}",
+        operation="traceSession",
+        tag="audit",
+        summary="Everything that the log holds of a session, newest first",
+        permission=AUDIT,
+        handler=trace_session,
+        path_params=named("name of the session"),
+        query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
+        replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
+    ),
+)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from aegis.bootstrap.agents import known_agents, seen_agents
-from aegis.config.drafting import draft_config
-from aegis.config.replay import DEFAULT_CALLS, replay_config
-from aegis.config.routes import check_config, get_config, put_config
+from aegis.config.document import plain
+from aegis.config.text import problem_of, text_of
 from aegis.core.receipt import Recorded
-from aegis.errors import InvalidCall, StoreConflict
+from aegis.errors import ConfigError, InvalidCall, StoreConflict
 from aegis.gate.control import set_agent
+from aegis.server.drafting import draft_config
 from aegis.server.endpoint import Asked, Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_REASON_CHARS, MAX_REPLAYED, MAX_WISH_CHARS, answer, page, place_of
 from aegis.server.permissions import ADMINISTER
+from aegis.server.replay import DEFAULT_CALLS, replay_config
 from aegis.server.schemas.common import (
     ANY_OBJECT,
     ID,
@@ -103,6 +105,43 @@ def _seen(services: Services) -> dict[str, dict[str, Any]]:
 def _known(services: Services) -> dict[str, dict[str, Any]]:
     with services.store.reader() as reader:
         return known_agents(reader)
+
+
+# The configuration: shown, checked, replaced; what does not compile changes nothing.
+
+MAX_PROBLEMS: Final = 100  # what one answer lists; the rest shows once these are repaired
+
+
+async def get_config(asked: Asked) -> Response:
+    """The configuration in force: the file laid over its profile, and the digest that receipts carry."""
+    holder = asked.services.policy
+    return answer({"digest": holder.current.digest, "config": plain(holder.config.node)})
+
+
+async def put_config(asked: Asked) -> Response:
+    """Put a configuration in force, recorded first, and into the file where there is one."""
+    text, holder = text_of(asked.text), asked.services.policy
+    try:
+        change = await asyncio.to_thread(holder.replace, text, by=asked.principal.id)
+    except OSError as error:
+        raise InvalidCall(
+            "the configuration could not be written to its file, the old one stays in force",
+            code="not_written",
+            hint=os.strerror(error.errno).lower() if error.errno else "",
+            status=503,
+        ) from error
+    return answer({"digest": change.after, "before": change.before})
+
+
+async def check_config(asked: Asked) -> Response:
+    """Whether a configuration compiles, and every problem that keeps it from doing so."""
+    try:
+        candidate = await asyncio.to_thread(asked.services.policy.check, text_of(asked.text))
+    except ConfigError as error:
+        return answer(
+            {"valid": False, "digest": None, "problems": [problem_of(one) for one in error.problems[:MAX_PROBLEMS]]}
+        )
+    return answer({"valid": True, "digest": candidate.policy.digest, "problems": []})
 
 
 # Agents, configuration, health.

@@ -16,7 +16,7 @@ from aegis.bootstrap import Deployment
 from aegis.cockpit.page import Cockpit
 from aegis.cockpit.routing import NotFound, build_cockpit, page_routes
 from aegis.cockpit.table import PAGES
-from aegis.config.routes import Reloads
+from aegis.config.reload import Reloads
 from aegis.detect.analyse import preload
 from aegis.keys.api import ApiKeys
 from aegis.proxies.hooks.routes import HookDoor

@@ -18,7 +18,6 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from aegis.context.routes import open_session
 from aegis.core.call import ToolCall, check_call
 from aegis.core.decision import Decision
 from aegis.core.json import parse
@@ -28,10 +27,10 @@ from aegis.gate.decide import prepare, unavailable
 from aegis.gate.streams import FRAMINGS
 from aegis.server.endpoint import Asked, Body, Endpoint, Param, Reply
 from aegis.server.http import Disconnected, answer, encode, is_large, read_body, request_id_of, send_error, while_there
-from aegis.server.permissions import DECIDE, OPEN_SESSION, permit
+from aegis.server.permissions import DECIDE, permit
 from aegis.server.results import MEDIA, judge_result, judge_stream
 from aegis.server.schemas.common import ref
-from aegis.server.schemas.parts import failing, ok
+from aegis.server.schemas.parts import failing
 from aegis.server.services import Services
 from aegis.server.turns import PER_TURN
 from aegis.server.wire import DEFAULT_RETRY_AFTER_S, JSON_HEADERS, WHOLE_ANSWER, call_of, joined, read_apart, status_of
@@ -79,7 +78,7 @@ def _checked(asked: Asked, position: int, row: Any, arguments: bytes | None) -> 
     return call
 
 
-# What an agent asks: decisions, results, and the opening of sessions.
+# What an agent asks: decisions and results.
 
 _DECISION: Final = ref("Decision")
 _RETRY: Final = {"Retry-After": "whole seconds"}
@@ -176,21 +175,6 @@ ENDPOINTS: Final = (
                 s404="the decision is none of this principal",
                 s409="the call was not allowed to run, or a result was given for it",
             ),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/sessions",
-        operation="openSession",
-        tag="judging",
-        summary="Open a session with the task that the host trusts",
-        permission=OPEN_SESSION,
-        handler=open_session,
-        body=Body(schema=ref("SessionOpening")),
-        replies={
-            **ok("opened", "SessionOpened", 201),
-            **ok("it was open already, with the same words", "SessionOpened"),
-            **failing(s404="there is no such mission", s409="it is open with another task, mission or list of tools"),
         },
     ),
 )

@@ -18,7 +18,7 @@ from aegis.approvals.queue import find
 from aegis.approvals.view import approval_view
 from aegis.core.ports import Entry, Reader, Store
 from aegis.errors import InvalidCall, StoreError
-from aegis.log.receipts import summary
+from aegis.server.audit import summary
 from aegis.server.endpoint import Asked
 from aegis.server.feed import Dropped, Feed, Sent, Subscription
 from aegis.server.http import encode

@@ -11,19 +11,18 @@ from starlette.responses import Response
 
 from aegis._version import __version__
 from aegis.approvals import routes as approvals_routes
+from aegis.context import routes as context_routes
 from aegis.errors import InvalidCall
-from aegis.log import routes as log_routes
-from aegis.log.routes import jwks
 from aegis.missions import routes as missions_routes
-from aegis.outbound import routes as outbound_routes
 from aegis.proxies.models import listing
 from aegis.runs import routes as runs_routes
-from aegis.server import administration, decisions
+from aegis.server import administration, audit, decisions, deliveries
+from aegis.server.audit import jwks
+from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import Asked, Body, Endpoint, Param, Reply
 from aegis.server.http import answer
 from aegis.server.metrics import CONTENT_TYPE, exposition
 from aegis.server.permissions import ANYBODY, AUDIT, VERIFY_PERMIT
-from aegis.server.schemas import COMPONENTS
 from aegis.server.schemas.common import ref
 from aegis.server.schemas.parts import failing, ok
 from aegis.server.services import Services
@@ -266,13 +265,16 @@ PERMITS: Final = (
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *decisions.ENDPOINTS,
+    *context_routes.OPENING,
     *missions_routes.ENDPOINTS,
     *listing.ENDPOINTS,
     *runs_routes.ENDPOINTS,
     *approvals_routes.ENDPOINTS,
     *PERMITS,
-    *outbound_routes.ENDPOINTS,
-    *log_routes.ENDPOINTS,
+    *deliveries.ENDPOINTS,
+    *audit.RECEIPTS,
+    *context_routes.SESSIONS,
+    *audit.LOG,
     *administration.ENDPOINTS,
     *OPEN_DOORS,
 )

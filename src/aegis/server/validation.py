@@ -13,8 +13,8 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 
 from aegis.core.json import escape
 from aegis.errors import InvalidCall
+from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import Param, Schema
-from aegis.server.schemas import COMPONENTS
 
 MAX_QUERY_BYTES: Final = 8_192  # bounds what one request can make us decode
 MAX_DIGITS: Final = 16  # every number of a query is below 2^53

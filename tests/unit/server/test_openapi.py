@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
 
+from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import Endpoint
-from aegis.server.schemas import COMPONENTS
 from aegis.server.table import ENDPOINTS, description
 
 

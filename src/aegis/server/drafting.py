@@ -17,9 +17,8 @@ from aegis.config.compile import Policy
 from aegis.config.document import plain
 from aegis.config.proxies import EndpointSettings
 from aegis.config.reload import InForce
-from aegis.config.replay import tried
-from aegis.config.routes import problem_of, text_in_force, with_policy
 from aegis.config.settings import Settings
+from aegis.config.text import problem_of, text_in_force, with_policy
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
 from aegis.core.json import escape
 from aegis.core.outcome import Effect
@@ -31,6 +30,7 @@ from aegis.outbound.client import Egress
 from aegis.outbound.values import EgressPolicy
 from aegis.server.endpoint import Asked
 from aegis.server.http import answer
+from aegis.server.replay import tried
 from aegis.server.services import Services
 from aegis.wire.client import Message, ModelEndpoint, ask, read_json
 

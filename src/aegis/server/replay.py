@@ -15,13 +15,13 @@ import orjson
 from starlette.responses import Response
 
 from aegis.config.compile import Policy
-from aegis.config.routes import text_of
+from aegis.config.text import text_of
 from aegis.core.ports import Entry, Search
 from aegis.core.principal import Principal
 from aegis.core.times import rfc3339
 from aegis.gate.repeat import load_payload
-from aegis.log.receipts import moment
 from aegis.policy.model import Evaluation, Incoming
+from aegis.server.audit import moment
 from aegis.server.endpoint import Asked
 from aegis.server.http import answer, encode_cursor, index_of
 from aegis.server.services import Services

@@ -1,4 +1,4 @@
-"""The log for those who audit it: checkpoints, proofs, consistency, export, and the public keys."""
+"""The log for those who audit it: receipts, attestations, checkpoints, proofs, export, and the public keys."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
+import orjson
 from starlette.responses import Response, StreamingResponse
 
-from aegis.context.routes import LIST_FILTERS, TRACE_FILTERS, list_sessions, trace_session
-from aegis.core.ports import Head, Store
-from aegis.core.receipt import MEMBERS
+from aegis.core.decision import finding_to_wire
+from aegis.core.ports import Entry, Head, Search, Store
+from aegis.core.receipt import MEMBERS, Draft
+from aegis.core.text import mask_value
+from aegis.core.times import from_rfc3339
 from aegis.errors import InvalidCall
+from aegis.gate.events import new_id
+from aegis.gate.record import findings_of
+from aegis.gate.repeat import load_payload
 from aegis.keys.files import jwks as key_set
 from aegis.keys.files import public_keys
 from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
 from aegis.log.merkle import consistency_proof, inclusion_proof, root_at
-from aegis.log.receipts import attest_session, get_receipt, list_receipts, project_receipt
+from aegis.log.writer import Unit
 from aegis.server.endpoint import Asked, Endpoint, Param, Reply
-from aegis.server.http import answer
+from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
 from aegis.server.permissions import ATTEST, AUDIT
 from aegis.server.schemas.common import HEX32, ID, KIND, TEXT, WHOLE, Schema, closed, listing, nullable
 from aegis.server.schemas.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, index, named, ok
+from aegis.server.services import Services
 
 # Receipts and the log's proofs.
 
@@ -55,6 +62,133 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "LogKeys": {"type": "object", "description": "the `keys.json` that an offline verifier takes"},
 }
 
+
+# What the gateway signs about its own log: the summary of a session, and one receipt in one of two views.
+
+
+async def attest_session(asked: Asked) -> Response:
+    """The signed summary of one session: an agent's own, or any that an auditor names."""
+    gate = asked.services.gate
+    token = await asyncio.to_thread(
+        gate.attest_session, asked.path["id"], principal=asked.principal, whose=asked.query.get("principal")
+    )
+    return answer({"session": asked.path["id"], "attestation": token})
+
+
+async def project_receipt(asked: Asked) -> Response:
+    """One receipt as a signed projection; the audit view is for auditors."""
+    gate, view = asked.services.gate, asked.query.get("view", "public")
+    token = await asyncio.to_thread(gate.project, asked.path["id"], view, principal=asked.principal)
+    return answer({"receipt_id": asked.path["id"], "view": view, "projection": token})
+
+
+# Receipts and payloads as auditors see them: masked unless they were asked to be revealed.
+
+# What a payload says that no caller wrote, or that the receipt beside it says too.
+_PLAIN: Final = frozenset({"tool", "server", "guards", "approval", "action"})
+# A digest without salt of a short argument is found by trying: it is shown with the argument or not at all.
+_DIGESTS: Final = frozenset({"request_digest", "call_digest", "digest"})
+_HIDDEN: Final = frozenset({"epoch"})
+
+
+def summary(body: dict[str, Any]) -> dict[str, Any]:
+    """A receipt without its signature, for lists and events."""
+    return {name: value for name, value in body.items() if name != "sig"}
+
+
+def payload_view(payload: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
+    """The decrypted payload of a receipt, masked unless `reveal`."""
+    view: dict[str, Any] = {}
+    for name, value in payload.items():
+        if name in _HIDDEN or (name in _DIGESTS and not reveal):
+            continue
+        if name == "findings":
+            view[name] = [finding_to_wire(finding, reveal=reveal) for finding in findings_of(payload)]
+        elif reveal or name in _PLAIN:
+            view[name] = value
+        else:
+            view[name] = mask_value(value)
+    return view
+
+
+FILTERS: Final = ("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
+
+
+async def list_receipts(asked: Asked) -> Response:
+    """Receipts that match every filter, newest first."""
+    query = asked.query
+    limit = query.get("limit", DEFAULT_LIMIT)
+    search = Search(
+        **{name: query[name] for name in FILTERS if name in query},
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        before=index_of(query.get("cursor")),
+        limit=limit,
+    )
+    entries = await asyncio.to_thread(_search, asked.services, search)
+    return answer(listed(entries, limit))
+
+
+async def get_receipt(asked: Asked) -> Response:
+    """One receipt; `reveal=true` shows its payload unmasked, and is itself recorded first."""
+    services, reveal = asked.services, asked.query.get("reveal", False)
+    entry, payload = await asyncio.to_thread(_detail, services, asked.path["id"])
+    if reveal and payload is not None:
+        await services.gate.arecord(Unit(drafts=(_access(entry, asked.principal.id),)))
+    return answer(
+        {
+            "receipt": orjson.loads(entry.body),
+            "leaf_hash": entry.leaf_hash.hex(),
+            "payload": None if payload is None else payload_view(payload, reveal=reveal),
+            "revealed": bool(reveal and payload is not None),
+        }
+    )
+
+
+def listed(entries: list[Entry], limit: int) -> dict[str, Any]:
+    """One page of receipts, with the cursor of the next where this one is full."""
+    following = entries[-1].index if len(entries) == limit else None
+    return page([summary(orjson.loads(entry.body)) for entry in entries], following)
+
+
+def moment(query: Any, name: str) -> int | None:
+    """The time of a parameter in microseconds since the epoch; raises `InvalidCall` where it is none."""
+    text = query.get(name)
+    if text is None:
+        return None
+    try:
+        return from_rfc3339(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidCall(f"`{name}` is not an RFC 3339 time", hint="such as 2026-01-02T03:04:05Z") from error
+
+
+def _search(services: Services, search: Search) -> list[Entry]:
+    with services.store.reader() as reader:
+        return reader.search(search)
+
+
+def _detail(services: Services, receipt_id: str) -> tuple[Entry, dict[str, Any] | None]:
+    with services.store.reader() as reader:
+        entry = reader.entry_by_id(receipt_id)
+        if entry is None:
+            raise InvalidCall("there is no such receipt", code="not_found", status=404)
+        payload, _ = load_payload(services.gate.parts, reader, entry)
+    return entry, payload
+
+
+def _access(entry: Entry, principal: str) -> Draft:
+    return Draft(
+        members={
+            "kind": "access",
+            "receipt_id": new_id(),
+            "parent": entry.receipt_id,
+            "principal": principal,
+            "action": "reveal",
+        }
+    )
+
+
+# Checkpoints, proofs, export and keys.
 
 PAGE: Final = 512  # receipts read for one chunk of an export: bounds what it holds
 
@@ -159,9 +293,7 @@ def _head(store: Store) -> Head:
 
 # The log for those who audit it.
 
-_FILTERS: Final = exact("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
-
-ENDPOINTS: Final = (
+RECEIPTS: Final = (
     Endpoint(
         method="GET",
         path="/v1/receipts",
@@ -170,7 +302,7 @@ ENDPOINTS: Final = (
         summary="Search the log, newest first",
         permission=AUDIT,
         handler=list_receipts,
-        query=(*_FILTERS, SINCE, UNTIL, LIMIT, CURSOR),
+        query=(*exact(*FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
         replies=ok("one page", "Receipts"),
     ),
     Endpoint(
@@ -215,29 +347,9 @@ ENDPOINTS: Final = (
         query=exact("principal"),
         replies={**ok("the attestation", "Attestation"), **failing(s404="the log holds nothing of it")},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/sessions",
-        operation="listSessions",
-        tag="audit",
-        summary="Sessions by their last entry, newest first",
-        permission=AUDIT,
-        handler=list_sessions,
-        query=(*exact(*LIST_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
-        replies=ok("one page", "Sessions"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/sessions/{id:path}",
-        operation="traceSession",
-        tag="audit",
-        summary="Everything that the log holds of a session, newest first",
-        permission=AUDIT,
-        handler=trace_session,
-        path_params=named("name of the session"),
-        query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
-        replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
-    ),
+)
+
+LOG: Final = (
     Endpoint(
         method="GET",
         path="/v1/log/checkpoint",
