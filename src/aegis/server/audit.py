@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -23,9 +23,9 @@ from aegis.keys.files import public_keys
 from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
 from aegis.log.merkle import consistency_proof, inclusion_proof, root_at
 from aegis.log.writer import Unit
-from aegis.server.endpoint import Asked, Endpoint, Param, Reply
+from aegis.server.admission import ANYBODY, ATTEST, AUDIT
+from aegis.server.endpoint import ApiRequest, Endpoint, Param, Reply
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
-from aegis.server.permissions import ATTEST, AUDIT
 from aegis.server.schemas.common import HEX32, ID, KIND, TEXT, WHOLE, Schema, closed, listing, nullable
 from aegis.server.schemas.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, index, named, ok
 from aegis.server.services import Services
@@ -66,20 +66,57 @@ SCHEMAS: Final[dict[str, Schema]] = {
 # What the gateway signs about its own log: the summary of a session, and one receipt in one of two views.
 
 
-async def attest_session(asked: Asked) -> Response:
+FILTERS: Final = ("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
+
+
+async def attest_session(request: ApiRequest) -> Response:
     """The signed summary of one session: an agent's own, or any that an auditor names."""
-    gate = asked.services.gate
+    gate = request.services.gate
     token = await asyncio.to_thread(
-        gate.attest_session, asked.path["id"], principal=asked.principal, whose=asked.query.get("principal")
+        gate.attest_session, request.path["id"], principal=request.principal, whose=request.query.get("principal")
     )
-    return answer({"session": asked.path["id"], "attestation": token})
+    return answer({"session": request.path["id"], "attestation": token})
 
 
-async def project_receipt(asked: Asked) -> Response:
+ATTEST_SESSION: Final = Endpoint(
+    method="GET",
+    path="/v1/sessions/{id}/attestation",
+    operation="attestSession",
+    tag="audit",
+    summary="What a session came to, signed by itself: verdicts, budget use, the end of the log",
+    permission=ATTEST,
+    handler=attest_session,
+    path_params=named("name of the session"),
+    query=exact("principal"),
+    replies={**ok("the attestation", "Attestation"), **failing(s404="the log holds nothing of it")},
+)
+
+
+async def project_receipt(request: ApiRequest) -> Response:
     """One receipt as a signed projection; the audit view is for auditors."""
-    gate, view = asked.services.gate, asked.query.get("view", "public")
-    token = await asyncio.to_thread(gate.project, asked.path["id"], view, principal=asked.principal)
-    return answer({"receipt_id": asked.path["id"], "view": view, "projection": token})
+    gate, view = request.services.gate, request.query.get("view", "public")
+    token = await asyncio.to_thread(gate.project, request.path["id"], view, principal=request.principal)
+    return answer({"receipt_id": request.path["id"], "view": view, "projection": token})
+
+
+PROJECT_RECEIPT: Final = Endpoint(
+    method="GET",
+    path="/v1/receipts/{id}/projection",
+    operation="projectReceipt",
+    tag="audit",
+    summary="One receipt, signed by itself: in closed words for anybody, or whole for auditors",
+    permission=ATTEST,
+    handler=project_receipt,
+    path_params=named("id of the receipt"),
+    query=(
+        Param(
+            name="view",
+            schema={"type": "string", "enum": ["public", "audit"], "default": "public"},
+            text="`public` has closed words alone, `audit` every member",
+        ),
+    ),
+    replies={**ok("the projection", "Projection"), **failing(s404="there is none")},
+)
 
 
 # Receipts and payloads as auditors see them: masked unless they were asked to be revealed.
@@ -111,12 +148,46 @@ def payload_view(payload: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
     return view
 
 
-FILTERS: Final = ("kind", "principal", "agent", "session", "call_id", "tool", "decision", "reason", "parent")
-
-
-async def list_receipts(asked: Asked) -> Response:
+async def list_receipts(request: ApiRequest) -> Response:
     """Receipts that match every filter, newest first."""
-    query = asked.query
+    return answer(await asyncio.to_thread(find_receipts, request.services, request.query))
+
+
+LIST_RECEIPTS: Final = Endpoint(
+    method="GET",
+    path="/v1/receipts",
+    operation="listReceipts",
+    tag="audit",
+    summary="Search the log, newest first",
+    permission=AUDIT,
+    handler=list_receipts,
+    query=(*exact(*FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
+    replies=ok("one page", "Receipts"),
+)
+
+
+async def get_receipt(request: ApiRequest) -> Response:
+    """One receipt; `reveal=true` shows its payload unmasked, and is itself recorded first."""
+    reveal = request.query.get("reveal", False)
+    return answer(await show_receipt(request.services, request.path["id"], by=request.principal.id, reveal=reveal))
+
+
+GET_RECEIPT: Final = Endpoint(
+    method="GET",
+    path="/v1/receipts/{id}",
+    operation="getReceipt",
+    tag="audit",
+    summary="One receipt with its payload, masked; revealing it is recorded",
+    permission=AUDIT,
+    handler=get_receipt,
+    path_params=named("id of the receipt"),
+    query=(Param(name="reveal", schema={"type": "boolean", "default": False}, text="unmasked, on record"),),
+    replies={**ok("the receipt", "ReceiptDetail"), **failing(s404="there is none")},
+)
+
+
+def find_receipts(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:
+    """One page of receipts, by the parameters of `LIST_RECEIPTS`."""
     limit = query.get("limit", DEFAULT_LIMIT)
     search = Search(
         **{name: query[name] for name in FILTERS if name in query},
@@ -125,24 +196,22 @@ async def list_receipts(asked: Asked) -> Response:
         before=index_of(query.get("cursor")),
         limit=limit,
     )
-    entries = await asyncio.to_thread(_search, asked.services, search)
-    return answer(listed(entries, limit))
+    with services.store.reader() as reader:
+        entries = reader.search(search)
+    return listed(entries, limit)
 
 
-async def get_receipt(asked: Asked) -> Response:
-    """One receipt; `reveal=true` shows its payload unmasked, and is itself recorded first."""
-    services, reveal = asked.services, asked.query.get("reveal", False)
-    entry, payload = await asyncio.to_thread(_detail, services, asked.path["id"])
+async def show_receipt(services: Services, receipt_id: str, *, by: str, reveal: bool) -> dict[str, Any]:
+    """One receipt with its payload, masked unless `reveal`, which is itself recorded first."""
+    entry, payload = await asyncio.to_thread(_detail, services, receipt_id)
     if reveal and payload is not None:
-        await services.gate.arecord(Unit(drafts=(_access(entry, asked.principal.id),)))
-    return answer(
-        {
-            "receipt": orjson.loads(entry.body),
-            "leaf_hash": entry.leaf_hash.hex(),
-            "payload": None if payload is None else payload_view(payload, reveal=reveal),
-            "revealed": bool(reveal and payload is not None),
-        }
-    )
+        await services.gate.arecord(Unit(drafts=(_access(entry, by),)))
+    return {
+        "receipt": orjson.loads(entry.body),
+        "leaf_hash": entry.leaf_hash.hex(),
+        "payload": None if payload is None else payload_view(payload, reveal=reveal),
+        "revealed": bool(reveal and payload is not None),
+    }
 
 
 def listed(entries: list[Entry], limit: int) -> dict[str, Any]:
@@ -160,11 +229,6 @@ def moment(query: Any, name: str) -> int | None:
         return from_rfc3339(text)
     except (ValueError, OverflowError) as error:
         raise InvalidCall(f"`{name}` is not an RFC 3339 time", hint="such as 2026-01-02T03:04:05Z") from error
-
-
-def _search(services: Services, search: Search) -> list[Entry]:
-    with services.store.reader() as reader:
-        return reader.search(search)
 
 
 def _detail(services: Services, receipt_id: str) -> tuple[Entry, dict[str, Any] | None]:
@@ -193,22 +257,133 @@ def _access(entry: Entry, principal: str) -> Draft:
 PAGE: Final = 512  # receipts read for one chunk of an export: bounds what it holds
 
 
-async def proof(asked: Asked) -> Response:
+async def proof(request: ApiRequest) -> Response:
     """Proof that a leaf is in the tree of `size` leaves (RFC 9162, 2.1.3.1)."""
-    return answer(await asyncio.to_thread(_proof, asked.services.store, asked.query))
+    query = request.query
+    return answer(await asyncio.to_thread(prove_inclusion, request.services.store, query["index"], query.get("size")))
 
 
-async def consistency(asked: Asked) -> Response:
+PROOF: Final = Endpoint(
+    method="GET",
+    path="/v1/log/proof",
+    operation="getInclusionProof",
+    tag="audit",
+    summary="Proof that a leaf is in the log (RFC 9162, 2.1.3)",
+    permission=AUDIT,
+    handler=proof,
+    query=(
+        index("index", "position of the leaf", required=True),
+        index("size", "size of the tree, else now"),
+    ),
+    replies=ok("the proof", "Proof"),
+)
+
+
+async def consistency(request: ApiRequest) -> Response:
     """Proof that the tree of `second` leaves begins with the tree of `first` (RFC 9162, 2.1.4.1)."""
-    return answer(await asyncio.to_thread(_consistency, asked.services.store, asked.query))
+    query = request.query
+    return answer(
+        await asyncio.to_thread(prove_consistency, request.services.store, query["first"], query.get("second"))
+    )
 
 
-async def export(asked: Asked) -> Response:
+CONSISTENCY: Final = Endpoint(
+    method="GET",
+    path="/v1/log/consistency",
+    operation="getConsistencyProof",
+    tag="audit",
+    summary="Proof that the log only grew (RFC 9162, 2.1.4)",
+    permission=AUDIT,
+    handler=consistency,
+    query=(index("first", "the earlier size", required=True), index("second", "the later size; now by default")),
+    replies=ok("the proof", "Consistency"),
+)
+
+
+async def export(request: ApiRequest) -> Response:
     """The receipts as canonical lines, in order, streamed; `size` of them, or all there are."""
-    store = asked.services.store
+    query = request.query
+    return await export_log(request.services.store, query.get("start", 0), query.get("size"))
+
+
+EXPORT: Final = Endpoint(
+    method="GET",
+    path="/v1/log/export",
+    operation="exportLog",
+    tag="audit",
+    summary="The receipts as canonical lines, streamed; `receipts.jsonl` of an offline verification",
+    permission=AUDIT,
+    handler=export,
+    query=(index("start", "first position; 0 by default"), index("size", "end position; now by default")),
+    replies={
+        200: Reply(
+            text="one receipt a line",
+            schema={"type": "string"},
+            media="application/x-ndjson",
+            headers={"Aegis-Log-Size": "end position of this export"},
+        )
+    },
+)
+
+
+async def jwks(request: ApiRequest) -> Response:
+    """The public keys of the deployment (RFC 7517)."""
+    document = await asyncio.to_thread(key_document, request.services.store)
+    # Which agents there are stays with the auditors.
+    keys = [{name: value for name, value in key.items() if name != "agent"} for key in key_set(document)["keys"]]
+    return answer({"keys": keys})
+
+
+JWKS: Final = Endpoint(
+    method="GET",
+    path="/.well-known/jwks.json",
+    operation="getJwks",
+    tag="open",
+    summary="The public keys of the deployment (RFC 7517)",
+    permission=ANYBODY,
+    handler=jwks,
+    replies=ok("the keys", "Jwks"),
+)
+
+
+async def keys(request: ApiRequest) -> Response:
+    """The `keys.json` of an offline verification; a verifier gets it another way than the receipts."""
+    return answer(await asyncio.to_thread(key_document, request.services.store))
+
+
+KEYS: Final = Endpoint(
+    method="GET",
+    path="/v1/log/keys",
+    operation="exportKeys",
+    tag="audit",
+    summary="The public keys and their validity; `keys.json` of an offline verification",
+    permission=AUDIT,
+    handler=keys,
+    replies=ok("the keys", "LogKeys"),
+)
+
+
+async def checkpoint(request: ApiRequest) -> Response:
+    """The end of the log in a signed note (C2SP tlog-checkpoint)."""
+    return Response(await asyncio.to_thread(signed_checkpoint, request.services), media_type="text/plain")
+
+
+CHECKPOINT: Final = Endpoint(
+    method="GET",
+    path="/v1/log/checkpoint",
+    operation="getCheckpoint",
+    tag="audit",
+    summary="A signed checkpoint of the log as it is now (C2SP signed note)",
+    permission=AUDIT,
+    handler=checkpoint,
+    replies={200: Reply(text="the note", schema={"type": "string"}, media="text/plain; charset=utf-8")},
+)
+
+
+async def export_log(store: Store, start: int = 0, size: int | None = None) -> Response:
+    """The lines from `start` to `size`, or to the end of the log, as a download."""
     head = await asyncio.to_thread(_head, store)
-    size = asked.query.get("size", head.size)
-    start = asked.query.get("start", 0)
+    size = head.size if size is None else size
     if not start <= size <= head.size:
         raise InvalidCall("`start` to `size` is not inside the log", code="out_of_range", hint="see the checkpoint")
     return StreamingResponse(
@@ -221,25 +396,11 @@ async def export(asked: Asked) -> Response:
     )
 
 
-async def jwks(asked: Asked) -> Response:
-    """The public keys of the deployment (RFC 7517)."""
-    document = await asyncio.to_thread(_keys, asked.services.store)
-    # Which agents there are stays with the auditors.
-    keys = [{name: value for name, value in key.items() if name != "agent"} for key in key_set(document)["keys"]]
-    return answer({"keys": keys})
-
-
-async def keys(asked: Asked) -> Response:
-    """The `keys.json` of an offline verification; a verifier gets it another way than the receipts."""
-    return answer(await asyncio.to_thread(_keys, asked.services.store))
-
-
-async def checkpoint(asked: Asked) -> Response:
-    """The end of the log in a signed note (C2SP tlog-checkpoint)."""
-    services = asked.services
-    head = await asyncio.to_thread(_head, services.store)
-    note = sign_checkpoint(checkpoint_of(head, services.log), services.log_signer())
-    return Response(note, media_type="text/plain")
+def signed_checkpoint(services: Services) -> bytes:
+    """The end of the log in a signed note."""
+    with services.store.reader() as reader:
+        head = reader.head()
+    return sign_checkpoint(checkpoint_of(head, services.log), services.log_signer())
 
 
 def _lines(store: Store, start: int, stop: int) -> Iterator[bytes]:
@@ -248,11 +409,10 @@ def _lines(store: Store, start: int, stop: int) -> Iterator[bytes]:
             yield b"".join(entry.body + b"\n" for entry in reader.entries(at, min(at + PAGE, stop)))
 
 
-def _proof(store: Store, query: Any) -> dict[str, Any]:
-    if "index" not in query:
-        raise InvalidCall("`index` is needed", code="missing_parameter")
+def prove_inclusion(store: Store, index: int, size: int | None) -> dict[str, Any]:
+    """The proof of one leaf in the tree of `size` leaves, or in all of the log."""
     with store.reader() as reader:
-        index, size = query["index"], query.get("size", reader.head().size)
+        size = reader.head().size if size is None else size
         path = inclusion_proof(index, size, reader)
         leaf = reader.leaf_hashes(index, index + 1)[0]
         root = root_at(size, reader)
@@ -265,11 +425,10 @@ def _proof(store: Store, query: Any) -> dict[str, Any]:
     }
 
 
-def _consistency(store: Store, query: Any) -> dict[str, Any]:
-    if "first" not in query:
-        raise InvalidCall("`first` is needed", code="missing_parameter")
+def prove_consistency(store: Store, first: int, second: int | None) -> dict[str, Any]:
+    """The proof that the tree of `second` leaves, or all of the log, begins with the tree of `first`."""
     with store.reader() as reader:
-        first, second = query["first"], query.get("second", reader.head().size)
+        second = reader.head().size if second is None else second
         path = consistency_proof(first, second, reader)
         roots = root_at(first, reader).hex(), root_at(second, reader).hex()
     return {
@@ -281,7 +440,8 @@ def _consistency(store: Store, query: Any) -> dict[str, Any]:
     }
 
 
-def _keys(store: Store) -> dict[str, Any]:
+def key_document(store: Store) -> dict[str, Any]:
+    """The `keys.json` of an offline verification."""
     with store.reader() as reader:
         return public_keys(reader)
 
@@ -294,123 +454,16 @@ def _head(store: Store) -> Head:
 # The log for those who audit it.
 
 RECEIPTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/v1/receipts",
-        operation="listReceipts",
-        tag="audit",
-        summary="Search the log, newest first",
-        permission=AUDIT,
-        handler=list_receipts,
-        query=(*exact(*FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
-        replies=ok("one page", "Receipts"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/receipts/{id}",
-        operation="getReceipt",
-        tag="audit",
-        summary="One receipt with its payload, masked; revealing it is recorded",
-        permission=AUDIT,
-        handler=get_receipt,
-        path_params=named("id of the receipt"),
-        query=(Param(name="reveal", schema={"type": "boolean", "default": False}, text="unmasked, on record"),),
-        replies={**ok("the receipt", "ReceiptDetail"), **failing(s404="there is none")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/receipts/{id}/projection",
-        operation="projectReceipt",
-        tag="audit",
-        summary="One receipt, signed by itself: in closed words for anybody, or whole for auditors",
-        permission=ATTEST,
-        handler=project_receipt,
-        path_params=named("id of the receipt"),
-        query=(
-            Param(
-                name="view",
-                schema={"type": "string", "enum": ["public", "audit"], "default": "public"},
-                text="`public` has closed words alone, `audit` every member",
-            ),
-        ),
-        replies={**ok("the projection", "Projection"), **failing(s404="there is none")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/sessions/{id}/attestation",
-        operation="attestSession",
-        tag="audit",
-        summary="What a session came to, signed by itself: verdicts, budget use, the end of the log",
-        permission=ATTEST,
-        handler=attest_session,
-        path_params=named("name of the session"),
-        query=exact("principal"),
-        replies={**ok("the attestation", "Attestation"), **failing(s404="the log holds nothing of it")},
-    ),
+    LIST_RECEIPTS,
+    GET_RECEIPT,
+    PROJECT_RECEIPT,
+    ATTEST_SESSION,
 )
 
 LOG: Final = (
-    Endpoint(
-        method="GET",
-        path="/v1/log/checkpoint",
-        operation="getCheckpoint",
-        tag="audit",
-        summary="A signed checkpoint of the log as it is now (C2SP signed note)",
-        permission=AUDIT,
-        handler=checkpoint,
-        replies={200: Reply(text="the note", schema={"type": "string"}, media="text/plain; charset=utf-8")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/log/proof",
-        operation="getInclusionProof",
-        tag="audit",
-        summary="Proof that a leaf is in the log (RFC 9162, 2.1.3)",
-        permission=AUDIT,
-        handler=proof,
-        query=(
-            index("index", "position of the leaf", required=True),
-            index("size", "size of the tree, else now"),
-        ),
-        replies=ok("the proof", "Proof"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/log/consistency",
-        operation="getConsistencyProof",
-        tag="audit",
-        summary="Proof that the log only grew (RFC 9162, 2.1.4)",
-        permission=AUDIT,
-        handler=consistency,
-        query=(index("first", "the earlier size", required=True), index("second", "the later size; now by default")),
-        replies=ok("the proof", "Consistency"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/log/export",
-        operation="exportLog",
-        tag="audit",
-        summary="The receipts as canonical lines, streamed; `receipts.jsonl` of an offline verification",
-        permission=AUDIT,
-        handler=export,
-        query=(index("start", "first position; 0 by default"), index("size", "end position; now by default")),
-        replies={
-            200: Reply(
-                text="one receipt a line",
-                schema={"type": "string"},
-                media="application/x-ndjson",
-                headers={"Aegis-Log-Size": "end position of this export"},
-            )
-        },
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/log/keys",
-        operation="exportKeys",
-        tag="audit",
-        summary="The public keys and their validity; `keys.json` of an offline verification",
-        permission=AUDIT,
-        handler=keys,
-        replies=ok("the keys", "LogKeys"),
-    ),
+    CHECKPOINT,
+    PROOF,
+    CONSISTENCY,
+    EXPORT,
+    KEYS,
 )

@@ -28,9 +28,12 @@ from aegis.gate.events import new_id
 from aegis.log.writer import Unit
 from aegis.outbound.client import Egress
 from aegis.outbound.values import EgressPolicy
-from aegis.server.endpoint import Asked
+from aegis.server.admission import ADMINISTER
+from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer
 from aegis.server.replay import tried
+from aegis.server.schemas.common import ref
+from aegis.server.schemas.parts import failing, ok
 from aegis.server.services import Services
 from aegis.wire.client import Message, ModelEndpoint, ask, read_json
 
@@ -341,6 +344,26 @@ def _asked_for(wish: str, *, model: str, by: str, digest: str) -> Unit:
 # `POST /v1/config:draft`: a policy drafted from plain words; nothing is put in force.
 
 
-async def draft_config(asked: Asked) -> Response:
+async def draft_config(request: ApiRequest) -> Response:
     """The draft with its test cases."""
-    return answer(await draft_policy(asked.services, asked.body["wish"], by=asked.principal.id))
+    return answer(await draft_policy(request.services, request.body["wish"], by=request.principal.id))
+
+
+DRAFT_POLICY: Final = Endpoint(
+    method="POST",
+    path="/v1/config:draft",
+    operation="draftPolicy",
+    tag="administration",
+    summary="A policy drafted from plain words by the configured model, with test cases; changes nothing",
+    permission=ADMINISTER,
+    handler=draft_config,
+    body=Body(schema=ref("DraftRequest")),
+    replies={
+        **ok("the draft, and what the gateway made of its test cases", "Drafted"),
+        **failing(
+            s404="no model is configured",
+            s409="the configuration's file is not what is in force",
+            s502="the model did not answer, or not as it was asked",
+        ),
+    },
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -21,9 +21,11 @@ from aegis.core.principal import Principal
 from aegis.core.times import rfc3339
 from aegis.gate.repeat import load_payload
 from aegis.policy.model import Evaluation, Incoming
+from aegis.server.admission import ADMINISTER
 from aegis.server.audit import moment
-from aegis.server.endpoint import Asked
-from aegis.server.http import answer, encode_cursor, index_of
+from aegis.server.endpoint import ApiRequest, Endpoint, Param
+from aegis.server.http import MAX_REPLAYED, answer, encode_cursor, index_of
+from aegis.server.schemas.parts import CURSOR, SINCE, UNTIL, YAML, exact, ok
 from aegis.server.services import Services
 
 # Changes of a replay counted: by tool, agent, what was and what would be. Pure, and needs no server.
@@ -72,9 +74,38 @@ DEFAULT_CALLS: Final = 200
 _BEFORE_POLICY: Final = frozenset({"revocation", "credential", "idempotency"})
 
 
-async def replay_config(asked: Asked) -> Response:
+async def replay_config(request: ApiRequest) -> Response:
     """The recorded calls that would have ended otherwise, and how many did not."""
-    query, services = asked.query, asked.services
+    candidate = await asyncio.to_thread(request.services.policy.check, text_of(request.text))
+    return answer(await asyncio.to_thread(replay, request.services, candidate.policy, request.query))
+
+
+REPLAY_CONFIG: Final = Endpoint(
+    method="POST",
+    path="/v1/config:replay",
+    operation="replayConfig",
+    tag="administration",
+    summary="What a configuration would have made of recorded calls; changes nothing",
+    permission=ADMINISTER,
+    handler=replay_config,
+    body=YAML,
+    query=(
+        *exact("agent", "session", "tool"),
+        SINCE,
+        UNTIL,
+        Param(
+            name="limit",
+            schema={"type": "integer", "minimum": 1, "maximum": MAX_REPLAYED, "default": DEFAULT_CALLS},
+            text="how many calls, newest first",
+        ),
+        CURSOR,
+    ),
+    replies=ok("the calls that would have ended otherwise", "Replay"),
+)
+
+
+def replay(services: Services, candidate: Policy, query: Mapping[str, Any]) -> dict[str, Any]:
+    """What the candidate makes of one page of recorded calls, by the parameters of `REPLAY_CONFIG`."""
     search = Search(
         kind="decision",
         **{name: query[name] for name in ("agent", "session", "tool") if name in query},
@@ -83,12 +114,11 @@ async def replay_config(asked: Asked) -> Response:
         before=index_of(query.get("cursor")),
         limit=query.get("limit", DEFAULT_CALLS),
     )
-    candidate = (await asyncio.to_thread(services.policy.check, text_of(asked.text))).policy
-    found = await asyncio.to_thread(replayed, services, candidate, search)
+    found = replayed(services, candidate, search)
     last = found.pop("last")
     following = last if found["replayed"] + found["skipped"] == search.limit else None
     found["span"]["complete"] = following is None
-    return answer({**found, "next": None if following is None else encode_cursor(str(following))})
+    return {**found, "next": None if following is None else encode_cursor(str(following))}
 
 
 def replayed(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:

@@ -6,19 +6,46 @@ What is refused here is named by its place and by the rule that it breaks, never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from aegis.core.json import escape
 from aegis.errors import InvalidCall
 from aegis.server.components import COMPONENTS
-from aegis.server.endpoint import Param, Schema
+from aegis.server.endpoint import ApiEndpoint, Param, Schema
 
 MAX_QUERY_BYTES: Final = 8_192  # bounds what one request can make us decode
 MAX_DIGITS: Final = 16  # every number of a query is below 2^53
 _RULES_OF_MEMBERS: Final = ("additionalProperties", "required", "minProperties", "maxProperties")
+
+
+@cache
+def query_check(endpoint: ApiEndpoint) -> QueryCheck:
+    """The check of the query of an endpoint, compiled once."""
+    return QueryCheck(endpoint.query)
+
+
+@cache
+def body_check(endpoint: ApiEndpoint) -> BodyCheck | None:
+    """The check of the JSON body of an endpoint, compiled once; `None` for one that takes no JSON."""
+    body = endpoint.body
+    return BodyCheck(body.schema) if body is not None and body.media == "application/json" else None
+
+
+def query_of(endpoint: ApiEndpoint, query: Mapping[str, str]) -> Mapping[str, Any]:
+    """What a page may ask of the service behind an endpoint: the same parameters under the same rules."""
+    return query_check(endpoint)(urlencode(query).encode())
+
+
+def checked_body(endpoint: ApiEndpoint, body: dict[str, Any]) -> dict[str, Any]:
+    """A body that a page made of a form, under the rules of the endpoint; raises `InvalidCall` as the API would."""
+    check = body_check(endpoint)
+    if check is not None:
+        check(body)
+    return body
 
 
 class BodyCheck:

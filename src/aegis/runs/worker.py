@@ -21,7 +21,7 @@ RECOVERY_SECONDS: Final = 15.0  # how often runs are looked for whose process is
 _log = logging.getLogger("aegis.server")
 
 
-class RunDesk:
+class RunWorker:
     """Opens `Runs` once there are routes; the libraries behind it are loaded no earlier."""
 
     def __init__(self, deployment: Deployment) -> None:
