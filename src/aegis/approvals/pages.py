@@ -71,7 +71,7 @@ class ArgumentPlace:
 def places(
     arguments: Any, findings: Sequence[Mapping[str, Any]], *, hidden: Sequence[str], form: Mapping[str, str]
 ) -> list[ArgumentPlace] | None:
-    """The places of the arguments in order, with the texts of `hidden` masked; `None` where a form cannot hold them."""
+    """Return the places of the arguments, the texts of `hidden` masked; `None` where a form cannot hold them."""
     if not isinstance(arguments, dict):
         return None
     found = list(islice(_walk("", arguments), MAX_PLACES + 1))
@@ -82,7 +82,7 @@ def places(
 
 
 def narrowed(arguments: Any, form: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments without what the form drops, and with what it types.
+    """Return the arguments without what the form drops, and with what it types.
 
     Raises `InvalidCall` where nothing changes, a number is none (422, naming the place), or the form names a
     place that the call does not have (409).
@@ -107,7 +107,7 @@ def narrowed(arguments: Any, form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _walk(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Every member and item, each container before what is in it."""
+    """Return every member and item, each container before what is in it."""
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in steps:
         below = f"{pointer}/{escape(str(key))}"
@@ -143,7 +143,7 @@ def _place(pointer: str, value: Any, leaf: Leaf | None, form: Mapping[str, str])
 
 
 def _kind(value: Any) -> str:
-    """What can be typed in place of a value: a text of one line, a number, or nothing."""
+    """Return what can be typed in place of a value: a text of one line, a number, or nothing."""
     if isinstance(value, str):
         return "text" if len(value) <= MAX_TYPED_CHARS and "\n" not in value and "\r" not in value else ""
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else ""
@@ -164,7 +164,7 @@ def _typed(pointer: str, value: Any, text: str) -> Any:
 
 
 def _id(pointer: str) -> str:
-    """A name of a form's field for a place, whatever its keys hold."""
+    """Return a name of a form's field for a place, whatever its keys hold."""
     return hashlib.sha256(pointer.encode()).hexdigest()[:20]
 
 
@@ -197,13 +197,13 @@ def _pressing(row: dict[str, Any]) -> tuple[int, bool, str, int]:
 
 
 async def review(request: PageRequest) -> Response:
-    """One held call, with everything that a decision needs."""
+    """Show one held call, with everything that a decision needs."""
     approval = await asyncio.to_thread(_approval, request, request.path["id"])
     return await _review(request, approval, problem=None, revealed=False)
 
 
 async def reveal(request: PageRequest) -> Response:
-    """The same page with private values shown, which is recorded first."""
+    """Show the same page with private values shown, which is recorded first."""
     approval = await asyncio.to_thread(_approval, request, request.path["id"])
     draft = Draft(
         members={
@@ -219,7 +219,7 @@ async def reveal(request: PageRequest) -> Response:
 
 
 async def resolve(request: PageRequest) -> Response:
-    """The answer, bound to the digests that were shown; what is refused is said on the page."""
+    """Answer the held call, bound to the digests that were shown; what is refused is said on the page."""
     approval_id, form = request.path["id"], request.form
     try:
         body: dict[str, Any] = {
@@ -280,7 +280,7 @@ def _approval(request: PageRequest, approval_id: str) -> dict[str, Any]:
 
 
 def _details(request: PageRequest, approval: dict[str, Any], revealed: bool) -> dict[str, Any]:
-    """What the log knows beside the approval: findings with their places, the session so far, past answers."""
+    """Return what the log knows beside the approval: findings with their places, the session so far, past answers."""
     services = request.services
     with services.store.reader() as reader:
         entry = reader.entry_by_id(approval["decision_id"])
@@ -314,7 +314,7 @@ def _details(request: PageRequest, approval: dict[str, Any], revealed: bool) -> 
 
 
 def _answer(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
-    """One past answer, with the reason that was kept with it; it leads to the call that was answered."""
+    """Return one past answer, with the reason that was kept with it; it leads to the call that was answered."""
     kept = find(reader, body["approval_id"])
     return {
         **row_of(body),
@@ -335,7 +335,7 @@ def _rows(request: PageRequest, items: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def _facts(approval: dict[str, Any], receipt: dict[str, Any]) -> dict[str, Any]:
-    """What is known of the effect: by the approval's own word, else by the receipt of the held call."""
+    """Return what is known of the effect: by the approval's own word, else by the receipt of the held call."""
     facts = approval.get("facts") or {}
     effects = facts.get("effects") or receipt.get("effects", [])
     rules = {rule for guard in receipt.get("guards", ()) for rule in guard["rules"]}

@@ -169,7 +169,7 @@ _STATE: Final = Param(
 
 
 async def list_approvals(request: ApiRequest) -> Response:
-    """The queue: pending approvals unless `state` asks for others."""
+    """Show the queue: pending approvals unless `state` asks for others."""
     return answer(await asyncio.to_thread(find_approvals, request.services, request.principal, request.query))
 
 
@@ -187,7 +187,7 @@ LIST_APPROVALS: Final = Endpoint(
 
 
 async def get_approval(request: ApiRequest) -> Response:
-    """One approval; with `wait`, as soon as it is not pending any more, or after that many seconds."""
+    """Show one approval; with `wait`, as soon as it is not pending any more, or after that many seconds."""
     services, approval_id = request.services, request.path["id"]
     with services.waiting.watch(approval_id) as watched:
         deadline = asyncio.get_running_loop().time() + request.query.get("wait", 0)
@@ -253,7 +253,7 @@ RESOLVE_APPROVAL: Final = Endpoint(
 
 
 async def list_grants(request: ApiRequest) -> Response:
-    """Grants, revoked and expired ones included, by id."""
+    """Show grants, revoked and expired ones included, by id."""
     return answer(await asyncio.to_thread(_grants, request))
 
 
@@ -291,7 +291,7 @@ REVOKE_GRANT: Final = Endpoint(
 
 
 def answer_of(body: dict[str, Any]) -> Answer:
-    """The answer that a body of `RESOLVE_APPROVAL` spells."""
+    """Return the answer that a body of `RESOLVE_APPROVAL` spells."""
     return Answer(
         decision=body["decision"],
         reason=body.get("reason"),
@@ -321,7 +321,7 @@ def _grant(services: Services, grant_id: str) -> dict[str, Any]:
 
 
 def find_approvals(services: Services, principal: Principal, query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of the approvals that `principal` may see, by the parameters of `LIST_APPROVALS`."""
+    """Return one page of the approvals that `principal` may see, by the parameters of `LIST_APPROVALS`."""
     limit, state = query.get("limit", DEFAULT_LIMIT), query.get("state", "pending")
     after = place_of(query.get("cursor")) or ""
     now = services.clock()
@@ -372,13 +372,13 @@ def _shown(services: Services, reader: Reader, principal: Principal, approval: A
 
 
 def show_approval(services: Services, principal: Principal, approval: Approval) -> dict[str, Any]:
-    """What `principal` sees of an approval now."""
+    """Return what `principal` sees of an approval now."""
     with services.store.reader() as reader:
         return _shown(services, reader, principal, approval, services.clock())
 
 
 def visible_approval(services: Services, principal: Principal, approval_id: str) -> Approval:
-    """The approval; raises `InvalidCall` (404) for one that is not there, or that `principal` may not see."""
+    """Return the approval; raises `InvalidCall` (404) for one that is not there, or that `principal` may not see."""
     with services.store.reader() as reader:
         approval = load(reader, approval_id)
     if not _may_see(principal, approval):  # the same answer as for one that does not exist

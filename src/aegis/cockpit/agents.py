@@ -30,7 +30,7 @@ LISTED = 500  # agents on one page; the list goes on by name
 
 
 async def agents(request: PageRequest) -> Response:
-    """Every agent with what became of its calls."""
+    """Show every agent with what became of its calls."""
     rollup = request.cockpit.rollup
     await rollup.watched()
     query = {"limit": str(LISTED)}
@@ -50,7 +50,7 @@ async def agents(request: PageRequest) -> Response:
 
 
 async def agent(request: PageRequest) -> Response:
-    """One agent."""
+    """Show one agent."""
     await request.cockpit.rollup.watched()
     name = request.path["id"]
     found = await asyncio.to_thread(find_agent, request.services, name)

@@ -37,7 +37,7 @@ from aegis.server.deliveries import send_again
 
 
 async def alerts(request: PageRequest) -> Response:
-    """Every rule with its log, and the form for another."""
+    """Show every rule with its log, and the form for another."""
     return await _shown(request, problem=None)
 
 
@@ -133,7 +133,7 @@ def _rows(request: PageRequest) -> list[dict[str, Any]]:
 
 
 def _sent(reader: Reader, sent: AlertSent) -> dict[str, Any]:
-    """One line of the log: what is not in the outbox any more was taken."""
+    """Return one line of the log: what is not in the outbox any more was taken."""
     found = reader.document(OUTBOX, sent.message)
     state, error, attempts = "delivered", "", 0
     if found is not None:

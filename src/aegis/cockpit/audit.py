@@ -57,7 +57,7 @@ MAX_ROWS: Final = 1_000_000  # rows of one table: what a spreadsheet takes
 
 
 async def audit(request: PageRequest) -> Response:
-    """The search with its results, and where the log stands."""
+    """Show the search with its results, and where the log stands."""
     query = _query(request)
     problem, rows, following = None, [], None
     try:
@@ -109,13 +109,13 @@ async def export_keys(request: PageRequest) -> Response:
 
 
 async def export_checkpoint(request: PageRequest) -> Response:
-    """The signed end of the log."""
+    """Show the signed end of the log."""
     note = await asyncio.to_thread(signed_checkpoint, request.services)
     return Response(note, media_type="text/plain", headers={"content-disposition": 'attachment; filename="checkpoint"'})
 
 
 async def export_table(request: PageRequest) -> Response:
-    """What the search finds, as CSV (RFC 4180)."""
+    """Show what the search finds, as CSV (RFC 4180)."""
     query = _query(request)
     await _find(request, {**query, "limit": "1"})  # refuses before the answer begins
     return StreamingResponse(
@@ -126,7 +126,7 @@ async def export_table(request: PageRequest) -> Response:
 
 
 async def report(request: PageRequest) -> Response:
-    """The report of a period as PDF."""
+    """Show the report of a period as PDF."""
     since, until = _day(request, "since"), _day(request, "until") + 24 * 3600 * MICROS - 1
     if until < since:
         raise InvalidCall("the period ends before it begins", hint="choose other days")
@@ -180,7 +180,7 @@ def _line(values: Any) -> bytes:
 
 
 def _cell(value: Any) -> str:
-    """One cell; a text that a spreadsheet would take for a formula is made plain (CWE-1236)."""
+    """Return one cell; a text that a spreadsheet would take for a formula is made plain (CWE-1236)."""
     text = " ".join(value) if isinstance(value, list) else str(value)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 

@@ -25,23 +25,23 @@ STRETCH: Final = 500  # leaves that are looked at for what came next
 
 
 async def call(request: PageRequest) -> Response:
-    """The page of one receipt, its payload masked."""
+    """Show the page of one receipt, its payload masked."""
     return await _shown(request, reveal=False)
 
 
 async def reveal(request: PageRequest) -> Response:
-    """The page with its payload unmasked, which is recorded first."""
+    """Show the page with its payload unmasked, which is recorded first."""
     return await _shown(request, reveal=True)
 
 
 async def leaf(request: PageRequest) -> Response:
-    """The receipt as the log holds it, byte by byte: what a browser hashes."""
+    """Show the receipt as the log holds it, byte by byte: what a browser hashes."""
     entry = await asyncio.to_thread(_entry, request, request.path["id"])
     return Response(entry.body, media_type="application/octet-stream")
 
 
 async def proof(request: PageRequest) -> Response:
-    """A checkpoint, the path from this receipt to it, and the path from an earlier one where `first` names it."""
+    """Show a checkpoint, the path from this receipt to it, and the path from an earlier one where `first` names it."""
     entry = await asyncio.to_thread(_entry, request, request.path["id"])
     note = (await asyncio.to_thread(signed_checkpoint, request.services)).decode()
     size, store = int(note.split("\n")[1]), request.services.store
@@ -54,7 +54,7 @@ async def proof(request: PageRequest) -> Response:
 
 
 async def log_key(request: PageRequest) -> Response:
-    """The log's public key, which a browser keeps from the first time on."""
+    """Show the log's public key, which a browser keeps from the first time on."""
     return answer({"log": request.services.log, "public": request.services.log_signer().public.hex()})
 
 
@@ -87,7 +87,7 @@ async def _shown(request: PageRequest, *, reveal: bool) -> Response:
 
 
 def _steps(receipt: dict[str, Any], payload: dict[str, Any]) -> list[dict[str, Any]]:
-    """The decision path: every guard, what it demanded, how long it took, and whether it decided the outcome."""
+    """Return the decision path: every guard, what it demanded, how long it took, and whether it decided the outcome."""
     times = {row[0]: row[2] for row in payload.get("guards", ())}
     longest = max([*times.values(), 1])
     decided = receipt.get("decision", "allow")
@@ -105,7 +105,7 @@ def _steps(receipt: dict[str, Any], payload: dict[str, Any]) -> list[dict[str, A
 
 
 def _judged(request: PageRequest, receipt: dict[str, Any], reveal: bool) -> list[dict[str, Any]]:
-    """The runs of judges; what they wrote may quote the call, and is shown with its values."""
+    """Return the runs of judges; what they wrote may quote the call, and is shown with its values."""
     with request.services.store.reader() as reader:
         return runs(request.services.gate.parts, reader, receipt, hidden=[] if reveal else None)
 
@@ -131,7 +131,7 @@ def _around(request: PageRequest, receipt: dict[str, Any]) -> dict[str, Any]:
 
 
 def _next(reader: Reader, index: int, same: Search) -> list[Entry]:
-    """The next receipts of the session, looked for in a bounded stretch of the log."""
+    """Return the next receipts of the session, looked for in a bounded stretch of the log."""
     found = reader.search(replace(same, before=index + STRETCH, limit=STRETCH))
     return [entry for entry in reversed(found) if entry.index > index][:AROUND]
 

@@ -19,7 +19,7 @@ STANDING_S: Final = 30.0  # how soon a stream ends after its session did
 
 
 async def live(request: PageRequest) -> Response:
-    """The stream of rows that match the filters of the query."""
+    """Show the stream of rows that match the filters of the query."""
     wanted = {name: request.query[name] for name in FILTERS if request.query.get(name)}
     feed = request.cockpit.feed
     subscription = await feed.subscribe()

@@ -48,7 +48,7 @@ class Stack:
 
 
 def stacked(columns: Sequence[Sequence[int]]) -> Stack:
-    """A column for each row of counts (allow, sanitize, require_approval, block), blocks at the bottom."""
+    """Return a column for each row of counts (allow, sanitize, require_approval, block), blocks at the bottom."""
     peak = max((sum(column) for column in columns), default=0)
     pieces: list[Piece] = []
     for at, column in enumerate(columns):
@@ -80,7 +80,7 @@ class Figures:
 
 
 async def now(request: PageRequest) -> Response:
-    """The page; the feed goes on from the newest row by itself."""
+    """Show the page; the feed goes on from the newest row by itself."""
     rollup = request.cockpit.rollup
     await rollup.watched()
     wanted = {name: request.query[name] for name in live.FILTERS if request.query.get(name)}
@@ -110,7 +110,7 @@ async def now(request: PageRequest) -> Response:
 
 
 def _rows(request: PageRequest, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """The newest rows that match; a filter is a column of the log, so this is by index."""
+    """Return the newest rows that match; a filter is a column of the log, so this is by index."""
     search = replace(Search(limit=ROWS * 2), **wanted)
     with request.services.store.reader() as reader:
         found = reader.search(search)
@@ -119,7 +119,7 @@ def _rows(request: PageRequest, wanted: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _counted(request: PageRequest, wanted: dict[str, Any], at: int) -> Figures:
-    """The calls of the last day that match the filters, counted one by one, the newest so many."""
+    """Return the calls of the last day that match the filters, counted one by one, the newest so many."""
     figures = Figures(counts=[0, 0, 0, 0], reasons=Counter(), minutes={}, complete=True)
     search = replace(Search(kind="decision", since=at - DAY_US, limit=MOST_COUNTED), **wanted)
     with request.services.store.reader() as reader:

@@ -49,7 +49,7 @@ class PageRequest(CheckedRequest):
     secure: bool = False
 
     def may(self, *roles: Role) -> bool:
-        """Whether the person has one of the roles."""
+        """Tell whether the person has one of the roles."""
         return not self.principal.roles.isdisjoint(roles)
 
 
@@ -65,7 +65,7 @@ def page(
     *roles: Role,
     query: tuple[Param, ...] = (),
 ) -> Page:
-    """A page for people who have one of the roles, or for everybody who is signed in where none is named."""
+    """Return a page for people who have one of the roles, or for everybody who is signed in where none is named."""
     needed = Permission(roles=roles, reason="your account does not have the role for this page") if roles else SIGNED_IN
     return Endpoint(method=method, path=path, handler=handler, permission=needed, query=query)
 
@@ -73,7 +73,7 @@ def page(
 def open_page(
     method: Literal["GET", "POST"], path: str, handler: Handler[PageRequest], *, query: tuple[Param, ...] = ()
 ) -> Page:
-    """A page that asks for no session."""
+    """Return a page that asks for no session."""
     return Endpoint(method=method, path=path, handler=handler, query=query)
 
 
@@ -87,7 +87,7 @@ _CLOSED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def filters(*names: str) -> tuple[Param, ...]:
-    """What may stand in the address of a page."""
+    """Return what may stand in the address of a page."""
     return tuple(
         Param(name=name, schema={"enum": list(_CLOSED[name])} if name in _CLOSED else {"type": "string"})
         for name in names
@@ -106,13 +106,13 @@ _MEDIA: Final = {
 
 @cache
 def files() -> dict[str, bytes]:
-    """Every asset by its name."""
+    """Return every asset by its name."""
     return {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in _MEDIA}
 
 
 @cache
 def version() -> str:
-    """A word that changes whenever an asset does."""
+    """Return a word that changes whenever an asset does."""
     digest = hashlib.sha256()
     for name, data in files().items():
         digest.update(name.encode() + b"\0" + data + b"\0")
@@ -120,13 +120,13 @@ def version() -> str:
 
 
 def url(name: str) -> str:
-    """Where the asset is; raises `KeyError` for one that does not exist."""
+    """Return where the asset is; raises `KeyError` for one that does not exist."""
     files()[name]
     return f"/assets/{version()}/{name}"
 
 
 async def asset(request: PageRequest) -> Response:
-    """One asset; a page of an older version gets the current one, which is not kept."""
+    """Show one asset; a page of an older version gets the current one, which is not kept."""
     name = request.path["name"]
     data = files().get(name)
     if data is None:
@@ -168,7 +168,7 @@ SECTIONS: Final = (
 
 
 def sections(request: PageRequest) -> list[tuple[NavSection, bool]]:
-    """The sections that are open to the visitor, each with whether it is the current one."""
+    """Return the sections that are open to the visitor, each with whether it is the current one."""
     return [
         (section, request.url == section.path or (section.path != "/" and request.url.startswith(section.path + "/")))
         for section in SECTIONS
@@ -177,7 +177,7 @@ def sections(request: PageRequest) -> list[tuple[NavSection, bool]]:
 
 
 def first_page(roles: frozenset[Role]) -> str:
-    """Where somebody with these roles begins."""
+    """Return where somebody with these roles begins."""
     for section in SECTIONS:
         if not roles.isdisjoint(section.roles):
             return section.path
@@ -234,7 +234,7 @@ HEADERS: Final = {
 
 @cache
 def environment() -> Environment:
-    """The templates; a name that a page does not give is an error."""
+    """Return the templates; a name that a page does not give is an error."""
     found = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -256,7 +256,7 @@ def environment() -> Environment:
 
 
 def html(request: PageRequest, template: str, status: int = 200, **context: Any) -> Response:
-    """The page of a template."""
+    """Show the page of a template."""
     body = (
         environment()
         .get_template(template)
@@ -266,7 +266,7 @@ def html(request: PageRequest, template: str, status: int = 200, **context: Any)
 
 
 def failure(request: PageRequest, refusal: InvalidCall) -> Response:
-    """The page that stands for a refusal."""
+    """Show the page that stands for a refusal."""
     body = (
         environment()
         .get_template("failure.html")

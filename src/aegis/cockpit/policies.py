@@ -29,7 +29,7 @@ from aegis.server.validation import query_of
 
 
 async def draft_page(request: PageRequest) -> Response:
-    """The words, the difference from what is in force, and the test cases."""
+    """Show the words, the difference from what is in force, and the test cases."""
     drafts = request.cockpit.drafts
     told = drafts.drafted.told
     before = await asyncio.to_thread(text_in_force, request.services.policy)
@@ -70,12 +70,12 @@ _KNOWN: Final = frozenset({"tool", "server", "arguments", "agent", "session", "t
 
 
 async def playground(request: PageRequest) -> Response:
-    """The form with an example."""
+    """Show the form with an example."""
     return _shown(request, text=EXAMPLE)
 
 
 async def decide(request: PageRequest) -> Response:
-    """What would be decided."""
+    """Show what would be decided."""
     text = request.form.get("call", "").replace("\r\n", "\n")
     try:
         call = _call(text)
@@ -93,7 +93,7 @@ def _shown(
 
 
 def _call(text: str) -> dict[str, Any]:
-    """The pasted call; raises `InvalidCall` where it is none."""
+    """Return the pasted call; raises `InvalidCall` where it is none."""
     call = parse(text.encode())
     if (
         not isinstance(call, dict)
@@ -136,7 +136,7 @@ DAYS: Final = (1, 7, 30)
 
 
 async def policies(request: PageRequest) -> Response:
-    """The editor with what is in force, or with an earlier text."""
+    """Show the editor with what is in force, or with an earlier text."""
     text = await asyncio.to_thread(text_in_force, request.services.policy)
     earlier = request.query.get("from", "")
     if earlier:
@@ -148,7 +148,7 @@ async def policies(request: PageRequest) -> Response:
 
 
 async def check(request: PageRequest) -> Response:
-    """Whether the text compiles, what differs, and which recorded calls would have ended otherwise."""
+    """Show whether the text compiles, what differs, and which recorded calls would have ended otherwise."""
     days = int(request.form["days"]) if request.form.get("days", "").isdigit() else DAYS[1]
     return await check_text(request, editing.text_of_form(request.form), days=days)
 
@@ -181,7 +181,7 @@ async def check_text(
     why: str = "",
     tool: str = "",
 ) -> Response:
-    """The editor with `text`, checked against what is in force and replayed."""
+    """Show the editor with `text`, checked against what is in force and replayed."""
     services = request.services
     before = await asyncio.to_thread(text_in_force, services.policy)
     checked = await asyncio.to_thread(examine_config, services.policy, text)

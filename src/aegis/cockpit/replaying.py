@@ -20,7 +20,7 @@ AT_ONCE: Final = 5  # answers of the API that the editor waits for: what it show
 
 
 async def replay_page(request: PageRequest) -> Response:
-    """Where the replay stands, and what it has found so far."""
+    """Show where the replay stands, and what it has found so far."""
     replays = request.cockpit.replays
     found, total = replays.found, request.cockpit.rollup.tally.kinds["decision"]
     before = await asyncio.to_thread(text_in_force, request.services.policy)

@@ -24,7 +24,7 @@ _KEPT = "kept."  # what stands before the names of the fields of a form that was
 
 
 async def sign_in_page(request: PageRequest) -> Response:
-    """The form; a gateway without accounts says how to make one."""
+    """Show the form; a gateway without accounts says how to make one."""
     known = await asyncio.to_thread(_anybody, request)
     target = _next(request.query.get("next", ""))
     return html(request, "sign_in.html", problem=None, name="", next=target, known=known, kept="")
@@ -78,7 +78,7 @@ async def sign_out(request: PageRequest) -> Response:
 
 
 async def welcome_page(request: PageRequest) -> Response:
-    """The form of a one-time link."""
+    """Show the form of a one-time link."""
     token = request.query.get("token", "")
     link = await asyncio.to_thread(_link, request, token)
     return html(request, "welcome.html", token=token, account=link.account, name="", problem=None)
@@ -105,7 +105,7 @@ async def welcome(request: PageRequest) -> Response:
 
 
 async def account_page(request: PageRequest) -> Response:
-    """Who is signed in, and until when."""
+    """Show who is signed in, and until when."""
     return html(request, "account.html")
 
 
@@ -186,7 +186,7 @@ def _gone() -> InvalidCall:
 
 
 def _next(target: str) -> str:
-    """A path of this cockpit to go on to; anything that could lead elsewhere is dropped."""
+    """Return a path of this cockpit to go on to; anything that could lead elsewhere is dropped."""
     parts = urlsplit(target)
     plain = target.isascii() and target.isprintable() and "\\" not in target and len(target) <= MAX_NEXT_CHARS
     local = not parts.scheme and not parts.netloc and target.startswith("/") and not target.startswith("//")

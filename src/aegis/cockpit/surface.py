@@ -54,7 +54,7 @@ class Browsers:
         self._cockpit = cockpit
 
     def serve(self, endpoint: Page) -> ASGIApp | None:
-        """The page behind its checks."""
+        """Return the page behind its checks."""
         handler = endpoint.handler
         if handler is None:
             raise ValueError(f"the page {endpoint.path} has no handler")
@@ -79,7 +79,7 @@ class Browsers:
         return self._answering(respond)
 
     def refuse_method(self, allow: str) -> ASGIApp:
-        """What answers a method that a page does not take."""
+        """Return what answers a method that a page does not take."""
 
         async def refuse(request: PageRequest, scope: Scope, _receive: Receive) -> Response:
             if scope["method"] in ("GET", "HEAD"):  # (1) what a form led to was sent on, or opened again
@@ -89,7 +89,7 @@ class Browsers:
         return self._answering(refuse)
 
     def not_found(self, otherwise: ASGIApp) -> ASGIApp:
-        """What answers where nothing is: a page to browsers, `otherwise` to everybody else."""
+        """Return what answers where nothing is: a page to browsers, `otherwise` to everybody else."""
 
         async def missing(_request: PageRequest, _scope: Scope, _receive: Receive) -> Response:
             raise InvalidCall("there is no such page", code="not_found", status=404)
@@ -156,7 +156,7 @@ def _session(cockpit: Cockpit, headers: Mapping[str, str]) -> SignedIn | None:
 
 
 async def _to_sign_in(request: PageRequest, scope: Scope, receive: Receive) -> Response:
-    """The way to the sign-in page and back; what was to be changed is kept in the page, and not repeated by itself."""
+    """Lead to the sign-in page and back; what was to be changed is kept in the page, and not repeated by itself."""
     ended = InvalidCall("your session has ended", code="signed_out", hint="sign in again", status=401)
     if request.headers.get("sec-fetch-mode", "navigate") != "navigate":
         raise ended
@@ -188,7 +188,7 @@ def _pairs(data: bytes, limit: int) -> dict[str, str]:
 
 
 def build_cockpit(deployment: Deployment, services: Services) -> Cockpit:
-    """The cockpit of `deployment`."""
+    """Return the cockpit of `deployment`."""
     rollup = Rollup(services)
     return Cockpit(
         services=services,
@@ -211,6 +211,6 @@ def build_cockpit(deployment: Deployment, services: Services) -> Cockpit:
 
 
 def _log_keys(deployment: Deployment) -> list[dict[str, Any]]:
-    """The keys of the log as they stand when the gateway starts, replaced ones included."""
+    """Return the keys of the log as they stand when the gateway starts, replaced ones included."""
     with deployment.store.reader() as reader:
         return [key for key in public_keys(reader)["keys"] if key["purpose"] == "log"]

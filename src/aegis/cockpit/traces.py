@@ -43,7 +43,7 @@ class SessionFlow:
 
 
 def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], issuer_for: IssuerFor) -> dict[str, SessionFlow]:
-    """The flows of a session's receipts, oldest first, by receipt; calls without any are left out."""
+    """Return the flows of a session's receipts, oldest first, by receipt; calls without any are left out."""
     compiled: dict[str, Sequence[CompiledMission]] = {}
     read: dict[str, list[tuple[str, int]]] = {}
     found: dict[str, SessionFlow] = {}
@@ -76,7 +76,7 @@ def _compiled(reader: Reader, mission: str, issuer_for: IssuerFor) -> Sequence[C
 
 
 def _refused(receipt: Mapping[str, Any], known: set[str]) -> list[tuple[str, str]]:
-    """The pairs of classes in the rules of the flow guard; class names may hold hyphens themselves."""
+    """Return the pairs of classes in the rules of the flow guard; class names may hold hyphens themselves."""
     rules = {rule for guard in receipt.get("guards", ()) if guard["guard"] == "flow" for rule in guard["rules"]}
     return sorted(
         (source, sink) for source in known for sink in known if f"{_RULE}{source}-{sink}" in rules and source != sink
@@ -90,7 +90,7 @@ WHOSE: Final = ("agent", "principal")  # sessions of several agents may have one
 
 
 async def sessions(request: PageRequest) -> Response:
-    """Sessions by their last entry; what people and the gateway added to one stands with its agent's calls."""
+    """Show sessions by their last entry; what people and the gateway added to one stands with its agent's calls."""
     query = {"limit": LISTED}
     if request.query.get("cursor"):
         query["cursor"] = request.query["cursor"]
@@ -101,7 +101,7 @@ async def sessions(request: PageRequest) -> Response:
 
 
 def _by_agent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for a session of an agent, with everybody whose receipts are in it."""
+    """Return one row for a session of an agent, with everybody whose receipts are in it."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for item in items:
         row = rows.setdefault((item["session"], item["agent"] or item["principal"]), {**item, "who": [], "count": 0})
@@ -112,7 +112,7 @@ def _by_agent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def trace(request: PageRequest) -> Response:
-    """One session, oldest first on each page; what answers a call stands below it."""
+    """Show one session, oldest first on each page; what answers a call stands below it."""
     found = await _trace(request, _query(request, TRACED))
     receipts = found["items"][::-1]
     lineages = _lineages(receipts)
@@ -131,7 +131,7 @@ async def trace(request: PageRequest) -> Response:
 
 
 async def export(request: PageRequest) -> Response:
-    """The session's receipts as lines, newest first."""
+    """Show the session's receipts as lines, newest first."""
     return StreamingResponse(
         _lines(request),
         media_type="application/x-ndjson",
@@ -182,7 +182,7 @@ def _nested(receipts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def _graph(request: PageRequest, lineages: list[list[str]]) -> Graph | None:
-    """The delegation as a graph; what the missions are for is told to those who may list missions."""
+    """Return the delegation as a graph; what the missions are for is told to those who may list missions."""
     known = await mission_rows(request) if lineages and request.may(*SEE_MISSIONS.roles) else []
     return graph_of(known, lineages)
 
@@ -195,7 +195,7 @@ def _flows(request: PageRequest, receipts: list[dict[str, Any]]) -> dict[str, Se
 
 
 def _lineages(receipts: list[dict[str, Any]]) -> list[list[str]]:
-    """The lines of delegation under which calls were made, each once."""
+    """Return the lines of delegation under which calls were made, each once."""
     found = {tuple(receipt["lineage"]) for receipt in receipts if receipt.get("lineage")}
     return [list(line) for line in sorted(found)][:20]
 

@@ -21,7 +21,7 @@ DAYS: Final = 30  # how long a drafted exception lasts, and how far back it is r
 
 
 async def violations(request: PageRequest) -> Response:
-    """Groups by their last occurrence; filters are links."""
+    """Show groups by their last occurrence; filters are links."""
     rollup = request.cockpit.rollup
     await rollup.watched()
     wanted = {name: request.query[name] for name in ("rule", "agent", "tool") if request.query.get(name)}
@@ -47,7 +47,7 @@ async def violations(request: PageRequest) -> Response:
 
 
 async def false_alarm(request: PageRequest) -> Response:
-    """A scoped exception for one rule on one tool, in the editor, replayed; nothing is in force by that."""
+    """Draft a scoped exception for one rule on one tool, in the editor, replayed; nothing is in force by that."""
     rule, tool = request.form.get("rule", ""), request.form.get("tool", "")
     if rule not in _detectors(request):
         raise InvalidCall(
@@ -68,7 +68,7 @@ async def false_alarm(request: PageRequest) -> Response:
 
 
 def _detectors(request: PageRequest) -> frozenset[str]:
-    """The rules in force that an exception can name: the built-in ones, and the operator's own."""
+    """Return the rules in force that an exception can name: the built-in ones, and the operator's own."""
     return frozenset(request.services.policy.current.scanner.rules.by_id)
 
 

@@ -12,7 +12,7 @@ from aegis.errors import ConfigError, InvalidCall, Problem
 
 
 def text_of(body: bytes) -> str:
-    """The body as text; raises `InvalidCall` where it is none."""
+    """Return the body as text; raises `InvalidCall` where it is none."""
     try:
         return body.decode()
     except UnicodeDecodeError as error:
@@ -20,7 +20,7 @@ def text_of(body: bytes) -> str:
 
 
 def problem_of(problem: Problem) -> dict[str, Any]:
-    """A problem as the API shows it."""
+    """Return a problem as the API shows it."""
     return {
         "message": problem.message,
         "line": problem.line,
@@ -30,7 +30,7 @@ def problem_of(problem: Problem) -> dict[str, Any]:
 
 
 def text_in_force(holder: PolicyHolder) -> str:
-    """The configuration in force as text: its file where there is one, else everything that it says."""
+    """Return the configuration in force as text: its file where there is one, else everything that it says."""
     if holder.path is not None:
         return read_trusted(holder.path)
     return dump(plain(holder.config.node))
@@ -74,7 +74,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _into_list(lines: Sequence[str], key: str, item: Sequence[str]) -> str | None:
-    """The item as the first of the list below a `key` that has a line of its own."""
+    """Return the item as the first of the list below a `key` that has a line of its own."""
     for at, line in enumerate(lines):
         if line.strip() == key and at + 1 < len(lines):
             indent = " " * (len(lines[at + 1]) - len(lines[at + 1].lstrip()))
@@ -87,7 +87,7 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def _as_meant(placed: str | None, meant: dict[str, Any]) -> str:
-    """The edited text where it says what is meant, and otherwise what is meant, written anew."""
+    """Return the edited text where it says what is meant, and otherwise what is meant, written anew."""
     try:
         if placed is not None and _parsed(placed) == meant:
             return placed

@@ -114,7 +114,7 @@ SESSION_OPENING: Final = Endpoint(
 
 
 async def list_sessions(request: ApiRequest) -> Response:
-    """Sessions by their last entry, newest first; those with anything in the span that match every filter."""
+    """Show sessions by their last entry, newest first; those with anything in the span that match every filter."""
     return answer(await asyncio.to_thread(find_sessions, request.services, request.query))
 
 
@@ -151,7 +151,7 @@ TRACE_SESSION: Final = Endpoint(
 
 
 def find_sessions(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of sessions, by the parameters of `LIST_SESSIONS`."""
+    """Return one page of sessions, by the parameters of `LIST_SESSIONS`."""
     since, until = moment(query, "since"), moment(query, "until")
     limit, before = query.get("limit", DEFAULT_LIMIT), index_of(query.get("cursor"))
     wanted = [(name, query[name]) for name in LIST_FILTERS if name in query]
@@ -176,7 +176,7 @@ def find_sessions(services: Services, query: Mapping[str, Any]) -> dict[str, Any
 
 
 def find_trace(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of the receipts of a session, by the parameters of `TRACE_SESSION`; raises `InvalidCall` (404)."""
+    """Return one page of a session's receipts, by the parameters of `TRACE_SESSION`; raises `InvalidCall` (404)."""
     limit = query.get("limit", DEFAULT_LIMIT)
     search = Search(
         session=session,
@@ -194,7 +194,7 @@ def find_trace(services: Services, session: str, query: Mapping[str, Any]) -> di
 
 
 def _last_until(reader: Reader, time: int) -> int:
-    """The index of the last entry that is not after `time`, or -1."""
+    """Return the index of the last entry that is not after `time`, or -1."""
     found = reader.search(Search(until=time, limit=1))
     return found[0].index if found else -1
 

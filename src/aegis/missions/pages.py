@@ -22,7 +22,7 @@ _MOVES: Final[dict[str, tuple[ApiEndpoint, Move]]] = {
 
 
 async def rows(request: PageRequest) -> list[dict[str, Any]]:
-    """The missions, each with its budgets as bars."""
+    """Return the missions, each with its budgets as bars."""
     return await asyncio.to_thread(_rows, request.services)
 
 

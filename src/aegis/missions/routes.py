@@ -208,7 +208,7 @@ RESUME_MISSION: Final = Endpoint(
 
 
 async def list_missions(request: ApiRequest) -> Response:
-    """Missions by id."""
+    """Show missions by id."""
     limit = request.query.get("limit", DEFAULT_LIMIT)
     after, state = place_of(request.query.get("cursor")) or "", request.query.get("state", "")
     rows = await asyncio.to_thread(_documents, request.services, state, after, limit)
@@ -230,7 +230,7 @@ LIST_MISSIONS: Final = Endpoint(
 
 
 async def get_mission(request: ApiRequest) -> Response:
-    """One mission: its token, its standing and its lineage."""
+    """Show one mission: its token, its standing and its lineage."""
     return answer(await asyncio.to_thread(_view, request.services, request.path["id"]))
 
 
@@ -271,7 +271,7 @@ PUBLISH_STATUS: Final = Endpoint(
 
 
 async def challenge_session(request: ApiRequest) -> Response:
-    """A nonce that one session can be opened with, within a minute."""
+    """Show a nonce that one session can be opened with, within a minute."""
     services = request.services
     nonce, unit = services.gate.issuing.challenge(request.principal)
     try:

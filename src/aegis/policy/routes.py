@@ -44,7 +44,7 @@ class Routes:
         self._found: dict[tuple[str | None, str], Route] = {}
 
     def find(self, server: str | None, tool: str) -> Route:
-        """The route of a tool, known or not."""
+        """Return the route of a tool, known or not."""
         route = self._found.get((server, tool))
         if route is None:
             if len(self._found) >= _REMEMBERED:
@@ -87,7 +87,7 @@ class Routes:
 
 
 def _is_exact(selector: str | None, server: str | None) -> bool:
-    """Whether a selector's server part was written for this server: `*` counts, being written out."""
+    """Tell whether a selector's server part was written for this server: `*` counts, being written out."""
     if selector is None or server is None:
         return selector is None and server is None
     return glob_match(selector, normalise_name(server))

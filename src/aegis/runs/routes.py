@@ -129,7 +129,7 @@ START_RUN: Final = Endpoint(
 
 
 async def get_run(request: ApiRequest) -> Response:
-    """Where a run stands."""
+    """Show where a run stands."""
     return _answer(await (await request.services.runs.runs()).get(request.principal, request.path["id"]))
 
 
@@ -165,7 +165,7 @@ RESUME_RUN: Final = Endpoint(
 
 
 async def complete_chat(request: ApiRequest) -> Response:
-    """A run in the shape of chat completions: `model` names the route.
+    """Show a run in the shape of chat completions: `model` names the route.
 
     A refusal ends with `content_filter`; a run that waits for a person says so in its text, and `aegis` names it.
     """
@@ -191,7 +191,7 @@ COMPLETE_CHAT: Final = Endpoint(
 
 
 def _messages(given: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """The caller's messages: what people and the model said. Calls and results are made here, never claimed."""
+    """Return the caller's messages: what people and the model said. Calls and results are made here, never claimed."""
     return tuple({"role": _ROLES.get(message["role"], message["role"]), "content": _text(message)} for message in given)
 
 
@@ -201,7 +201,7 @@ def _text(message: dict[str, Any]) -> str:
 
 
 async def _streamed(runs: Runs, request: ApiRequest, wanted: RunRequest) -> Response:
-    """The answer as it comes; a run that is refused before a word of it is an ordinary error."""
+    """Show the answer as it comes; a run that is refused before a word of it is an ordinary error."""
     pieces: asyncio.Queue[str] = asyncio.Queue()
     run = runs.begin(request.principal, wanted, pieces.put_nowait)
     first = asyncio.ensure_future(pieces.get())

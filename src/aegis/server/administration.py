@@ -46,7 +46,7 @@ _CHANGE: Final = Body(schema=ref("AgentChange"), required=False)
 
 
 async def list_agents(request: ApiRequest) -> Response:
-    """Agents that hold a key, made a call, were registered, stopped or restored, by name."""
+    """Show agents that hold a key, made a call, were registered, stopped or restored, by name."""
     return answer(await asyncio.to_thread(find_agents, request.services, request.query))
 
 
@@ -64,7 +64,7 @@ LIST_AGENTS: Final = Endpoint(
 
 
 async def get_agent(request: ApiRequest) -> Response:
-    """One agent; a name that holds no key, made no call and was never registered is not found."""
+    """Show one agent; a name that holds no key, made no call and was never registered is not found."""
     return answer(await asyncio.to_thread(find_agent, request.services, request.path["id"]))
 
 
@@ -149,7 +149,7 @@ RESTORE_AGENT: Final = Endpoint(
 
 
 def find_agents(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of agents by name, by the parameters of `LIST_AGENTS`."""
+    """Return one page of agents by name, by the parameters of `LIST_AGENTS`."""
     limit = query.get("limit", DEFAULT_LIMIT)
     after, state = place_of(query.get("cursor")) or "", query.get("state", "")
     known = _known(services)
@@ -159,7 +159,7 @@ def find_agents(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_agent(services: Services, name: str) -> dict[str, Any]:
-    """One agent; raises `InvalidCall` (404) for a name that is not known."""
+    """Return one agent; raises `InvalidCall` (404) for a name that is not known."""
     known = _known(services)
     if name not in known:
         raise InvalidCall("there is no such agent", code="not_found", status=404)
@@ -176,7 +176,7 @@ async def set_state(
 
 
 def receipt_ref(recorded: Recorded) -> dict[str, Any]:
-    """Where the log keeps what was just recorded."""
+    """Return where the log keeps what was just recorded."""
     return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
 
 
@@ -215,7 +215,7 @@ def replace_config(holder: PolicyHolder, text: str, *, by: str) -> dict[str, Any
 
 
 def examine_config(holder: PolicyHolder, text: str) -> dict[str, Any]:
-    """Whether `text` compiles, with every problem that keeps it from doing so."""
+    """Tell whether `text` compiles, with every problem that keeps it from doing so."""
     try:
         candidate = holder.check(text)
     except ConfigError as error:
@@ -224,7 +224,7 @@ def examine_config(holder: PolicyHolder, text: str) -> dict[str, Any]:
 
 
 async def get_config(request: ApiRequest) -> Response:
-    """The configuration in force: the file laid over its profile, and the digest that receipts carry."""
+    """Show the configuration in force: the file laid over its profile, and the digest that receipts carry."""
     holder = request.services.policy
     return answer({"digest": holder.current.digest, "config": plain(holder.config.node)})
 
@@ -261,7 +261,7 @@ PUT_CONFIG: Final = Endpoint(
 
 
 async def check_config(request: ApiRequest) -> Response:
-    """Whether a configuration compiles, and every problem that keeps it from doing so."""
+    """Show whether a configuration compiles, and every problem that keeps it from doing so."""
     return answer(await asyncio.to_thread(examine_config, request.services.policy, text_of(request.text)))
 
 

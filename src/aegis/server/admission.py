@@ -29,12 +29,12 @@ class Authenticator(Protocol):
     """Knows the credentials of a deployment."""
 
     def authenticate(self, key: str) -> Principal | None:
-        """The holder of `key`, or `None`; raises `StoreUnavailable` where that cannot be known."""
+        """Return the holder of `key`, or `None`; raises `StoreUnavailable` where that cannot be known."""
         ...
 
 
 def principal_of(authorization: bytes | None, keys: Authenticator) -> Principal:
-    """The principal of an `Authorization: Bearer` header (RFC 6750, 2.1); raises `InvalidCall` (401) without one."""
+    """Return the principal of an `Authorization: Bearer` header (RFC 6750, 2.1); raises `InvalidCall` (401)."""
     if authorization is None:
         raise InvalidCall(
             "this needs a credential", code="unauthenticated", hint="send `Authorization: Bearer <key>`", status=401

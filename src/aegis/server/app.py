@@ -107,7 +107,7 @@ class App:
 
 
 def create_app(deployment: Deployment) -> App:
-    """The gateway of `deployment`."""
+    """Return the gateway of `deployment`."""
     preload()
     gate, metrics = deployment.gate, Metrics()
     gate.parts.listeners.append(metrics.count)

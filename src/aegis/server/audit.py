@@ -70,7 +70,7 @@ FILTERS: Final = ("kind", "principal", "agent", "session", "call_id", "tool", "d
 
 
 async def attest_session(request: ApiRequest) -> Response:
-    """The signed summary of one session: an agent's own, or any that an auditor names."""
+    """Show the signed summary of one session: an agent's own, or any that an auditor names."""
     gate = request.services.gate
     token = await asyncio.to_thread(
         gate.attest_session, request.path["id"], principal=request.principal, whose=request.query.get("principal")
@@ -93,7 +93,7 @@ ATTEST_SESSION: Final = Endpoint(
 
 
 async def project_receipt(request: ApiRequest) -> Response:
-    """One receipt as a signed projection; the audit view is for auditors."""
+    """Show one receipt as a signed projection; the audit view is for auditors."""
     gate, view = request.services.gate, request.query.get("view", "public")
     token = await asyncio.to_thread(gate.project, request.path["id"], view, principal=request.principal)
     return answer({"receipt_id": request.path["id"], "view": view, "projection": token})
@@ -129,12 +129,12 @@ _HIDDEN: Final = frozenset({"epoch"})
 
 
 def summary(body: dict[str, Any]) -> dict[str, Any]:
-    """A receipt without its signature, for lists and events."""
+    """Return a receipt without its signature, for lists and events."""
     return {name: value for name, value in body.items() if name != "sig"}
 
 
 def payload_view(payload: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
-    """The decrypted payload of a receipt, masked unless `reveal`."""
+    """Return the decrypted payload of a receipt, masked unless `reveal`."""
     view: dict[str, Any] = {}
     for name, value in payload.items():
         if name in _HIDDEN or (name in _DIGESTS and not reveal):
@@ -149,7 +149,7 @@ def payload_view(payload: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
 
 
 async def list_receipts(request: ApiRequest) -> Response:
-    """Receipts that match every filter, newest first."""
+    """Show receipts that match every filter, newest first."""
     return answer(await asyncio.to_thread(find_receipts, request.services, request.query))
 
 
@@ -167,7 +167,7 @@ LIST_RECEIPTS: Final = Endpoint(
 
 
 async def get_receipt(request: ApiRequest) -> Response:
-    """One receipt; `reveal=true` shows its payload unmasked, and is itself recorded first."""
+    """Show one receipt; `reveal=true` shows its payload unmasked, and is itself recorded first."""
     reveal = request.query.get("reveal", False)
     return answer(await show_receipt(request.services, request.path["id"], by=request.principal.id, reveal=reveal))
 
@@ -187,7 +187,7 @@ GET_RECEIPT: Final = Endpoint(
 
 
 def find_receipts(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of receipts, by the parameters of `LIST_RECEIPTS`."""
+    """Return one page of receipts, by the parameters of `LIST_RECEIPTS`."""
     limit = query.get("limit", DEFAULT_LIMIT)
     search = Search(
         **{name: query[name] for name in FILTERS if name in query},
@@ -202,7 +202,7 @@ def find_receipts(services: Services, query: Mapping[str, Any]) -> dict[str, Any
 
 
 async def show_receipt(services: Services, receipt_id: str, *, by: str, reveal: bool) -> dict[str, Any]:
-    """One receipt with its payload, masked unless `reveal`, which is itself recorded first."""
+    """Return one receipt with its payload, masked unless `reveal`, which is itself recorded first."""
     entry, payload = await asyncio.to_thread(_detail, services, receipt_id)
     if reveal and payload is not None:
         await services.gate.arecord(Unit(drafts=(_access(entry, by),)))
@@ -215,13 +215,13 @@ async def show_receipt(services: Services, receipt_id: str, *, by: str, reveal: 
 
 
 def listed(entries: list[Entry], limit: int) -> dict[str, Any]:
-    """One page of receipts, with the cursor of the next where this one is full."""
+    """Return one page of receipts, with the cursor of the next where this one is full."""
     following = entries[-1].index if len(entries) == limit else None
     return page([summary(orjson.loads(entry.body)) for entry in entries], following)
 
 
 def moment(query: Any, name: str) -> int | None:
-    """The time of a parameter in microseconds since the epoch; raises `InvalidCall` where it is none."""
+    """Return the time of a parameter in microseconds since the epoch; raises `InvalidCall` where it is none."""
     text = query.get(name)
     if text is None:
         return None
@@ -301,7 +301,7 @@ CONSISTENCY: Final = Endpoint(
 
 
 async def export(request: ApiRequest) -> Response:
-    """The receipts as canonical lines, in order, streamed; `size` of them, or all there are."""
+    """Show the receipts as canonical lines, in order, streamed; `size` of them, or all there are."""
     query = request.query
     return await export_log(request.services.store, query.get("start", 0), query.get("size"))
 
@@ -327,7 +327,7 @@ EXPORT: Final = Endpoint(
 
 
 async def jwks(request: ApiRequest) -> Response:
-    """The public keys of the deployment (RFC 7517)."""
+    """Show the public keys of the deployment (RFC 7517)."""
     document = await asyncio.to_thread(key_document, request.services.store)
     # Which agents there are stays with the auditors.
     keys = [{name: value for name, value in key.items() if name != "agent"} for key in key_set(document)["keys"]]
@@ -347,7 +347,7 @@ JWKS: Final = Endpoint(
 
 
 async def keys(request: ApiRequest) -> Response:
-    """The `keys.json` of an offline verification; a verifier gets it another way than the receipts."""
+    """Show the `keys.json` of an offline verification; a verifier gets it another way than the receipts."""
     return answer(await asyncio.to_thread(key_document, request.services.store))
 
 
@@ -364,7 +364,7 @@ KEYS: Final = Endpoint(
 
 
 async def checkpoint(request: ApiRequest) -> Response:
-    """The end of the log in a signed note (C2SP tlog-checkpoint)."""
+    """Show the end of the log in a signed note (C2SP tlog-checkpoint)."""
     return Response(await asyncio.to_thread(signed_checkpoint, request.services), media_type="text/plain")
 
 
@@ -381,7 +381,7 @@ CHECKPOINT: Final = Endpoint(
 
 
 async def export_log(store: Store, start: int = 0, size: int | None = None) -> Response:
-    """The lines from `start` to `size`, or to the end of the log, as a download."""
+    """Show the lines from `start` to `size`, or to the end of the log, as a download."""
     head = await asyncio.to_thread(_head, store)
     size = head.size if size is None else size
     if not start <= size <= head.size:
@@ -397,7 +397,7 @@ async def export_log(store: Store, start: int = 0, size: int | None = None) -> R
 
 
 def signed_checkpoint(services: Services) -> bytes:
-    """The end of the log in a signed note."""
+    """Return the end of the log in a signed note."""
     with services.store.reader() as reader:
         head = reader.head()
     return sign_checkpoint(checkpoint_of(head, services.log), services.log_signer())
@@ -410,7 +410,7 @@ def _lines(store: Store, start: int, stop: int) -> Iterator[bytes]:
 
 
 def prove_inclusion(store: Store, index: int, size: int | None) -> dict[str, Any]:
-    """The proof of one leaf in the tree of `size` leaves, or in all of the log."""
+    """Return the proof of one leaf in the tree of `size` leaves, or in all of the log."""
     with store.reader() as reader:
         size = reader.head().size if size is None else size
         path = inclusion_proof(index, size, reader)
@@ -426,7 +426,7 @@ def prove_inclusion(store: Store, index: int, size: int | None) -> dict[str, Any
 
 
 def prove_consistency(store: Store, first: int, second: int | None) -> dict[str, Any]:
-    """The proof that the tree of `second` leaves, or all of the log, begins with the tree of `first`."""
+    """Return the proof that the tree of `second` leaves, or all of the log, begins with the tree of `first`."""
     with store.reader() as reader:
         second = reader.head().size if second is None else second
         path = consistency_proof(first, second, reader)
@@ -441,7 +441,7 @@ def prove_consistency(store: Store, first: int, second: int | None) -> dict[str,
 
 
 def key_document(store: Store) -> dict[str, Any]:
-    """The `keys.json` of an offline verification."""
+    """Return the `keys.json` of an offline verification."""
     with store.reader() as reader:
         return public_keys(reader)
 

@@ -160,7 +160,7 @@ SLICE: Final = PER_TURN  # calls that are decided together: the others of the lo
 
 
 async def decide_batch(request: ApiRequest) -> Response:
-    """Decisions in the order of the calls; a malformed call refuses the whole batch before any is decided."""
+    """Decide calls in their order; a malformed call refuses the whole batch before any is decided."""
     rows: list[Any] = request.body if isinstance(request.body, list) else request.body["calls"]
     apart = request.apart or [None] * len(rows)
     decisions: list[Decision] = []

@@ -44,7 +44,7 @@ _STATE: Final = Param(
 
 
 async def list_deliveries(request: ApiRequest) -> Response:
-    """Messages in one state, oldest first: `dead` unless `state` says otherwise."""
+    """Show messages in one state, oldest first: `dead` unless `state` says otherwise."""
     return answer(await asyncio.to_thread(_list, request))
 
 

@@ -117,7 +117,7 @@ class Proposal:
 
 
 def read_proposal(text: str) -> Proposal:
-    """The proposal that `text` spells; raises `ForeignAnswer` for anything else."""
+    """Return the proposal that `text` spells; raises `ForeignAnswer` for anything else."""
     # (1)
     value = read_json(text, max_chars=MAX_ANSWER)
     # (2)
@@ -156,7 +156,7 @@ def _check_schema(schema: dict[str, Any]) -> None:
 
 
 def _members(value: Any, depth: int) -> Iterator[tuple[int, str, Any]]:
-    """Every key below `value` with its depth; one level beyond the limit at most."""
+    """Return every key below `value` with its depth; one level beyond the limit at most."""
     if depth > MAX_DEPTH + 1:
         return
     if isinstance(value, dict):
@@ -203,7 +203,7 @@ instruction to you.
 
 
 def messages(settings: Settings, wish: str) -> list[Message]:
-    """The conversation that asks for a draft."""
+    """Return the conversation that asks for a draft."""
     return [
         {"role": "system", "content": _ROLE.replace("EFFECTS", ", ".join(get_args(Effect))) + _registry(settings)},
         {"role": "user", "content": wish},
@@ -238,7 +238,7 @@ MAX_BYTES: Final = 262_144  # bytes of the provider's whole answer
 
 
 async def draft_policy(services: Services, wish: str, *, by: str) -> dict[str, Any]:
-    """The draft: policy, candidate text, problems by line, and what became of each case.
+    """Return the draft: policy, candidate text, problems by line, and what became of each case.
 
     Raises `InvalidCall`: 404 without a model, 502 where it does not answer as it was asked, 409 where the file is not
     what is in force.
@@ -308,7 +308,7 @@ def _drafted(services: Services, proposal: Proposal) -> dict[str, Any]:
 
 
 def _tried(case: dict[str, Any], name: str, before: Policy, after: Policy, now: int) -> dict[str, Any]:
-    """One case under both policies; `caught` is what the drafted policy itself says of it."""
+    """Return one case under both policies; `caught` is what the drafted policy itself says of it."""
     call = {"tool": case["tool"], "arguments": case["arguments"]}
     was, now_is = (tried(policy, deepcopy(call), now=now).combined for policy in (before, after))
     caught = any(one.guard == "schema" and one.rule == name for one in now_is.findings)
@@ -328,7 +328,7 @@ def _problem(message: str) -> dict[str, Any]:
 
 
 def _asked_for(wish: str, *, model: str, by: str, digest: str) -> Unit:
-    """The receipt of a request; the words lie beside the log, sealed and erasable."""
+    """Return the receipt of a request; the words lie beside the log, sealed and erasable."""
     salt, payload = os.urandom(SALT_BYTES), orjson.dumps({"wish": wish, "model": model})
     members = {
         "kind": "config",
@@ -345,7 +345,7 @@ def _asked_for(wish: str, *, model: str, by: str, digest: str) -> Unit:
 
 
 async def draft_config(request: ApiRequest) -> Response:
-    """The draft with its test cases."""
+    """Draft a policy, and show it with its test cases."""
     return answer(await draft_policy(request.services, request.body["wish"], by=request.principal.id))
 
 

@@ -129,11 +129,11 @@ class Surface(Protocol[RequestT]):
     """One kind of client: how it shows who it is, how its requests are read, in what form it is answered."""
 
     def serve(self, endpoint: Endpoint[RequestT]) -> ASGIApp | None:
-        """The endpoint behind the checks of this surface; `None` for one that is answered in front of the router."""
+        """Put an endpoint behind the checks of this surface; `None` for one that is answered in front of the router."""
         ...
 
     def refuse_method(self, allow: str) -> ASGIApp:
-        """What answers a method that a path does not take; `allow` lists those that it does."""
+        """Return what answers a method that a path does not take; `allow` lists those that it does."""
         ...
 
 

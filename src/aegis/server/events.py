@@ -70,7 +70,7 @@ _NAMES: Final = {
 
 
 def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:
-    """The events that stand for `entries`; a held call is both a decision and an approval."""
+    """Return the events that stand for `entries`; a held call is both a decision and an approval."""
     sent: list[Sent] = []
     for entry in entries:
         name = _NAMES.get(entry.kind)
@@ -90,7 +90,7 @@ def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:
 
 
 def _approval(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
-    """The approval as it was at this receipt, without the arguments."""
+    """Return the approval as it was at this receipt, without the arguments."""
     state = body["action"] if body["kind"] in ("approval", "redemption") else "pending"
     approval = find(reader, body["approval_id"])
     if approval is None:
@@ -103,7 +103,7 @@ def _event(name: str, index: int, data: dict[str, Any]) -> bytes:
 
 
 async def events(request: ApiRequest) -> Response:
-    """The stream; everything after `Last-Event-ID` (or `after`) first, then what is recorded."""
+    """Show the stream; everything after `Last-Event-ID` (or `after`) first, then what is recorded."""
     after = request.query.get("after")
     given = request.headers.get("last-event-id")
     if given:
@@ -146,7 +146,7 @@ async def _stream(request: ApiRequest, subscription: Subscription[Sent], after: 
 
 
 async def _stands(request: ApiRequest) -> bool:
-    """Whether the key with which the stream was opened still opens it."""
+    """Tell whether the key with which the stream was opened still opens it."""
     try:
         permit(await request.services.principal(request.headers["authorization"].encode("latin-1")), WATCH)
     except (InvalidCall, StoreError):

@@ -32,7 +32,7 @@ from aegis.server.services import Services
 
 
 def summary_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
+    """Return rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
 
     A row that was counted already stands for as many calls as it says, so summaries of parts make that of the whole.
     """
@@ -50,7 +50,7 @@ WHO = "playground"  # the principal and, where none is named, the agent of such 
 
 
 def tried(policy: Policy, call: dict[str, Any], *, now: int) -> Evaluation:
-    """The evaluation of `call`, which holds `tool` and `arguments`, and may hold what else a call has."""
+    """Return the evaluation of `call`, which holds `tool` and `arguments`, and may hold what else a call has."""
     agent = call.get("agent") or WHO
     return policy.evaluate(
         Incoming(
@@ -75,7 +75,7 @@ _BEFORE_POLICY: Final = frozenset({"revocation", "credential", "idempotency"})
 
 
 async def replay_config(request: ApiRequest) -> Response:
-    """The recorded calls that would have ended otherwise, and how many did not."""
+    """Show the recorded calls that would have ended otherwise, and how many did not."""
     candidate = await asyncio.to_thread(request.services.policy.check, text_of(request.text))
     return answer(await asyncio.to_thread(replay, request.services, candidate.policy, request.query))
 
@@ -105,7 +105,7 @@ REPLAY_CONFIG: Final = Endpoint(
 
 
 def replay(services: Services, candidate: Policy, query: Mapping[str, Any]) -> dict[str, Any]:
-    """What the candidate makes of one page of recorded calls, by the parameters of `REPLAY_CONFIG`."""
+    """Return what the candidate makes of one page of recorded calls, by the parameters of `REPLAY_CONFIG`."""
     search = Search(
         kind="decision",
         **{name: query[name] for name in ("agent", "session", "tool") if name in query},
@@ -122,7 +122,7 @@ def replay(services: Services, candidate: Policy, query: Mapping[str, Any]) -> d
 
 
 def replayed(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
-    """What the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
+    """Return what the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
     changed: list[dict[str, Any]] = []
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()

@@ -38,7 +38,7 @@ _SHAPE: Final = 'a line must be `{"chunk": TEXT}`, `{"base64": TEXT}` or at the 
 
 
 async def judge_stream(request: ApiRequest) -> Response:
-    """The verdicts on a streamed result, as it arrives."""
+    """Judge a streamed result as it arrives."""
     gate, framing = request.services.gate, request.query.get("framing", "plain")
     if request.pieces is None:
         raise InvalidCall("the body is a stream")
@@ -107,7 +107,7 @@ class _Input:
         self.provenance: str | None = None
 
     def piece(self, line: bytes) -> bytes:
-        """The bytes that a line brings; raises `InvalidCall` for one that is malformed or comes after the end."""
+        """Return the bytes of a line; raises `InvalidCall` for one that is malformed or comes after the end."""
         value = parse(line)
         if self.provenance is not None or not isinstance(value, dict) or len(value) != 1:
             raise InvalidCall(_SHAPE)
@@ -158,7 +158,7 @@ async def _answers(stream: ResultStream, lines: AsyncIterator[bytes], *, finding
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Every line of a body that is not blank; the last one needs no ending."""
+    """Return every line of a body that is not blank; the last one needs no ending."""
     rest = bytearray()
     async for piece in pieces:
         searched = len(rest)
@@ -204,7 +204,7 @@ def _final(
 
 
 async def judge_result(request: ApiRequest) -> Response:
-    """The verdict on one result, recorded and chained to its call."""
+    """Judge one result, on record and chained to its call."""
     result = ToolResult(
         decision_id=request.body["decision_id"],
         result=request.body["result"],

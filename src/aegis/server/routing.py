@@ -59,12 +59,12 @@ class Api:
         self._services = services
 
     def serve(self, endpoint: ApiEndpoint) -> ASGIApp | None:
-        """The endpoint behind its checks."""
+        """Return the endpoint behind its checks."""
         handler = endpoint.handler
         return None if handler is None else _Checked(endpoint, handler, self._services)
 
     def refuse_method(self, allow: str) -> ASGIApp:
-        """The refusal (405) that names the methods of a path."""
+        """Return the refusal (405) that names the methods of a path."""
 
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
             refusal = InvalidCall(
@@ -127,7 +127,7 @@ class _Checked:
             await self._respond(request, scope, receive, send)
 
     async def _read(self, request: ApiRequest, text: bytes, *, large: bool) -> ApiRequest:
-        """What is asked, with its body; a worker parses one that is large."""
+        """Return what is asked, with its body; a worker parses one that is large."""
         wanted, check = self._endpoint.body, self._body
         if wanted is None or check is None or not (text or wanted.required):
             return replace(request, text=text)
@@ -198,7 +198,7 @@ class AccessLog:
 
 
 def _route(scope: Scope) -> str:
-    """The path as the table of endpoints writes it: names in a path are the caller's words."""
+    """Return the path as the table of endpoints writes it: names in a path are the caller's words."""
     route = scope.get("route")
     return getattr(route, "path", "") if route is not None else ""
 

@@ -55,7 +55,7 @@ class Services:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     def evaluate(self, policy: Policy, incoming: Incoming) -> Evaluation:
-        """What `policy` makes of a call that nobody made, waited for in a thread; raises `WorkerLost`."""
+        """Return what `policy` makes of a call that nobody made, waited for in a thread; raises `WorkerLost`."""
         data = canonical(incoming.arguments)
         if not self.workers.takes(incoming.principal.id, len(data)):
             return policy.evaluate(incoming)

@@ -33,7 +33,7 @@ _ERROR: Final = ref("Error")
 
 
 async def openapi(request: ApiRequest) -> Response:
-    """The description as JSON."""
+    """Show the description as JSON."""
     return answer(description())
 
 
@@ -51,13 +51,13 @@ OPENAPI: Final = Endpoint(
 
 @lru_cache(maxsize=1)
 def description() -> dict[str, Any]:
-    """The OpenAPI 3.1 document of this version."""
+    """Return the OpenAPI 3.1 document of this version."""
 
     return describe(ENDPOINTS)
 
 
 def describe(endpoints: Iterable[ApiEndpoint]) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of `endpoints`."""
+    """Return the OpenAPI 3.1 document of `endpoints`."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         path = endpoint.path.replace(":path}", "}")
@@ -103,7 +103,7 @@ def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
 
 
 def all_replies(endpoint: ApiEndpoint) -> dict[int, Reply]:
-    """The declared answers, and those that the checks before every handler can give."""
+    """Return the declared answers, and those that the checks before every handler can give."""
     replies = dict(endpoint.replies)
 
     def add(status: int, text: str) -> None:
@@ -184,7 +184,7 @@ PERMIT_CHECK: Final = Endpoint(
 
 
 async def healthz(request: ApiRequest) -> Response:
-    """The event loop turns."""
+    """Show that the event loop turns."""
     return answer({"status": "ok"})
 
 
@@ -200,7 +200,7 @@ HEALTHZ: Final = Endpoint(
 
 
 async def readyz(request: ApiRequest) -> Response:
-    """Calls can be decided and recorded; raises `InvalidCall` (503) that says what is missing."""
+    """Show that calls can be decided and recorded; raises `InvalidCall` (503) that says what is missing."""
     if request.services.draining.is_set():
         raise InvalidCall("the gateway goes down", code="not_ready", status=503)
     await request.services.readiness.check()
@@ -222,7 +222,7 @@ READYZ: Final = Endpoint(
 
 
 async def metrics(request: ApiRequest) -> Response:
-    """Counters and histograms of this process, and the depth of the log and its queue."""
+    """Show counters and histograms of this process, and the depth of the log and its queue."""
     size, epoch = await asyncio.to_thread(_head, request.services)
     gauges = {
         "aegis_log_size": ("Receipts in the log.", float(size)),
@@ -251,23 +251,6 @@ def _head(services: Services) -> tuple[int, int]:
     return head.size, head.epoch
 
 
-# Health, metrics, keys, and the description of this API.
-
-
-UNVERSIONED: Final = (
-    audit.JWKS,
-    HEALTHZ,
-    READYZ,
-    METRICS,
-    OPENAPI,
-)
-
-
-# Permits: what a tool asks before it runs.
-
-PERMITS: Final = (PERMIT_CHECK,)
-
-
 ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *decisions.ENDPOINTS,
     *results.ENDPOINTS,
@@ -277,11 +260,15 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *runs_routes.ENDPOINTS,
     *approvals_routes.ENDPOINTS,
     WATCH_EVENTS,
-    *PERMITS,
+    PERMIT_CHECK,
     *deliveries.ENDPOINTS,
     *audit.RECEIPTS,
     *context_routes.SESSIONS,
     *audit.LOG,
     *administration.ENDPOINTS,
-    *UNVERSIONED,
+    audit.JWKS,
+    HEALTHZ,
+    READYZ,
+    METRICS,
+    OPENAPI,
 )
