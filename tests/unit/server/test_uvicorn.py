@@ -8,9 +8,10 @@ import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from uvicorn import Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-# Each with what it is for: members that `aegis.server.protocol` overrides, and those that it reads or sets.
+# Members that `aegis.server.protocol` and `serve` override, with their parameters, and those that they read or set.
 OVERRIDDEN = {
     "_start_asgi_task": ["self", "cycle", "app"],
     "_unsupported_upgrade_warning": ["self"],
@@ -27,6 +28,11 @@ OVERRIDDEN = {
 OF_THE_PROTOCOL = {
     "connections", "cycle", "expect_100_continue", "headers", "loop", "parser", "pipeline", "scope", "transport", "url",
 }  # fmt: skip
+OF_THE_SERVER = {
+    "capture_signals": ["self"],
+    "shutdown": ["self", "sockets"],
+    "startup": ["self", "sockets"],
+}
 # The last row is what an answer in one write does by itself.
 OF_THE_CYCLE = {
     "keep_alive", "response_complete", "response_started",
@@ -35,13 +41,15 @@ OF_THE_CYCLE = {
 
 
 def members(of: type) -> set[str]:
-    """The members that the class sets on itself anywhere in its source."""
+    """Return the members that the class sets on itself anywhere in its source."""
     return set(re.findall(r"\bself\.(\w+)\b[^=\n]*?=[^=]", inspect.getsource(of)))
 
 
 def test_the_members_of_uvicorn_that_are_used_are_there() -> None:
     for name, parameters in OVERRIDDEN.items():
         assert list(inspect.signature(getattr(HttpToolsProtocol, name)).parameters) == parameters, name
+    for name, parameters in OF_THE_SERVER.items():
+        assert list(inspect.signature(getattr(Server, name)).parameters) == parameters, name
     assert members(HttpToolsProtocol) >= OF_THE_PROTOCOL
     assert members(RequestResponseCycle) >= OF_THE_CYCLE
     assert STATUS_LINE[503].startswith(b"HTTP/1.1 503 ")
