@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aegis.server.endpoint import Body, Endpoint, Param
+from aegis.server.components import COMPONENTS
+from aegis.server.endpoint import ApiEndpoint, Body, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_BODY_BYTES, MAX_CALLS, MAX_LIMIT
 from aegis.server.protocol import ARRIVAL_S, KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_HEADER_BYTES
-from aegis.server.schemas import COMPONENTS
 from aegis.server.table import ENDPOINTS, all_replies
 from reference.markdown import page, table
 
@@ -68,7 +68,7 @@ def render() -> str:
     return page("HTTP API", GENERAL, *parts, "## Shapes", *shapes)
 
 
-def _endpoint(endpoint: Endpoint) -> Iterator[str]:
+def _endpoint(endpoint: ApiEndpoint) -> Iterator[str]:
     yield f"### `{endpoint.method} {_path(endpoint)}`"
     yield f"{endpoint.summary}."
     if endpoint.permission is not None:
@@ -87,11 +87,11 @@ def _endpoint(endpoint: Endpoint) -> Iterator[str]:
         yield EVENTS
 
 
-def _path(endpoint: Endpoint) -> str:
+def _path(endpoint: ApiEndpoint) -> str:
     return endpoint.path.replace(":path}", "}")
 
 
-def _roles(endpoint: Endpoint) -> str:
+def _roles(endpoint: ApiEndpoint) -> str:
     if endpoint.permission is None:
         return "none"
     return ", ".join(f"`{role}`" for role in endpoint.permission.roles) or "any credential"

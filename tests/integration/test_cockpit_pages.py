@@ -284,3 +284,11 @@ def test_a_session_shows_its_calls_with_what_people_answered(gateway: Served, da
     exported = dana.get("/session-export/s-whole?agent=bot").body.splitlines()
     assert {orjson.loads(line)["agent"] for line in exported} == {"bot"}
     assert {orjson.loads(line)["kind"] for line in exported} >= {"decision", "approval"}
+
+
+def test_an_integer_of_any_size_is_shown_with_its_digits(gateway: Served, dana: Person) -> None:
+    arguments = {"to": "a@example.com", "amount": 123_456_789_012_345_678_901_234_567_890}
+    answer = gateway.decide("send_email", arguments=arguments, call_id="wide")
+    assert answer.status == 202
+    page = dana.get(f"/approvals/{answer.json['approval']['id']}").body.decode()
+    assert "123456789012345678901234567890" in page

@@ -45,7 +45,7 @@ class Line:
 
 
 def touched(tool: str, server: str | None, arguments: Mapping[str, Any], effects: Sequence[str]) -> list[Named]:
-    """What the arguments name, by kind."""
+    """Return what the arguments name, by kind."""
     facts = gather(FactSubject(tool=tool, server=server, arguments=dict(arguments), limits=ReadLimits()))
     found = touch(arguments, facts.texts.strings, sends="external_send" in effects)
     named = []
@@ -63,7 +63,7 @@ def touched(tool: str, server: str | None, arguments: Mapping[str, Any], effects
 
 
 def sentence(approval: Mapping[str, Any], named: Sequence[Named], irreversible: bool, effects: Sequence[str]) -> str:
-    """The call in one sentence, as far as it is known."""
+    """Return the call in one sentence, as far as it is known."""
     seen = list(_seen(approval.get("preview") or {}))
     parts = seen or [words.effects(effects) or "has no effect that its arguments show"]
     if not seen and named:
@@ -77,7 +77,7 @@ def sentence(approval: Mapping[str, Any], named: Sequence[Named], irreversible: 
 
 
 def changed_files(preview: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The files that a preview changed, those with a difference to read first."""
+    """Return the files that a preview changed, those with a difference to read first."""
     files = [
         {**file, "lines": diff_lines(file.get("diff", ""))}
         for workspace in (preview.get("effect") or {}).get("workspaces", ())
@@ -88,7 +88,7 @@ def changed_files(preview: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def reach(preview: Mapping[str, Any]) -> int:
-    """How many files and rows a preview touched."""
+    """Return how many files and rows a preview touched."""
     effect = preview.get("effect") or {}
     files = sum(workspace.get(change, 0) for workspace in effect.get("workspaces", ()) for change, _ in _CHANGES)
     rows = sum(sum(rows.values()) for rows in (effect.get("touched") or {}).values())
@@ -96,7 +96,7 @@ def reach(preview: Mapping[str, Any]) -> int:
 
 
 def diff_lines(text: str) -> list[Line]:
-    """A unified difference as lines."""
+    """Return a unified difference as lines."""
     lines = []
     for line in text.splitlines():
         kind = {"+": "add", "-": "del", "@": "at"}.get(line[:1], "")
@@ -110,7 +110,7 @@ def diff_lines(text: str) -> list[Line]:
 
 
 def _seen(preview: Mapping[str, Any]) -> Iterator[str]:
-    """What happened in the one run that was made to see."""
+    """Return what happened in the one run that was made to see."""
     effect = preview.get("effect") or {}
     for workspace in effect.get("workspaces", ()):
         yield from _files(workspace)
@@ -124,7 +124,7 @@ def _seen(preview: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _files(workspace: Mapping[str, Any]) -> Iterator[str]:
-    """What a run changed below one folder: how many of what, and the deepest folder that holds them all."""
+    """Return what a run changed below one folder: how many of what, and the deepest folder that holds them all."""
     for change, verb in _CHANGES:
         found = [file for file in workspace.get("files", ()) if file["change"] == change]
         count = workspace.get(change, 0)

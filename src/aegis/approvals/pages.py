@@ -15,9 +15,17 @@ from starlette.responses import RedirectResponse, Response
 
 from aegis.approvals.effect import MAX_FILES, changed_files, reach, sentence, touched
 from aegis.approvals.queue import find
+from aegis.approvals.routes import (
+    LIST_APPROVALS,
+    RESOLVE_APPROVAL,
+    answer_of,
+    find_approvals,
+    show_approval,
+    visible_approval,
+)
 from aegis.cockpit import text
 from aegis.cockpit.arguments import Leaf, leaves
-from aegis.cockpit.page import Visit, ask, html
+from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rows import row_of
 from aegis.cockpit.text import covered, private_texts
 from aegis.core.json import escape, parse
@@ -28,6 +36,7 @@ from aegis.gate.events import new_id
 from aegis.gate.repeat import load_payload
 from aegis.judges.pages import runs
 from aegis.log.writer import Unit
+from aegis.server.validation import checked_body, query_of
 
 # Approving with less: which places of the arguments can be left out or made smaller, and what is asked then.
 #
@@ -62,7 +71,7 @@ class ArgumentPlace:
 def places(
     arguments: Any, findings: Sequence[Mapping[str, Any]], *, hidden: Sequence[str], form: Mapping[str, str]
 ) -> list[ArgumentPlace] | None:
-    """The places of the arguments in order, with the texts of `hidden` masked; `None` where a form cannot hold them."""
+    """Return the places of the arguments, the texts of `hidden` masked; `None` where a form cannot hold them."""
     if not isinstance(arguments, dict):
         return None
     found = list(islice(_walk("", arguments), MAX_PLACES + 1))
@@ -73,7 +82,7 @@ def places(
 
 
 def narrowed(arguments: Any, form: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments without what the form drops, and with what it types.
+    """Return the arguments without what the form drops, and with what it types.
 
     Raises `InvalidCall` where nothing changes, a number is none (422, naming the place), or the form names a
     place that the call does not have (409).
@@ -98,7 +107,7 @@ def narrowed(arguments: Any, form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _walk(pointer: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Every member and item, each container before what is in it."""
+    """Return every member and item, each container before what is in it."""
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in steps:
         below = f"{pointer}/{escape(str(key))}"
@@ -134,7 +143,7 @@ def _place(pointer: str, value: Any, leaf: Leaf | None, form: Mapping[str, str])
 
 
 def _kind(value: Any) -> str:
-    """What can be typed in place of a value: a text of one line, a number, or nothing."""
+    """Return what can be typed in place of a value: a text of one line, a number, or nothing."""
     if isinstance(value, str):
         return "text" if len(value) <= MAX_TYPED_CHARS and "\n" not in value and "\r" not in value else ""
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else ""
@@ -155,7 +164,7 @@ def _typed(pointer: str, value: Any, text: str) -> Any:
 
 
 def _id(pointer: str) -> str:
-    """A name of a form's field for a place, whatever its keys hold."""
+    """Return a name of a form's field for a place, whatever its keys hold."""
     return hashlib.sha256(pointer.encode()).hexdigest()[:20]
 
 
@@ -166,17 +175,18 @@ PAST: Final = 8
 _RISKS: Final = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 
 
-async def queue(visit: Visit) -> Response:
+async def queue(request: PageRequest) -> Response:
     """Held calls by risk, whether they can be undone, the minutes left, and how much they touched when tried."""
-    await visit.cockpit.rollup.watched()
+    await request.cockpit.rollup.watched()
     query = {"state": "pending", "limit": str(SHOWN)}
-    query |= {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
-    found = await ask(visit, "listApprovals", query=query)
-    rows = await asyncio.to_thread(_rows, visit, found["items"])
+    query |= {name: request.query[name] for name in FILTERS if request.query.get(name)}
+    wanted = query_of(LIST_APPROVALS, query)
+    found = await asyncio.to_thread(find_approvals, request.services, request.principal, wanted)
+    rows = await asyncio.to_thread(_rows, request, found["items"])
     if query["state"] == "pending":
         rows.sort(key=_pressing)
     return html(
-        visit, "approvals.html", rows=rows, state=query["state"], states=STATES, query=query, next=found["next"]
+        request, "approvals.html", rows=rows, state=query["state"], states=STATES, query=query, next=found["next"]
     )
 
 
@@ -186,31 +196,31 @@ def _pressing(row: dict[str, Any]) -> tuple[int, bool, str, int]:
     return _RISKS.get(row["risk"], 1), not row["irreversible"], minute, -reach(approval.get("preview") or {})
 
 
-async def review(visit: Visit) -> Response:
-    """One held call, with everything that a decision needs."""
-    approval = await ask(visit, "getApproval", path={"id": visit.names["id"]})
-    return await _review(visit, approval, problem=None, revealed=False)
+async def review(request: PageRequest) -> Response:
+    """Show one held call, with everything that a decision needs."""
+    approval = await asyncio.to_thread(_approval, request, request.path["id"])
+    return await _review(request, approval, problem=None, revealed=False)
 
 
-async def reveal(visit: Visit) -> Response:
-    """The same page with private values shown, which is recorded first."""
-    approval = await ask(visit, "getApproval", path={"id": visit.names["id"]})
+async def reveal(request: PageRequest) -> Response:
+    """Show the same page with private values shown, which is recorded first."""
+    approval = await asyncio.to_thread(_approval, request, request.path["id"])
     draft = Draft(
         members={
             "kind": "access",
             "receipt_id": new_id(),
             "parent": approval["decision_id"],
-            "principal": visit.principal.id,
+            "principal": request.principal.id,
             "action": "reveal",
         }
     )
-    await visit.services.gate.arecord(Unit(drafts=(draft,)))
-    return await _review(visit, approval, problem=None, revealed=True)
+    await request.services.gate.arecord(Unit(drafts=(draft,)))
+    return await _review(request, approval, problem=None, revealed=True)
 
 
-async def resolve(visit: Visit) -> Response:
-    """The answer, bound to the digests that were shown; what is refused is said on the page."""
-    approval_id, form = visit.names["id"], visit.form
+async def resolve(request: PageRequest) -> Response:
+    """Answer the held call, bound to the digests that were shown; what is refused is said on the page."""
+    approval_id, form = request.path["id"], request.form
     try:
         body: dict[str, Any] = {
             "decision": form.get("decision", ""),
@@ -222,38 +232,41 @@ async def resolve(visit: Visit) -> Response:
         if form.get("scope") == "session" and body["decision"] == "approve":
             body["scope"] = "session"
         if body["decision"] == "less":
-            held = await ask(visit, "getApproval", path={"id": approval_id})
+            held = await asyncio.to_thread(_approval, request, approval_id)
             body |= {"decision": "approve", "arguments": narrowed(held.get("arguments"), form)}
-        await ask(visit, "resolveApproval", path={"id": approval_id}, body=body)
+        given = answer_of(checked_body(RESOLVE_APPROVAL, body))
+        await request.services.gate.aanswer(approval_id, given, principal=request.principal)
     except InvalidCall as problem:
         if problem.status == 404:
             raise
-        approval = await ask(visit, "getApproval", path={"id": approval_id})
+        approval = await asyncio.to_thread(_approval, request, approval_id)
         if problem.code == "not_pending" and approval["resolved_by"]:
             by, state = approval["resolved_by"], text.state(approval["state"])
             hint = f"the call is {state}" if state != "ran" else "the call was approved and has run"
             problem = InvalidCall(f"{by} has answered before you", code=problem.code, hint=hint, status=409)
-        response = await _review(visit, approval, problem=problem, revealed=False)
+        response = await _review(request, approval, problem=problem, revealed=False)
         response.status_code = problem.status
         return response
     return RedirectResponse(f"/approvals/{approval_id}", 303)
 
 
-async def _review(visit: Visit, approval: dict[str, Any], *, problem: InvalidCall | None, revealed: bool) -> Response:
-    seen = await asyncio.to_thread(_details, visit, approval, revealed)
+async def _review(
+    request: PageRequest, approval: dict[str, Any], *, problem: InvalidCall | None, revealed: bool
+) -> Response:
+    seen = await asyncio.to_thread(_details, request, approval, revealed)
     arguments, findings = approval.get("arguments"), seen["findings"]
     hidden = seen.pop("hidden")
     preview = covered(approval.get("preview") or {}, hidden)
     approval = {**approval, "task": covered(approval.get("task"), hidden)}
     return html(
-        visit,
+        request,
         "approval.html",
         approval=approval,
         problem=problem,
         revealed=revealed,
-        places=places(arguments, findings, hidden=hidden, form=visit.form),
-        narrowing=visit.form.get("decision") == "less",
-        given=visit.form.get("reason", ""),
+        places=places(arguments, findings, hidden=hidden, form=request.form),
+        narrowing=request.form.get("decision") == "less",
+        given=request.form.get("reason", ""),
         preview=preview,
         files=changed_files(preview),
         most=MAX_FILES,
@@ -261,9 +274,14 @@ async def _review(visit: Visit, approval: dict[str, Any], *, problem: InvalidCal
     )
 
 
-def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str, Any]:
-    """What the log knows beside the approval: findings with their places, the session so far, past answers."""
-    services = visit.services
+def _approval(request: PageRequest, approval_id: str) -> dict[str, Any]:
+    found = visible_approval(request.services, request.principal, approval_id)
+    return show_approval(request.services, request.principal, found)
+
+
+def _details(request: PageRequest, approval: dict[str, Any], revealed: bool) -> dict[str, Any]:
+    """Return what the log knows beside the approval: findings with their places, the session so far, past answers."""
+    services = request.services
     with services.store.reader() as reader:
         entry = reader.entry_by_id(approval["decision_id"])
         payload = None if entry is None else load_payload(services.gate.parts, reader, entry)[0]
@@ -296,7 +314,7 @@ def _details(visit: Visit, approval: dict[str, Any], revealed: bool) -> dict[str
 
 
 def _answer(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
-    """One past answer, with the reason that was kept with it; it leads to the call that was answered."""
+    """Return one past answer, with the reason that was kept with it; it leads to the call that was answered."""
     kept = find(reader, body["approval_id"])
     return {
         **row_of(body),
@@ -307,9 +325,9 @@ def _answer(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rows(visit: Visit, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _rows(request: PageRequest, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
-    with visit.services.store.reader() as reader:
+    with request.services.store.reader() as reader:
         for approval in items:
             entry = reader.entry_by_id(approval["decision_id"])
             rows.append({"approval": approval, **_facts(approval, {} if entry is None else orjson.loads(entry.body))})
@@ -317,7 +335,7 @@ def _rows(visit: Visit, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _facts(approval: dict[str, Any], receipt: dict[str, Any]) -> dict[str, Any]:
-    """What is known of the effect: by the approval's own word, else by the receipt of the held call."""
+    """Return what is known of the effect: by the approval's own word, else by the receipt of the held call."""
     facts = approval.get("facts") or {}
     effects = facts.get("effects") or receipt.get("effects", [])
     rules = {rule for guard in receipt.get("guards", ()) for rule in guard["rules"]}
@@ -332,3 +350,11 @@ def _facts(approval: dict[str, Any], receipt: dict[str, Any]) -> dict[str, Any]:
         "sentence": sentence(approval, named, irreversible, effects),
         "why": approval.get("held_because") or receipt.get("reason", ""),
     }
+
+
+PAGES: Final = (
+    page("GET", "/approvals", queue, "approver", query=filters(*FILTERS)),
+    page("GET", "/approvals/{id}", review, "approver"),
+    page("POST", "/approvals/{id}", resolve, "approver"),
+    page("POST", "/approvals/{id}/reveal", reveal, "approver"),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -19,13 +20,12 @@ from aegis.core.ports import Reader
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
-from aegis.server.endpoint import Asked, Body, Endpoint, Param, Reply
-from aegis.server.events import events
+from aegis.server.admission import RESOLVE, SEE_APPROVALS, SEE_GRANTS
+from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_REASON_CHARS, MAX_WAIT_S, answer, page, place_of
-from aegis.server.permissions import RESOLVE, SEE_APPROVALS, SEE_GRANTS, WATCH
 from aegis.server.schemas.common import ANY_OBJECT, DIGEST, ID, TEXT, TIME, Schema, closed, listing, nullable, ref
 from aegis.server.schemas.decision import FINDINGS
-from aegis.server.schemas.parts import CURSOR, LIMIT, exact, failing, index, named, ok
+from aegis.server.schemas.parts import CURSOR, LIMIT, exact, failing, named, ok
 from aegis.server.services import Services
 
 # Held calls.
@@ -160,29 +160,139 @@ SCAN: Final = 200  # approvals read at once while a list is filtered
 MAX_SCANNED: Final = 10_000  # approvals looked at for one page: a rare filter gives a short page and a cursor
 
 
-async def list_approvals(asked: Asked) -> Response:
-    """The queue: pending approvals unless `state` asks for others."""
-    return answer(await asyncio.to_thread(_list, asked))
+_ID: Final = named("id of the approval")
+_STATE: Final = Param(
+    name="state",
+    schema={"type": "string", "enum": [*STATES, "all"], "default": "pending"},
+    text="in this state",
+)
 
 
-async def get_approval(asked: Asked) -> Response:
-    """One approval; with `wait`, as soon as it is not pending any more, or after that many seconds."""
-    services, approval_id = asked.services, asked.path["id"]
+async def list_approvals(request: ApiRequest) -> Response:
+    """Show the queue: pending approvals unless `state` asks for others."""
+    return answer(await asyncio.to_thread(find_approvals, request.services, request.principal, request.query))
+
+
+LIST_APPROVALS: Final = Endpoint(
+    method="GET",
+    path="/v1/approvals",
+    operation="listApprovals",
+    tag="approvals",
+    summary="The queue of held calls; an agent sees the state of its own",
+    permission=SEE_APPROVALS,
+    handler=list_approvals,
+    query=(_STATE, *exact("agent", "session", "tool"), LIMIT, CURSOR),
+    replies=ok("one page, by id", "Approvals"),
+)
+
+
+async def get_approval(request: ApiRequest) -> Response:
+    """Show one approval; with `wait`, as soon as it is not pending any more, or after that many seconds."""
+    services, approval_id = request.services, request.path["id"]
     with services.waiting.watch(approval_id) as watched:
-        deadline = asyncio.get_running_loop().time() + asked.query.get("wait", 0)
+        deadline = asyncio.get_running_loop().time() + request.query.get("wait", 0)
         while True:
             left = deadline - asyncio.get_running_loop().time()
             last = left <= 0 or services.draining.is_set()
-            approval, shown = await asyncio.to_thread(_look, asked, approval_id, last=last)
-            if shown is not None:
-                return answer(shown)
+            approval = await asyncio.to_thread(visible_approval, services, request.principal, approval_id)
+            if last or approval.state_at(services.clock()) != "pending":
+                return answer(await asyncio.to_thread(show_approval, services, request.principal, approval))
             await watched.changed(min(left, LOOK_S, approval.seconds_left(services.clock())))
 
 
-async def resolve_approval(asked: Asked) -> Response:
+GET_APPROVAL: Final = Endpoint(
+    method="GET",
+    path="/v1/approvals/{id}",
+    operation="getApproval",
+    tag="approvals",
+    summary="One held call; with `wait`, as soon as it is answered",
+    permission=SEE_APPROVALS,
+    handler=get_approval,
+    path_params=_ID,
+    query=(
+        Param(
+            name="wait",
+            schema={"type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
+            text="seconds to wait for an answer",
+        ),
+    ),
+    waits=True,
+    replies={
+        **ok("the approval", "Approval"),
+        **failing(s404="there is none that this credential may see", s429="too many requests of this key wait"),
+    },
+)
+
+
+async def resolve_approval(request: ApiRequest) -> Response:
     """Approve or deny, once, by somebody who did not ask for the call."""
-    body = asked.body
-    given = Answer(
+    services, given = request.services, answer_of(request.body)
+    approval = await services.gate.aanswer(request.path["id"], given, principal=request.principal)
+    return answer(await asyncio.to_thread(show_approval, services, request.principal, approval))
+
+
+RESOLVE_APPROVAL: Final = Endpoint(
+    method="POST",
+    path="/v1/approvals/{id}",
+    operation="resolveApproval",
+    tag="approvals",
+    summary="Approve or deny a held call, once",
+    permission=RESOLVE,
+    handler=resolve_approval,
+    path_params=_ID,
+    body=Body(schema=ref("Resolution")),
+    replies={
+        **ok("answered", "Approval"),
+        **failing(
+            s404="there is none",
+            s409="answered or expired already, or not what was shown",
+            s429="this person approved as many calls as one may in an hour",
+        ),
+    },
+)
+
+
+async def list_grants(request: ApiRequest) -> Response:
+    """Show grants, revoked and expired ones included, by id."""
+    return answer(await asyncio.to_thread(_grants, request))
+
+
+LIST_GRANTS: Final = Endpoint(
+    method="GET",
+    path="/v1/grants",
+    operation="listGrants",
+    tag="approvals",
+    summary="Grants: calls that people approved for the rest of a session",
+    permission=SEE_GRANTS,
+    handler=list_grants,
+    query=(LIMIT, CURSOR),
+    replies=ok("one page, by id", "Grants"),
+)
+
+
+async def revoke_grant(request: ApiRequest) -> Response:
+    """Take a grant back; the next call asks a person again."""
+    services, grant_id = request.services, request.path["id"]
+    await services.gate.arecord(revoked(grant_id, by=request.principal.id, receipt_id=new_id()))
+    return answer(await asyncio.to_thread(_grant, services, grant_id))
+
+
+REVOKE_GRANT: Final = Endpoint(
+    method="POST",
+    path="/v1/grants/{id}/revoke",
+    operation="revokeGrant",
+    tag="approvals",
+    summary="Take a grant back",
+    permission=SEE_GRANTS,
+    handler=revoke_grant,
+    path_params=named("id of the grant"),
+    replies={**ok("revoked", "Grant"), **failing(s404="there is none", s409="revoked already")},
+)
+
+
+def answer_of(body: dict[str, Any]) -> Answer:
+    """Return the answer that a body of `RESOLVE_APPROVAL` spells."""
+    return Answer(
         decision=body["decision"],
         reason=body.get("reason"),
         scope=body.get("scope", "once"),
@@ -190,32 +300,11 @@ async def resolve_approval(asked: Asked) -> Response:
         call_digest=body.get("call_digest"),
         policy_digest=body.get("policy_digest"),
     )
-    approval = await asked.services.gate.aanswer(asked.path["id"], given, principal=asked.principal)
-    return answer(await asyncio.to_thread(_view, asked, approval))
 
 
-async def list_grants(asked: Asked) -> Response:
-    """Grants, revoked and expired ones included, by id."""
-    return answer(await asyncio.to_thread(_grants, asked))
-
-
-async def revoke_grant(asked: Asked) -> Response:
-    """Take a grant back; the next call asks a person again."""
-    services, grant_id = asked.services, asked.path["id"]
-    await services.gate.arecord(revoked(grant_id, by=asked.principal.id, receipt_id=new_id()))
-    return answer(await asyncio.to_thread(_grant, services, grant_id))
-
-
-def _look(asked: Asked, approval_id: str, *, last: bool) -> tuple[Approval, dict[str, Any] | None]:
-    """The approval, and its view where it is answered or this is the last look."""
-    approval = _visible(asked, approval_id)
-    waits = approval.state_at(asked.services.clock()) == "pending" and not last
-    return approval, None if waits else _view(asked, approval)
-
-
-def _grants(asked: Asked) -> dict[str, Any]:
-    services, limit = asked.services, asked.query.get("limit", DEFAULT_LIMIT)
-    after = place_of(asked.query.get("cursor")) or ""
+def _grants(request: ApiRequest) -> dict[str, Any]:
+    services, limit = request.services, request.query.get("limit", DEFAULT_LIMIT)
+    after = place_of(request.query.get("cursor")) or ""
     with services.store.reader() as reader:
         documents = reader.documents(grants.COLLECTION, after=after, limit=limit)
     now = services.clock()
@@ -231,8 +320,8 @@ def _grant(services: Services, grant_id: str) -> dict[str, Any]:
     return grant_view(grant, now=services.clock())
 
 
-def _list(asked: Asked) -> dict[str, Any]:
-    query, services = asked.query, asked.services
+def find_approvals(services: Services, principal: Principal, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one page of the approvals that `principal` may see, by the parameters of `LIST_APPROVALS`."""
     limit, state = query.get("limit", DEFAULT_LIMIT), query.get("state", "pending")
     after = place_of(query.get("cursor")) or ""
     now = services.clock()
@@ -245,8 +334,8 @@ def _list(asked: Asked) -> dict[str, Any]:
             for document in documents:
                 after = document.key
                 approval = from_document(document)
-                if _matches(asked, approval, now):
-                    items.append(_shown(services, reader, asked.principal, approval, now))
+                if _matches(approval, query, now) and _may_see(principal, approval):
+                    items.append(_shown(services, reader, principal, approval, now))
                     if len(items) == limit:
                         return page(items, after)
             scanned += len(documents)
@@ -256,12 +345,9 @@ def _list(asked: Asked) -> dict[str, Any]:
                 return page(items, after)
 
 
-def _matches(asked: Asked, approval: Approval, now: int) -> bool:
-    query, state = asked.query, asked.query.get("state", "pending")
-    return (
-        (state in ("all", approval.state_at(now)))
-        and all(name not in query or query[name] == getattr(approval, name) for name in ("agent", "session", "tool"))
-        and _may_see(asked.principal, approval)
+def _matches(approval: Approval, query: Mapping[str, Any], now: int) -> bool:
+    return query.get("state", "pending") in ("all", approval.state_at(now)) and all(
+        name not in query or query[name] == getattr(approval, name) for name in ("agent", "session", "tool")
     )
 
 
@@ -273,127 +359,40 @@ def _shown(services: Services, reader: Reader, principal: Principal, approval: A
     if "approver" not in principal.roles:
         return status_view(approval, now=now)
     policy = services.policy.current
-    asked = policy.approval_for(approval.server, approval.tool, approval.held_by)
+    rule = policy.approval_for(approval.server, approval.tool, approval.held_by)
     held = payload_of(services.gate.parts, reader, approval.decision_id)
     runs = running(services.gate.parts, reader, approval)
     return {
         **with_payload(approval_view(approval, now=now), held=held, runs=runs),
         "preview": preview_of(services.gate.parts, reader, approval),
-        "may_answer": may_answer(principal, approval, asked, policy, now),
-        "approvers": [list(asked.approvers), *(list(names) for names in asked.also)],
-        "session_grant_seconds": asked.session_grant_seconds if approval.session else 0,
+        "may_answer": may_answer(principal, approval, rule, policy, now),
+        "approvers": [list(rule.approvers), *(list(names) for names in rule.also)],
+        "session_grant_seconds": rule.session_grant_seconds if approval.session else 0,
     }
 
 
-def _view(asked: Asked, approval: Approval) -> dict[str, Any]:
-    with asked.services.store.reader() as reader:
-        return _shown(asked.services, reader, asked.principal, approval, asked.services.clock())
+def show_approval(services: Services, principal: Principal, approval: Approval) -> dict[str, Any]:
+    """Return what `principal` sees of an approval now."""
+    with services.store.reader() as reader:
+        return _shown(services, reader, principal, approval, services.clock())
 
 
-def _visible(asked: Asked, approval_id: str) -> Approval:
-    with asked.services.store.reader() as reader:
+def visible_approval(services: Services, principal: Principal, approval_id: str) -> Approval:
+    """Return the approval; raises `InvalidCall` (404) for one that is not there, or that `principal` may not see."""
+    with services.store.reader() as reader:
         approval = load(reader, approval_id)
-    if not _may_see(asked.principal, approval):  # the same answer as for one that does not exist
+    if not _may_see(principal, approval):  # the same answer as for one that does not exist
         raise InvalidCall("there is no such approval", code="not_found", status=404)
     return approval
 
 
 # Held calls, and the live feed that tells of them.
 
-_ID: Final = named("id of the approval")
-_STATE: Final = Param(
-    name="state",
-    schema={"type": "string", "enum": [*STATES, "all"], "default": "pending"},
-    text="in this state",
-)
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/v1/approvals",
-        operation="listApprovals",
-        tag="approvals",
-        summary="The queue of held calls; an agent sees the state of its own",
-        permission=SEE_APPROVALS,
-        handler=list_approvals,
-        query=(_STATE, *exact("agent", "session", "tool"), LIMIT, CURSOR),
-        replies=ok("one page, by id", "Approvals"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/approvals/{id}",
-        operation="getApproval",
-        tag="approvals",
-        summary="One held call; with `wait`, as soon as it is answered",
-        permission=SEE_APPROVALS,
-        handler=get_approval,
-        path_params=_ID,
-        query=(
-            Param(
-                name="wait",
-                schema={"type": "integer", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
-                text="seconds to wait for an answer",
-            ),
-        ),
-        waits=True,
-        replies={
-            **ok("the approval", "Approval"),
-            **failing(s404="there is none that this credential may see", s429="too many requests of this key wait"),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/approvals/{id}",
-        operation="resolveApproval",
-        tag="approvals",
-        summary="Approve or deny a held call, once",
-        permission=RESOLVE,
-        handler=resolve_approval,
-        path_params=_ID,
-        body=Body(schema=ref("Resolution")),
-        replies={
-            **ok("answered", "Approval"),
-            **failing(
-                s404="there is none",
-                s409="answered or expired already, or not what was shown",
-                s429="this person approved as many calls as one may in an hour",
-            ),
-        },
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/grants",
-        operation="listGrants",
-        tag="approvals",
-        summary="Grants: calls that people approved for the rest of a session",
-        permission=SEE_GRANTS,
-        handler=list_grants,
-        query=(LIMIT, CURSOR),
-        replies=ok("one page, by id", "Grants"),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/grants/{id}/revoke",
-        operation="revokeGrant",
-        tag="approvals",
-        summary="Take a grant back",
-        permission=SEE_GRANTS,
-        handler=revoke_grant,
-        path_params=named("id of the grant"),
-        replies={**ok("revoked", "Grant"), **failing(s404="there is none", s409="revoked already")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/events",
-        operation="watchEvents",
-        tag="approvals",
-        summary="Decisions, approvals, alerts, configuration and agents as they are recorded",
-        permission=WATCH,
-        handler=events,
-        query=(index("after", "first everything recorded after this log index; `Last-Event-ID` says the same"),),
-        replies={
-            200: Reply(text="server-sent events; the id is the log index", media="text/event-stream"),
-            **failing(s429="too many listen already, or too many requests of this key wait"),
-        },
-    ),
+    LIST_APPROVALS,
+    GET_APPROVAL,
+    RESOLVE_APPROVAL,
+    LIST_GRANTS,
+    REVOKE_GRANT,
 )

@@ -12,7 +12,7 @@ from aegis.gate.record import findings_of
 
 
 def status_view(approval: Approval, *, now: int) -> dict[str, Any]:
-    """What an agent sees of its own approval."""
+    """Return what an agent sees of its own approval."""
     return {
         "id": approval.id,
         "state": approval.state_at(now),
@@ -23,7 +23,7 @@ def status_view(approval: Approval, *, now: int) -> dict[str, Any]:
 
 
 def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
-    """What an approver sees, but for what the call holds and what the policy in force says."""
+    """Return what an approver sees, but for what the call holds and what the policy in force says."""
     return {
         **status_view(approval, now=now),
         "tool": approval.tool,
@@ -56,7 +56,7 @@ def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
 
 
 def with_payload(view: dict[str, Any], *, held: dict[str, Any] | None, runs: dict[str, Any] | None) -> dict[str, Any]:
-    """The view with the arguments that would run, in full, and the findings; erased ones are absent."""
+    """Return the view with the arguments that would run, in full, and the findings; erased ones are absent."""
     if held is None:
         return {**view, "arguments": None, "submitted": None, "task": None, "findings": []}
     return {
@@ -69,7 +69,7 @@ def with_payload(view: dict[str, Any], *, held: dict[str, Any] | None, runs: dic
 
 
 def grant_view(grant: Grant, *, now: int) -> dict[str, Any]:
-    """A grant as approvers and administrators see it."""
+    """Return a grant as approvers and administrators see it."""
     over = grant.state == "active" and now >= grant.expires_at
     return {
         "id": grant.id,

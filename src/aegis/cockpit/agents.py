@@ -3,57 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response
 
 from aegis.behaviour.baseline import usual_of
-from aegis.cockpit.page import Visit, ask, html, may_ask
+from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rollup import Seen
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
 from aegis.keys.api import list_keys
 from aegis.missions.lineage import graph_of
 from aegis.missions.pages import rows as mission_rows
+from aegis.server.administration import (
+    LIST_AGENTS,
+    RESTORE_AGENT,
+    REVOKE_AGENT,
+    find_agent,
+    find_agents,
+    set_state,
+)
+from aegis.server.admission import SEE_MISSIONS
+from aegis.server.validation import checked_body, query_of
 
 LISTED = 500  # agents on one page; the list goes on by name
 
 
-async def agents(visit: Visit) -> Response:
-    """Every agent with what became of its calls."""
-    rollup = visit.cockpit.rollup
+async def agents(request: PageRequest) -> Response:
+    """Show every agent with what became of its calls."""
+    rollup = request.cockpit.rollup
     await rollup.watched()
     query = {"limit": str(LISTED)}
-    if visit.query.get("cursor"):
-        query["cursor"] = visit.query["cursor"]
-    found = await ask(visit, "listAgents", query=query)
+    if request.query.get("cursor"):
+        query["cursor"] = request.query["cursor"]
+    found = await asyncio.to_thread(find_agents, request.services, query_of(LIST_AGENTS, query))
     seen = rollup.tally.agents
     rows = [_row(agent, seen.get(agent["agent"])) for agent in found["items"]]
     rows.sort(key=lambda row: (row["agent"]["state"] != "revoked", -row["last"]))
     missions, graph = None, None
-    if may_ask(visit, "listMissions"):
-        missions = await mission_rows(visit)
+    if request.may(*SEE_MISSIONS.roles):
+        missions = await mission_rows(request)
         graph = graph_of(missions, [[*one["above"], one["id"]] for one in missions if one["declared"] is not None])
     return html(
-        visit, "agents.html", rows=rows, next=found["next"], missions=missions, graph=graph, counted=rollup.complete
+        request, "agents.html", rows=rows, next=found["next"], missions=missions, graph=graph, counted=rollup.complete
     )
 
 
-async def agent(visit: Visit) -> Response:
-    """One agent."""
-    await visit.cockpit.rollup.watched()
-    name = visit.names["id"]
-    found = await ask(visit, "getAgent", path={"id": name})
-    keys = await asyncio.to_thread(_keys, visit, name)
-    usual = await asyncio.to_thread(usual_of, visit.services, name)
-    groups = [group for group in visit.cockpit.rollup.tally.groups.values() if group.agent == name]
+async def agent(request: PageRequest) -> Response:
+    """Show one agent."""
+    await request.cockpit.rollup.watched()
+    name = request.path["id"]
+    found = await asyncio.to_thread(find_agent, request.services, name)
+    keys = await asyncio.to_thread(_keys, request, name)
+    usual = await asyncio.to_thread(usual_of, request.services, name)
+    groups = [group for group in request.cockpit.rollup.tally.groups.values() if group.agent == name]
     return html(
-        visit,
+        request,
         "agent.html",
-        row=_row(found, visit.cockpit.rollup.tally.agents.get(name)),
+        row=_row(found, request.cockpit.rollup.tally.agents.get(name)),
         keys=keys,
         usual=usual,
-        counted=visit.cockpit.rollup.complete,
+        counted=request.cockpit.rollup.complete,
         groups=[
             {"rule": one.rule, "tool": one.tool, "count": one.count, "last": rfc3339(one.last_time)}
             for one in sorted(groups, key=lambda one: -one.last_index)[:12]
@@ -61,15 +71,16 @@ async def agent(visit: Visit) -> Response:
     )
 
 
-async def switch(visit: Visit) -> Response:
+async def switch(request: PageRequest) -> Response:
     """Stop an agent before its next call, or let it go on."""
-    name, to = visit.names["id"], visit.form.get("to", "")
-    operation = {"revoke": "revokeAgent", "restore": "restoreAgent"}.get(to)
-    if operation is None:
+    name, to = request.path["id"], request.form.get("to", "")
+    endpoint = {"revoke": REVOKE_AGENT, "restore": RESTORE_AGENT}.get(to)
+    if endpoint is None:
         raise InvalidCall("an agent is stopped or restored, and nothing else")
-    body = {"reason": visit.form.get("reason", "").strip()}
-    await ask(visit, operation, path={"id": name}, body=body)
-    return RedirectResponse(visit.path.rpartition("/")[0], 303)
+    body = checked_body(endpoint, {"reason": request.form.get("reason", "").strip()})
+    state = "revoked" if to == "revoke" else "active"
+    await set_state(request.services, name, state, body["reason"], by=request.principal.id)
+    return RedirectResponse(request.url.rpartition("/")[0], 303)
 
 
 def _row(agent: dict[str, Any], seen: Seen | None) -> dict[str, Any]:
@@ -90,8 +101,8 @@ def _row(agent: dict[str, Any], seen: Seen | None) -> dict[str, Any]:
     }
 
 
-def _keys(visit: Visit, name: str) -> list[dict[str, Any]]:
-    with visit.services.store.reader() as reader:
+def _keys(request: PageRequest, name: str) -> list[dict[str, Any]]:
+    with request.services.store.reader() as reader:
         keys = [key for key in list_keys(reader) if key.agent == name]
     return [
         {
@@ -104,3 +115,10 @@ def _keys(visit: Visit, name: str) -> list[dict[str, Any]]:
         }
         for key in keys
     ]
+
+
+PAGES: Final = (
+    page("GET", "/agents", agents, "admin", query=filters("cursor")),
+    page("POST", "/agents/{id:path}/switch", switch, "admin"),
+    page("GET", "/agents/{id:path}", agent, "admin"),
+)

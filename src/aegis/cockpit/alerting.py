@@ -80,19 +80,19 @@ class AlertRule:
     version: int = 1
 
     def remember(self, sent: AlertSent) -> AlertRule:
-        """The rule with one more line in its log, one version on."""
+        """Return the rule with one more line in its log, one version on."""
         return replace(self, log=(sent, *self.log)[:KEPT], version=self.version + 1)
 
 
 def checked_name(name: str) -> str:
-    """What a rule is called; raises `InvalidCall`."""
+    """Return what a rule is called; raises `InvalidCall`."""
     if not 1 <= len(name) <= MAX_NAME_CHARS:
         raise InvalidCall(f"a name has 1 to {MAX_NAME_CHARS} characters")
     return name
 
 
 def checked_target(form: Mapping[str, str]) -> DeliveryTarget:
-    """Where word goes; raises `InvalidCall` for an address that is none, or a webhook without a secret."""
+    """Return where word goes; raises `InvalidCall` for an address that is none, or a webhook without a secret."""
     kind, url, secret = form.get("kind", ""), form.get("url", "").strip(), form.get("secret", "").strip()
     private = form.get("private") == "yes"
     if kind not in ("webhook", "slack", "email"):
@@ -138,7 +138,7 @@ def _mail_addresses(form: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
 
 
 def checked_watch(watch: str, limit: str) -> tuple[Watch, int]:
-    """What is watched and how much is too much; raises `InvalidCall`."""
+    """Return what is watched and how much is too much; raises `InvalidCall`."""
     found = next((known for known in WATCHES if known == watch), None)
     if found is None:
         raise InvalidCall("there is no such thing to watch")
@@ -169,7 +169,7 @@ def put_rule(transaction: Transaction, rule: AlertRule) -> None:
 
 
 def find_rule(reader: Reader, rule_id: str) -> AlertRule:
-    """One rule; raises `InvalidCall` (404) where there is none."""
+    """Return one rule; raises `InvalidCall` (404) where there is none."""
     document = reader.document(COLLECTION, rule_id)
     if document is None:
         raise InvalidCall("there is no such alert", code="not_found", status=404)
@@ -177,7 +177,7 @@ def find_rule(reader: Reader, rule_id: str) -> AlertRule:
 
 
 def list_rules(reader: Reader) -> list[AlertRule]:
-    """Every rule, in the order in which they were made."""
+    """Return every rule, in the order in which they were made."""
     return [_from_document(document) for document in reader.documents(COLLECTION, limit=MAX_RULES)]
 
 
@@ -260,7 +260,7 @@ class Alerting:
             return list_rules(reader)
 
     def _look(self, rule: AlertRule, now: int) -> tuple[str, str]:
-        """What a rule finds: a word for the state, and the text to send where there is something to tell."""
+        """Return what a rule finds: a word for the state, and the text to send where there is something to tell."""
         tally = self._rollup.tally
         if rule.watch == "blocks":
             last = now // MINUTE_US
@@ -278,7 +278,7 @@ class Alerting:
         return _NOTHING
 
     def _silent(self, rule: AlertRule, now: int) -> tuple[str, str]:
-        """Whether nothing but alarms was recorded: that an alert told of silence does not end it."""
+        """Tell whether nothing but alarms was recorded: that an alert told of silence does not end it."""
         with self._services.store.reader() as reader:
             newest = reader.search(Search(limit=_ALARMS))
         if not newest:
@@ -288,7 +288,7 @@ class Alerting:
         return ("over", f"nothing was recorded for {span}") if minutes >= rule.limit else _NOTHING
 
     def _new_rules(self, rule: AlertRule, tally: Tally) -> tuple[str, str]:
-        """Rules broken for the first time since the last look; the first look only learns."""
+        """Return rules broken for the first time since the last look; the first look only learns."""
         if not self._rollup.complete:
             return rule.state, ""
         seen = rule.state.partition(":")[2]
@@ -298,7 +298,7 @@ class Alerting:
         return f"at:{tally.next}", f"broken for the first time: {', '.join(names[:10])}" if names else ""
 
     def _budgets(self, rule: AlertRule) -> tuple[str, str]:
-        """Budgets that came near their end since the last look; what is told stays told until it has room again."""
+        """Return budgets that came near their end since the last look; each is told once, until it has room again."""
         with self._services.store.reader() as reader:
             size = reader.head().size
         if self._budgets_at.get(rule.id) == (size, rule.version):
@@ -364,7 +364,7 @@ class Alerting:
 
 
 def message_of(rule: AlertRule, text: str, now: int, *, event: str = "") -> Message:
-    """The message of a rule; it holds names, and no value of an argument."""
+    """Return the message of a rule; it holds names, and no value of an argument."""
     return Message(
         id=new_id(),
         target=rule.target,

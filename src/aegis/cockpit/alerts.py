@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response
 
@@ -23,7 +23,7 @@ from aegis.cockpit.alerting import (
     message_of,
     put_rule,
 )
-from aegis.cockpit.page import Visit, ask, html
+from aegis.cockpit.page import PageRequest, html, page
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import rfc3339
@@ -33,62 +33,63 @@ from aegis.log.writer import Unit
 from aegis.outbound import worker
 from aegis.outbound.send import COLLECTION as OUTBOX
 from aegis.outbound.send import describe, from_document
+from aegis.server.deliveries import send_again
 
 
-async def alerts(visit: Visit) -> Response:
-    """Every rule with its log, and the form for another."""
-    return await _shown(visit, problem=None)
+async def alerts(request: PageRequest) -> Response:
+    """Show every rule with its log, and the form for another."""
+    return await _shown(request, problem=None)
 
 
-async def add(visit: Visit) -> Response:
+async def add(request: PageRequest) -> Response:
     """Make a rule, on record."""
-    form = visit.form
+    form = request.form
     try:
         watch, limit = checked_watch(form.get("watch", ""), form.get("limit", "").strip())
         name = checked_name(form.get("name", "").strip())
         target = checked_target(form)
     except InvalidCall as problem:
-        return await _shown(visit, problem=problem)
+        return await _shown(request, problem=problem)
     rule = AlertRule(
         id=new_id(),
         name=name,
         watch=watch,
         limit=limit,
         target=target,
-        by=visit.principal.id,
-        created_at=visit.services.clock(),
+        by=request.principal.id,
+        created_at=request.services.clock(),
     )
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         if len(transaction.documents(COLLECTION, limit=MAX_RULES)) >= MAX_RULES:
             raise InvalidCall(f"there are {MAX_RULES} alerts already", hint="remove one first", status=409)
         put_rule(transaction, rule)
-        return (_draft(visit, "alert_add"),)
+        return (_draft(request, "alert_add"),)
 
-    await visit.services.gate.arecord(Unit(apply=apply))
+    await request.services.gate.arecord(Unit(apply=apply))
     return RedirectResponse("/alerts", 303)
 
 
-async def remove(visit: Visit) -> Response:
+async def remove(request: PageRequest) -> Response:
     """Remove a rule, on record."""
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
-        find_rule(transaction, visit.names["id"])
-        transaction.delete_document(COLLECTION, visit.names["id"])
-        return (_draft(visit, "alert_remove"),)
+        find_rule(transaction, request.path["id"])
+        transaction.delete_document(COLLECTION, request.path["id"])
+        return (_draft(request, "alert_remove"),)
 
-    await visit.services.gate.arecord(Unit(apply=apply))
+    await request.services.gate.arecord(Unit(apply=apply))
     return RedirectResponse("/alerts", 303)
 
 
-async def test(visit: Visit) -> Response:
+async def test(request: PageRequest) -> Response:
     """Send word that says that it is a test."""
-    services, now = visit.services, visit.services.clock()
+    services, now = request.services, request.services.clock()
 
     def write() -> None:
         with services.store.transaction() as transaction:
-            rule = find_rule(transaction, visit.names["id"])
-            text = f"a test, sent by {visit.principal.id}"
+            rule = find_rule(transaction, request.path["id"])
+            text = f"a test, sent by {request.principal.id}"
             message = message_of(rule, text, now, event="alert.test")
             worker.put(transaction, message)
             put_rule(transaction, rule.remember(AlertSent(message=message.id, time=now, text=text)))
@@ -98,28 +99,28 @@ async def test(visit: Visit) -> Response:
     return RedirectResponse("/alerts", 303)
 
 
-async def retry(visit: Visit) -> Response:
+async def retry(request: PageRequest) -> Response:
     """Send again what nobody took."""
-    await ask(visit, "retryDelivery", path={"id": visit.names["id"]})
+    await send_again(request.services, request.path["id"])
     return RedirectResponse("/alerts", 303)
 
 
-async def _shown(visit: Visit, *, problem: InvalidCall | None) -> Response:
-    rows = await asyncio.to_thread(_rows, visit)
+async def _shown(request: PageRequest, *, problem: InvalidCall | None) -> Response:
+    rows = await asyncio.to_thread(_rows, request)
     return html(
-        visit,
+        request,
         "alerts.html",
         200 if problem is None else problem.status,
         rows=rows,
         problem=problem,
         watches=WATCHES,
         counted=COUNTED,
-        form={name: visit.form.get(name, "") for name in ("name", "watch", "limit", "kind", "url", "sender", "to")},
+        form={name: request.form.get(name, "") for name in ("name", "watch", "limit", "kind", "url", "sender", "to")},
     )
 
 
-def _rows(visit: Visit) -> list[dict[str, Any]]:
-    with visit.services.store.reader() as reader:
+def _rows(request: PageRequest) -> list[dict[str, Any]]:
+    with request.services.store.reader() as reader:
         return [
             {
                 "rule": rule,
@@ -132,7 +133,7 @@ def _rows(visit: Visit) -> list[dict[str, Any]]:
 
 
 def _sent(reader: Reader, sent: AlertSent) -> dict[str, Any]:
-    """One line of the log: what is not in the outbox any more was taken."""
+    """Return one line of the log: what is not in the outbox any more was taken."""
     found = reader.document(OUTBOX, sent.message)
     state, error, attempts = "delivered", "", 0
     if found is not None:
@@ -148,13 +149,22 @@ def _sent(reader: Reader, sent: AlertSent) -> dict[str, Any]:
     }
 
 
-def _draft(visit: Visit, action: str) -> Draft:
+def _draft(request: PageRequest, action: str) -> Draft:
     return Draft(
         members={
             "kind": "config",
             "receipt_id": new_id(),
-            "principal": visit.principal.id,
-            "policy_digest": visit.services.policy.current.digest,
+            "principal": request.principal.id,
+            "policy_digest": request.services.policy.current.digest,
             "action": action,
         }
     )
+
+
+PAGES: Final = (
+    page("GET", "/alerts", alerts, "admin"),
+    page("POST", "/alerts", add, "admin"),
+    page("POST", "/alerts/deliveries/{id}", retry, "admin"),
+    page("POST", "/alerts/{id}/test", test, "admin"),
+    page("POST", "/alerts/{id}/remove", remove, "admin"),
+)

@@ -24,7 +24,7 @@ class Leaf:
 
 
 def leaves(value: Any, findings: Sequence[Mapping[str, Any]] = (), *, hidden: Sequence[str] = ()) -> list[Leaf]:
-    """The values of `value` in order; the texts of `hidden` are masked wherever they stand."""
+    """Return the values of `value` in order; the texts of `hidden` are masked wherever they stand."""
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for finding in findings:
         by_path.setdefault(finding["path"], []).append(finding)

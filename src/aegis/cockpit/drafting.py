@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aegis.cockpit.jobs import Job
-from aegis.config.drafting import draft_policy
+from aegis.server.drafting import draft_policy
 from aegis.server.services import Services
 
 

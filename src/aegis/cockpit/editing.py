@@ -36,13 +36,13 @@ class TextChange:
 
 
 def text_of_form(form: Mapping[str, str]) -> str:
-    """The text of a form, with the line ends of a file (HTML, 4.10.11.6 sends CRLF)."""
+    """Return the text of a form, with the line ends of a file (HTML, 4.10.11.6 sends CRLF)."""
     text = form.get("text", "").replace("\r\n", "\n")
     return text if text.endswith("\n") else text + "\n"
 
 
 def difference(before: str, after: str) -> list[Line]:
-    """What changes from one text to the other, with a few lines around it."""
+    """Return what changes from one text to the other, with a few lines around it."""
     if before == after:
         return []
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=_CONTEXT))[2:]
@@ -64,7 +64,7 @@ def keep_text(services: Services, digest: str, text: str) -> None:
 
 
 def kept_text(services: Services, digest: str) -> str | None:
-    """The text of an earlier configuration, where the cockpit saw it in force."""
+    """Return the text of an earlier configuration, where the cockpit saw it in force."""
     with services.store.reader() as reader:
         found = reader.document(TEXTS, digest)
     return None if found is None else found.body.decode()

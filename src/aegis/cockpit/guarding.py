@@ -37,7 +37,7 @@ def check_origin(headers: Mapping[str, str]) -> None:
 
 
 def is_secure(headers: Mapping[str, str], scheme: str) -> bool:
-    """Whether the browser speaks TLS, to the gateway or to the proxy in front of it."""
+    """Tell whether the browser speaks TLS, to the gateway or to the proxy in front of it."""
     return scheme == "https" or headers.get("origin", "").startswith("https://")
 
 
@@ -57,7 +57,7 @@ SECURE_COOKIE: Final = "__Host-aegis_session"  # browsers take it over TLS alone
 
 
 def token_of(headers: Mapping[str, str]) -> str:
-    """The session's token that the browser shows, or an empty text."""
+    """Return the session's token that the browser shows, or an empty text."""
     cookies: dict[str, str] = cookie_parser(headers.get("cookie", ""))
     return cookies.get(SECURE_COOKIE) or cookies.get(COOKIE, "")
 
@@ -108,10 +108,10 @@ class Throttle:
 
 
 def _wait_s(count: int) -> int:
-    """How long after its last try a name with so many failures waits."""
+    """Return how long after its last try a name with so many failures waits."""
     return 0 if count <= FREE else min(1 << min(count - FREE, 20), LONGEST_S)
 
 
 def _slot(name: str) -> str:
-    """Where the tries of a name are kept; a name that nobody has looks the same as one that somebody has."""
+    """Return where the tries of a name are kept; a name that nobody has looks the same as one that somebody has."""
     return str(int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8]) % SLOTS)

@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from aegis.cockpit.page import Visit
+from aegis.cockpit.page import PageRequest, filters, page
 from aegis.cockpit.rows import Row
 from aegis.keys.tokens import find_session
 from aegis.server.events import HEARTBEAT_S, TICK_S, FeedStream
@@ -18,19 +18,21 @@ FILTERS: Final = ("decision", "reason", "agent", "tool", "kind", "session")
 STANDING_S: Final = 30.0  # how soon a stream ends after its session did
 
 
-async def live(visit: Visit) -> Response:
-    """The stream of rows that match the filters of the query."""
-    wanted = {name: visit.query[name] for name in FILTERS if visit.query.get(name)}
-    feed = visit.cockpit.feed
+async def live(request: PageRequest) -> Response:
+    """Show the stream of rows that match the filters of the query."""
+    wanted = {name: request.query[name] for name in FILTERS if request.query.get(name)}
+    feed = request.cockpit.feed
     subscription = await feed.subscribe()
-    return FeedStream(feed, subscription, _rows(visit, subscription, wanted))
+    return FeedStream(feed, subscription, _rows(request, subscription, wanted))
 
 
-async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[str, str]) -> AsyncIterator[bytes]:
+async def _rows(
+    request: PageRequest, subscription: Subscription[Row], wanted: Mapping[str, str]
+) -> AsyncIterator[bytes]:
     yield b"retry: 2000\n\n"
     clock = asyncio.get_running_loop().time
     quiet, until = 0.0, clock() + STANDING_S
-    while not visit.services.draining.is_set():
+    while not request.services.draining.is_set():
         try:
             items = await subscription.get(TICK_S)
         except Dropped:
@@ -38,7 +40,7 @@ async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[s
             return
         if clock() >= until:  # however much comes
             until = clock() + STANDING_S
-            if not await asyncio.to_thread(_stands, visit):
+            if not await asyncio.to_thread(_stands, request):
                 yield b"event: ended\ndata: {}\n\n"
                 return
         if not items:
@@ -52,8 +54,11 @@ async def _rows(visit: Visit, subscription: Subscription[Row], wanted: Mapping[s
             yield b": still here\n\n"
 
 
-def _stands(visit: Visit) -> bool:
+def _stands(request: PageRequest) -> bool:
     from aegis.cockpit.guarding import token_of
 
-    with visit.services.store.reader() as reader:
-        return find_session(reader, token_of(visit.headers), now=visit.services.clock()) is not None
+    with request.services.store.reader() as reader:
+        return find_session(reader, token_of(request.headers), now=request.services.clock()) is not None
+
+
+PAGES: Final = (page("GET", "/live", live, "auditor", "approver", query=filters(*FILTERS)),)

@@ -12,7 +12,7 @@ import orjson
 from starlette.responses import Response
 
 from aegis.cockpit import live
-from aegis.cockpit.page import Visit, html
+from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rollup import MINUTE_US
 from aegis.cockpit.rows import shape
 from aegis.core.outcome import Outcome, outcome_of
@@ -48,7 +48,7 @@ class Stack:
 
 
 def stacked(columns: Sequence[Sequence[int]]) -> Stack:
-    """A column for each row of counts (allow, sanitize, require_approval, block), blocks at the bottom."""
+    """Return a column for each row of counts (allow, sanitize, require_approval, block), blocks at the bottom."""
     peak = max((sum(column) for column in columns), default=0)
     pieces: list[Piece] = []
     for at, column in enumerate(columns):
@@ -79,20 +79,20 @@ class Figures:
     complete: bool
 
 
-async def now(visit: Visit) -> Response:
-    """The page; the feed goes on from the newest row by itself."""
-    rollup = visit.cockpit.rollup
+async def now(request: PageRequest) -> Response:
+    """Show the page; the feed goes on from the newest row by itself."""
+    rollup = request.cockpit.rollup
     await rollup.watched()
-    wanted = {name: visit.query[name] for name in live.FILTERS if visit.query.get(name)}
-    rows = await asyncio.to_thread(_rows, visit, wanted)
-    at = visit.services.clock()
+    wanted = {name: request.query[name] for name in live.FILTERS if request.query.get(name)}
+    rows = await asyncio.to_thread(_rows, request, wanted)
+    at = request.services.clock()
     if wanted:
-        figures = await asyncio.to_thread(_counted, visit, wanted, at)
+        figures = await asyncio.to_thread(_counted, request, wanted, at)
     else:
         counts, reasons = rollup.tally.since(at - DAY_US)
         figures = Figures(counts=counts, reasons=reasons, minutes=rollup.tally.minutes, complete=rollup.complete)
     return html(
-        visit,
+        request,
         "now.html",
         rows=rows,
         wanted=wanted,
@@ -102,27 +102,27 @@ async def now(visit: Visit) -> Response:
         chart=_chart(figures.minutes, at),
         bounded=bool(wanted) and not figures.complete,
         most=MOST_COUNTED,
-        latency=visit.services.metrics.quantiles((0.5, 0.95, 0.99)),
-        health=await _health(visit),
+        latency=request.services.metrics.quantiles((0.5, 0.95, 0.99)),
+        health=await _health(request),
         counted=bool(wanted) or rollup.complete,
         share=rollup.tally.next * 100 // max(1, rollup.size),
     )
 
 
-def _rows(visit: Visit, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """The newest rows that match; a filter is a column of the log, so this is by index."""
+def _rows(request: PageRequest, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the newest rows that match; a filter is a column of the log, so this is by index."""
     search = replace(Search(limit=ROWS * 2), **wanted)
-    with visit.services.store.reader() as reader:
+    with request.services.store.reader() as reader:
         found = reader.search(search)
-    rows = [row.members for row in shape(visit.services.store, found)]
+    rows = [row.members for row in shape(request.services.store, found)]
     return [dict(row) for row in rows[:ROWS]]
 
 
-def _counted(visit: Visit, wanted: dict[str, Any], at: int) -> Figures:
-    """The calls of the last day that match the filters, counted one by one, the newest so many."""
+def _counted(request: PageRequest, wanted: dict[str, Any], at: int) -> Figures:
+    """Return the calls of the last day that match the filters, counted one by one, the newest so many."""
     figures = Figures(counts=[0, 0, 0, 0], reasons=Counter(), minutes={}, complete=True)
     search = replace(Search(kind="decision", since=at - DAY_US, limit=MOST_COUNTED), **wanted)
-    with visit.services.store.reader() as reader:
+    with request.services.store.reader() as reader:
         found = reader.search(search)
     for entry in found:
         if entry.kind != "decision":
@@ -141,8 +141,8 @@ def _chart(minutes: Mapping[int, list[int]], at: int) -> Stack:
     return stacked(columns)
 
 
-async def _health(visit: Visit) -> list[dict[str, str]]:
-    services = visit.services
+async def _health(request: PageRequest) -> list[dict[str, str]]:
+    services = request.services
     found = []
     try:
         await services.readiness.check()
@@ -151,24 +151,27 @@ async def _health(visit: Visit) -> list[dict[str, str]]:
         found.append({"name": "store and log", "state": "bad", "told": problem.message})
     depth = services.gate.depth
     found.append({"name": "commit queue", "state": "ok" if depth < 1_000 else "warn", "told": f"{depth} waiting"})
-    entry = await asyncio.to_thread(_newest, visit)
+    entry = await asyncio.to_thread(_newest, request)
     if entry is not None:
         found.append({"name": "newest receipt", "state": "ok", "told": "", "time": entry["time"]})
-    return found + await asyncio.to_thread(_judges, visit)
+    return found + await asyncio.to_thread(_judges, request)
 
 
-def _judges(visit: Visit) -> list[dict[str, str]]:
-    rules = visit.services.policy.current.judges
+def _judges(request: PageRequest) -> list[dict[str, str]]:
+    rules = request.services.policy.current.judges
     names = dict.fromkeys(judge.name for validator in rules.validators for judge in validator.judges)
-    with visit.services.store.reader() as reader:
+    with request.services.store.reader() as reader:
         return judge_health(reader, list(names))
 
 
-def _newest(visit: Visit) -> dict[str, Any] | None:
-    with visit.services.store.reader() as reader:
+def _newest(request: PageRequest) -> dict[str, Any] | None:
+    with request.services.store.reader() as reader:
         size = reader.head().size
         entry = reader.entry(size - 1) if size else None
     if entry is None:
         return None
     body: dict[str, Any] = orjson.loads(entry.body)
     return body
+
+
+PAGES: Final = (page("GET", "/", now, "auditor", "approver", query=filters(*live.FILTERS)),)

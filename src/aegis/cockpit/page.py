@@ -1,29 +1,25 @@
-"""One page as a value, and one visit to it after every check."""
+"""The pages of the cockpit: one as an endpoint, what its request holds, and what it is made of."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from aegis._version import __version__
 from aegis.cockpit import text
-from aegis.core.outcome import Role
-from aegis.core.principal import Principal
+from aegis.core.outcome import Outcome, Reason, Role
+from aegis.core.receipt import KINDS
 from aegis.errors import InvalidCall
-from aegis.server.endpoint import Asked, Endpoint
-from aegis.server.http import MAX_BODY_BYTES
-from aegis.server.permissions import permit
+from aegis.server.admission import Permission
+from aegis.server.endpoint import CheckedRequest, Endpoint, Handler, Param
 from aegis.server.services import Services
-from aegis.server.validation import BodyCheck, QueryCheck
 
 if TYPE_CHECKING:
     from aegis.behaviour.baseline import Unusual
@@ -38,108 +34,64 @@ if TYPE_CHECKING:
     from aegis.server.feed import Feed
 
 
-NOBODY = Principal(id="", roles=frozenset())
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Visit:
-    """One request of a browser: who asks (nobody on open pages), and what, as plain text.
+class PageRequest(CheckedRequest):
+    """One request of a browser after every check; its query and form are plain text.
 
-    `form` holds the fields of an unsafe method; a name that was given twice keeps its last value.
+    `form` holds the fields of an unsafe method; a name that was given twice keeps its last value. `url` is the path as
+    the browser asked for it.
     """
 
     cockpit: Cockpit
-    path: str
-    names: Mapping[str, str]
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    request_id: str
-    principal: Principal = NOBODY
+    url: str
     session: SignedIn | None = None
     form: Mapping[str, str] = field(default_factory=dict)
     secure: bool = False
 
-    @property
-    def services(self) -> Services:
-        """The parts of the gateway."""
-        return self.cockpit.services
-
     def may(self, *roles: Role) -> bool:
-        """Whether the person has one of the roles."""
+        """Tell whether the person has one of the roles."""
         return not self.principal.roles.isdisjoint(roles)
 
 
-class PageHandler(Protocol):
-    """Answers one visit; every failure is an exception."""
+Page = Endpoint[PageRequest]
 
-    def __call__(self, visit: Visit) -> Awaitable[Response]: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """One method on one path. `roles` are those of which a person needs one; `open` asks for no session; `query` names
-    what may stand in the address."""
-
-    method: Literal["GET", "POST"]
-    path: str
-    handler: PageHandler
-    roles: tuple[Role, ...] = ()
-    open: bool = False
-    query: tuple[str, ...] = ()
+SIGNED_IN: Final = Permission(roles=(), reason="a page is for people with an account")
 
 
-# Asking an endpoint of the API for a person: the same rights, checks and handler as over HTTP.
+def page(
+    method: Literal["GET", "POST"],
+    path: str,
+    handler: Handler[PageRequest],
+    *roles: Role,
+    query: tuple[Param, ...] = (),
+) -> Page:
+    """Return a page for people who have one of the roles, or for everybody who is signed in where none is named."""
+    needed = Permission(roles=roles, reason="your account does not have the role for this page") if roles else SIGNED_IN
+    return Endpoint(method=method, path=path, handler=handler, permission=needed, query=query)
 
 
-async def ask(
-    visit: Visit,
-    operation: str,
-    *,
-    path: Mapping[str, str] | None = None,
-    query: Mapping[str, str] | None = None,
-    body: Any = None,
-    text: bytes = b"",
-) -> Any:
-    """What the endpoint answers, parsed; raises `InvalidCall` as it would refuse over HTTP."""
-    endpoint, query_check, body_check = _checked(operation)
-    if endpoint.permission is not None:
-        permit(visit.principal, endpoint.permission)
-    values = query_check(urlencode(query or {}).encode())
-    if body is not None and body_check is not None:
-        body_check(body)
-    if len(text) > MAX_BODY_BYTES or endpoint.handler is None:
-        raise ValueError("this cannot be asked from a page")
-    response = await endpoint.handler(
-        Asked(
-            services=visit.services,
-            principal=visit.principal,
-            request_id=visit.request_id,
-            path=path or {},
-            query=values,
-            headers={},
-            body=body,
-            text=text,
-        )
+def open_page(
+    method: Literal["GET", "POST"], path: str, handler: Handler[PageRequest], *, query: tuple[Param, ...] = ()
+) -> Page:
+    """Return a page that asks for no session."""
+    return Endpoint(method=method, path=path, handler=handler, query=query)
+
+
+# Filters with a closed set of values.
+_CLOSED: Final[Mapping[str, tuple[str, ...]]] = {
+    "kind": tuple(sorted(KINDS)),
+    "decision": tuple(outcome.word for outcome in Outcome),
+    "reason": tuple(reason.value for reason in Reason),
+    "state": ("pending", "approved", "denied", "expired", "cancelled", "redeemed", "all"),
+}
+
+
+def filters(*names: str) -> tuple[Param, ...]:
+    """Return what may stand in the address of a page."""
+    return tuple(
+        Param(name=name, schema={"enum": list(_CLOSED[name])} if name in _CLOSED else {"type": "string"})
+        for name in names
     )
-    if response.media_type == "application/json":
-        return orjson.loads(bytes(response.body))
-    return bytes(response.body)
-
-
-def may_ask(visit: Visit, operation: str) -> bool:
-    """Whether the person has the right to ask."""
-    permission = _checked(operation)[0].permission
-    return permission is None or not permission.roles or visit.may(*permission.roles)
-
-
-@cache
-def _checked(operation: str) -> tuple[Endpoint, QueryCheck, BodyCheck | None]:
-    from aegis.server.table import ENDPOINTS  # the table imports handlers, which pages may import too
-
-    endpoint = next(one for one in ENDPOINTS if one.operation == operation)
-    body = endpoint.body
-    check = BodyCheck(body.schema) if body is not None and body.media == "application/json" else None
-    return endpoint, QueryCheck(endpoint.query), check
 
 
 # Scripts and styles: served from memory under a name that changes with their content.
@@ -154,13 +106,13 @@ _MEDIA: Final = {
 
 @cache
 def files() -> dict[str, bytes]:
-    """Every asset by its name."""
+    """Return every asset by its name."""
     return {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in _MEDIA}
 
 
 @cache
 def version() -> str:
-    """A word that changes whenever an asset does."""
+    """Return a word that changes whenever an asset does."""
     digest = hashlib.sha256()
     for name, data in files().items():
         digest.update(name.encode() + b"\0" + data + b"\0")
@@ -168,23 +120,26 @@ def version() -> str:
 
 
 def url(name: str) -> str:
-    """Where the asset is; raises `KeyError` for one that does not exist."""
+    """Return where the asset is; raises `KeyError` for one that does not exist."""
     files()[name]
     return f"/assets/{version()}/{name}"
 
 
-async def asset(visit: Visit) -> Response:
-    """One asset; a page of an older version gets the current one, which is not kept."""
-    name = visit.names["name"]
+async def asset(request: PageRequest) -> Response:
+    """Show one asset; a page of an older version gets the current one, which is not kept."""
+    name = request.path["name"]
     data = files().get(name)
     if data is None:
         raise InvalidCall("there is no such file", code="not_found", status=404)
-    current = visit.names["version"] == version()
+    current = request.path["version"] == version()
     return Response(
         data,
         media_type=_MEDIA[Path(name).suffix],
         headers={"cache-control": "public, max-age=31536000, immutable" if current else "no-store"},
     )
+
+
+PAGES: Final = (open_page("GET", "/assets/{version}/{name}", asset),)
 
 
 # Where a person can go: the sections of the cockpit that their roles open.
@@ -212,19 +167,19 @@ SECTIONS: Final = (
 )
 
 
-def sections(visit: Visit) -> list[tuple[NavSection, bool]]:
-    """The sections that are open to the visitor, each with whether it is the current one."""
+def sections(request: PageRequest) -> list[tuple[NavSection, bool]]:
+    """Return the sections that are open to the visitor, each with whether it is the current one."""
     return [
-        (section, visit.path == section.path or (section.path != "/" and visit.path.startswith(section.path + "/")))
+        (section, request.url == section.path or (section.path != "/" and request.url.startswith(section.path + "/")))
         for section in SECTIONS
-        if visit.may(*section.roles)
+        if request.may(*section.roles)
     ]
 
 
-def first_page(visit_roles: frozenset[Role]) -> str:
-    """Where somebody with these roles begins."""
+def first_page(roles: frozenset[Role]) -> str:
+    """Return where somebody with these roles begins."""
     for section in SECTIONS:
-        if not visit_roles.isdisjoint(section.roles):
+        if not roles.isdisjoint(section.roles):
             return section.path
     return "/account"
 
@@ -279,7 +234,7 @@ HEADERS: Final = {
 
 @cache
 def environment() -> Environment:
-    """The templates; a name that a page does not give is an error."""
+    """Return the templates; a name that a page does not give is an error."""
     found = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -300,21 +255,21 @@ def environment() -> Environment:
     return found
 
 
-def html(visit: Visit, template: str, status: int = 200, **context: Any) -> Response:
-    """The page of a template."""
+def html(request: PageRequest, template: str, status: int = 200, **context: Any) -> Response:
+    """Show the page of a template."""
     body = (
         environment()
         .get_template(template)
-        .render(visit=visit, sections=sections(visit), pending=visit.cockpit.rollup.pending, **context)
+        .render(request=request, sections=sections(request), pending=request.cockpit.rollup.pending, **context)
     )
     return Response(body, status_code=status, media_type="text/html")
 
 
-def failure(visit: Visit, refusal: InvalidCall) -> Response:
-    """The page that stands for a refusal."""
+def failure(request: PageRequest, refusal: InvalidCall) -> Response:
+    """Show the page that stands for a refusal."""
     body = (
         environment()
         .get_template("failure.html")
-        .render(visit=visit, sections=sections(visit), pending=0, refusal=refusal)
+        .render(request=request, sections=sections(request), pending=0, refusal=refusal)
     )
     return Response(body, status_code=refusal.status, media_type="text/html")

@@ -11,52 +11,55 @@ from starlette.responses import RedirectResponse, Response
 
 from aegis.cockpit import editing
 from aegis.cockpit.arguments import leaves
-from aegis.cockpit.page import Visit, ask, html
+from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.replaying import AT_ONCE
 from aegis.cockpit.work import REPLAY_DAYS, ReplayFound
-from aegis.config.replay import tried
-from aegis.config.routes import text_in_force
+from aegis.config.text import text_in_force
 from aegis.core.json import parse
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
 from aegis.policy.model import Evaluation
+from aegis.server.administration import examine_config, replace_config
 from aegis.server.http import MAX_REPLAYED, MAX_WISH_CHARS
+from aegis.server.replay import REPLAY_CONFIG, tried
+from aegis.server.replay import replay as replay_calls
+from aegis.server.validation import query_of
 
 # Drafts of policies from plain words: asked for, tried, and shown with what they would change; never applied here.
 
 
-async def draft_page(visit: Visit) -> Response:
-    """The words, the difference from what is in force, and the test cases."""
-    drafts = visit.cockpit.drafts
+async def draft_page(request: PageRequest) -> Response:
+    """Show the words, the difference from what is in force, and the test cases."""
+    drafts = request.cockpit.drafts
     told = drafts.drafted.told
-    before = await asyncio.to_thread(text_in_force, visit.services.policy)
-    model = visit.services.policy.config.settings.drafting.model
+    before = await asyncio.to_thread(text_in_force, request.services.policy)
+    model = request.services.policy.config.settings.drafting.model
     return html(
-        visit,
+        request,
         "draft.html",
         standing=drafts.job.standing,
         wish=drafts.drafted.wish,
         draft=told,
         difference=editing.difference(before, told["config"]) if told is not None and told["config"] else [],
-        stale=told is not None and told["base"] != visit.services.policy.current.digest,
+        stale=told is not None and told["base"] != request.services.policy.current.digest,
         arguments=[leaves(case["arguments"]) for case in told["cases"]] if told is not None else [],
         model=None if model is None else model.name,
         most=MAX_WISH_CHARS,
     )
 
 
-async def start(visit: Visit) -> Response:
+async def start(request: PageRequest) -> Response:
     """Ask the configured model for a draft."""
-    wish = visit.form.get("wish", "").replace("\r\n", "\n").strip()
+    wish = request.form.get("wish", "").replace("\r\n", "\n").strip()
     if not 1 <= len(wish) <= MAX_WISH_CHARS:
         raise InvalidCall(f"say in 1 to {MAX_WISH_CHARS} characters what is to be refused or held")
-    visit.cockpit.drafts.start(visit.services, wish, by=visit.principal.id)
+    request.cockpit.drafts.start(request.services, wish, by=request.principal.id)
     return RedirectResponse("/policies/draft", 303)
 
 
-async def cancel(visit: Visit) -> Response:
+async def cancel(request: PageRequest) -> Response:
     """Wait for the model no longer."""
-    visit.cockpit.drafts.job.cancel()
+    request.cockpit.drafts.job.cancel()
     return RedirectResponse("/policies/draft", 303)
 
 
@@ -66,31 +69,31 @@ EXAMPLE: Final = '{\n  "tool": "query_db",\n  "arguments": {"sql": "SELECT 1; DR
 _KNOWN: Final = frozenset({"tool", "server", "arguments", "agent", "session", "task", "unresolved"})
 
 
-async def playground(visit: Visit) -> Response:
-    """The form with an example."""
-    return _shown(visit, text=EXAMPLE)
+async def playground(request: PageRequest) -> Response:
+    """Show the form with an example."""
+    return _shown(request, text=EXAMPLE)
 
 
-async def decide(visit: Visit) -> Response:
-    """What would be decided."""
-    text = visit.form.get("call", "").replace("\r\n", "\n")
+async def decide(request: PageRequest) -> Response:
+    """Show what would be decided."""
+    text = request.form.get("call", "").replace("\r\n", "\n")
     try:
         call = _call(text)
     except InvalidCall as problem:
-        return _shown(visit, text=text, problem=problem, status=problem.status)
-    policy, now = visit.services.policy.current, visit.services.clock()
+        return _shown(request, text=text, problem=problem, status=problem.status)
+    policy, now = request.services.policy.current, request.services.clock()
     evaluation = await asyncio.to_thread(tried, policy, call, now=now)
-    return _shown(visit, text=text, **_result(call, evaluation))
+    return _shown(request, text=text, **_result(call, evaluation))
 
 
 def _shown(
-    visit: Visit, *, text: str, problem: InvalidCall | None = None, status: int = 200, **result: Any
+    request: PageRequest, *, text: str, problem: InvalidCall | None = None, status: int = 200, **result: Any
 ) -> Response:
-    return html(visit, "playground.html", status, text=text, problem=problem, result=result or None)
+    return html(request, "playground.html", status, text=text, problem=problem, result=result or None)
 
 
 def _call(text: str) -> dict[str, Any]:
-    """The pasted call; raises `InvalidCall` where it is none."""
+    """Return the pasted call; raises `InvalidCall` where it is none."""
     call = parse(text.encode())
     if (
         not isinstance(call, dict)
@@ -132,28 +135,28 @@ def _result(call: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
 DAYS: Final = (1, 7, 30)
 
 
-async def policies(visit: Visit) -> Response:
-    """The editor with what is in force, or with an earlier text."""
-    text = await asyncio.to_thread(text_in_force, visit.services.policy)
-    earlier = visit.query.get("from", "")
+async def policies(request: PageRequest) -> Response:
+    """Show the editor with what is in force, or with an earlier text."""
+    text = await asyncio.to_thread(text_in_force, request.services.policy)
+    earlier = request.query.get("from", "")
     if earlier:
-        kept = await asyncio.to_thread(editing.kept_text, visit.services, earlier)
+        kept = await asyncio.to_thread(editing.kept_text, request.services, earlier)
         if kept is None:
             raise InvalidCall("the text of this configuration was not kept", code="not_found", status=404)
-        return await check_text(visit, kept, days=DAYS[1], why="An earlier configuration.")
-    return await _editor(visit, text=text)
+        return await check_text(request, kept, days=DAYS[1], why="An earlier configuration.")
+    return await _editor(request, text=text)
 
 
-async def check(visit: Visit) -> Response:
-    """Whether the text compiles, what differs, and which recorded calls would have ended otherwise."""
-    days = int(visit.form["days"]) if visit.form.get("days", "").isdigit() else DAYS[1]
-    return await check_text(visit, editing.text_of_form(visit.form), days=days)
+async def check(request: PageRequest) -> Response:
+    """Show whether the text compiles, what differs, and which recorded calls would have ended otherwise."""
+    days = int(request.form["days"]) if request.form.get("days", "").isdigit() else DAYS[1]
+    return await check_text(request, editing.text_of_form(request.form), days=days)
 
 
-async def apply(visit: Visit) -> Response:
+async def apply(request: PageRequest) -> Response:
     """Put the text in force, unless another one was meanwhile."""
-    text, base = editing.text_of_form(visit.form), visit.form.get("base", "")
-    services = visit.services
+    text, base = editing.text_of_form(request.form), request.form.get("base", "")
+    services = request.services
     if base != services.policy.current.digest:
         problem = InvalidCall(
             "another configuration was put in force meanwhile",
@@ -161,16 +164,16 @@ async def apply(visit: Visit) -> Response:
             hint="look at the difference",
             status=409,
         )
-        return await check_text(visit, text, days=DAYS[1], problem=problem)
+        return await check_text(request, text, days=DAYS[1], problem=problem)
     before = await asyncio.to_thread(text_in_force, services.policy)
-    changed = await ask(visit, "replaceConfig", text=text.encode())
+    changed = await asyncio.to_thread(replace_config, services.policy, text, by=request.principal.id)
     await asyncio.to_thread(editing.keep_text, services, changed["before"], before)
     await asyncio.to_thread(editing.keep_text, services, changed["digest"], text)
     return RedirectResponse("/policies?done=1", 303)
 
 
 async def check_text(
-    visit: Visit,
+    request: PageRequest,
     text: str,
     *,
     days: int,
@@ -178,24 +181,25 @@ async def check_text(
     why: str = "",
     tool: str = "",
 ) -> Response:
-    """The editor with `text`, checked against what is in force and replayed."""
-    services = visit.services
+    """Show the editor with `text`, checked against what is in force and replayed."""
+    services = request.services
     before = await asyncio.to_thread(text_in_force, services.policy)
-    checked = await ask(visit, "checkConfig", text=text.encode())
+    checked = await asyncio.to_thread(examine_config, services.policy, text)
     replay: ReplayFound | None = None
     if checked["valid"]:
         replay = ReplayFound(text=text, days=min(days, REPLAY_DAYS))
         since = services.clock() - int(timedelta(days=replay.days).total_seconds()) * MICROS
         query = {"since": rfc3339(since), "limit": str(MAX_REPLAYED)} | ({"tool": tool} if tool else {})
+        candidate = (await asyncio.to_thread(services.policy.check, text)).policy
         for _ in range(AT_ONCE):
-            step = await ask(visit, "replayConfig", query=query, text=text.encode())
+            step = await asyncio.to_thread(replay_calls, services, candidate, query_of(REPLAY_CONFIG, query))
             replay.take(step)
             replay.complete = step["next"] is None
             if replay.complete:
                 break
             query["cursor"] = step["next"]
     return await _editor(
-        visit,
+        request,
         text=text,
         problem=problem,
         why=why,
@@ -208,15 +212,15 @@ async def check_text(
     )
 
 
-async def _editor(visit: Visit, *, text: str, **more: Any) -> Response:
-    holder = visit.services.policy
+async def _editor(request: PageRequest, *, text: str, **more: Any) -> Response:
+    holder = request.services.policy
     context: dict[str, Any] = {
         "problem": None, "why": "", "days": DAYS[1], "problems": [], "difference": [], "replay": None,
         "same": True, "checked": False,
     }  # fmt: skip
     problems, problem = more.get("problems", []), more.get("problem")
     return html(
-        visit,
+        request,
         "policies.html",
         problem.status if problem is not None else 422 if problems else 200,
         text=text,
@@ -224,8 +228,20 @@ async def _editor(visit: Visit, *, text: str, **more: Any) -> Response:
         bad={problem["line"] for problem in problems},
         base=holder.current.digest,
         file=None if holder.path is None else holder.path.name,
-        history=await asyncio.to_thread(editing.history, visit.services),
-        done="done" in visit.query,
+        history=await asyncio.to_thread(editing.history, request.services),
+        done="done" in request.query,
         spans=DAYS,
         **(context | more),
     )
+
+
+PAGES: Final = (
+    page("GET", "/policies", policies, "admin", query=filters("from", "done")),
+    page("POST", "/policies/check", check, "admin"),
+    page("POST", "/policies/apply", apply, "admin"),
+    page("GET", "/policies/draft", draft_page, "admin"),
+    page("POST", "/policies/draft", start, "admin"),
+    page("POST", "/policies/draft/cancel", cancel, "admin"),
+    page("GET", "/policies/playground", playground, "admin"),
+    page("POST", "/policies/playground", decide, "admin"),
+)

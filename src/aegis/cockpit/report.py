@@ -60,7 +60,7 @@ class PeriodReport:
 
 
 def compile_report(services: Services, *, since: int, until: int, verification: Verification) -> PeriodReport:
-    """The report of `since` to `until` (microseconds, both included)."""
+    """Return the report of `since` to `until` (microseconds, both included)."""
     report = PeriodReport(
         log=services.log,
         since=rfc3339(since),
@@ -120,7 +120,7 @@ def _keep(rows: list[dict[str, Any]], body: dict[str, Any]) -> None:
 
 
 def _first_at(reader: Reader, time: int, size: int) -> int:
-    """The first place whose time is at least `time`; times never run backwards along the log."""
+    """Return the first place whose time is at least `time`; times never run backwards along the log."""
     low, high = 0, size
     while low < high:
         middle = (low + high) // 2
@@ -156,7 +156,7 @@ _ACTIONS: Final = ("approved", "denied", "expired", "cancelled")
 
 
 def pdf(report: PeriodReport, *, note: str, by: str) -> bytes:
-    """The report as one PDF file; `note` is the checkpoint at the time it was made."""
+    """Return the report as one PDF file; `note` is the checkpoint at the time it was made."""
     out = io.BytesIO()
     document = SimpleDocTemplate(
         out,

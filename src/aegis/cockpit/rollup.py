@@ -104,7 +104,7 @@ class Tally:
             self._violations(entry, outcome)
 
     def since(self, start: int) -> tuple[list[int], Counter[str]]:
-        """Decisions by outcome, and refusals by reason, in the hours that end after `start` (microseconds)."""
+        """Return decisions by outcome, and refusals by reason, in the hours that end after `start` (microseconds)."""
         counts, reasons = [0, 0, 0, 0], Counter[str]()
         for hour, row in self.hours.items():
             if (hour + 1) * HOUR_US > start:
@@ -160,12 +160,12 @@ class Tally:
 
 
 def _is_asked_for(entry: Entry, outcome: Outcome) -> bool:
-    """Whether a person is asked because the configuration says so, of such calls as of all: that breaks no rule."""
+    """Tell whether the configuration asks a person about all such calls: that breaks no rule."""
     return outcome is Outcome.REQUIRE_APPROVAL and orjson.loads(entry.body).get("verdict") == "compliant"
 
 
 def _rules(entry: Entry) -> Iterator[str]:
-    """The rules that made a receipt restrictive; a guard that named none stands for itself."""
+    """Return the rules that made a receipt restrictive; a guard that named none stands for itself."""
     found = False
     for guard in orjson.loads(entry.body).get("guards", ()):
         if guard["outcome"] != "allow":

@@ -24,7 +24,7 @@ class Row:
 
 
 def row_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A receipt as a line of a list; it holds names that callers chose, and no values."""
+    """Return a receipt as a line of a list; it holds names that callers chose, and no values."""
     decision = str(body.get("decision", ""))
     return {
         "index": body["index"],
@@ -44,7 +44,7 @@ def row_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shape(store: Store, entries: Sequence[Entry]) -> list[Row]:
-    """The rows that stand for `entries`."""
+    """Return the rows that stand for `entries`."""
     rows = []
     for entry in entries:
         if entry.kind not in SHOWN or (entry.kind == "result" and entry.decision == "allow"):

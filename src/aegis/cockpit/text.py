@@ -28,7 +28,7 @@ _EMPTY: Final = frozenset({"", "null", "{}", "[]"})
 
 
 def private_texts(findings: Sequence[Mapping[str, Any]], submitted: Any, scanner: Scanner) -> list[str]:
-    """The private texts, longest first; `submitted` is what the findings point into.
+    """Return the private texts, longest first; `submitted` is what the findings point into.
 
     A finding keeps the beginning of one match, so its rule is asked for all of them. What was found behind an
     encoding does not stand in the value as it is: then the whole value is private.
@@ -55,7 +55,7 @@ def covered(value: Any, hidden: Sequence[str]) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """How a value reads: text as it is, everything else as JSON; integers of any size keep their digits."""
+    """Return how a value reads: text as it is, everything else as JSON; integers of any size keep their digits."""
     if isinstance(value, str):
         return value
     wide = isinstance(value, int) and not -(2**63) <= value < 2**64
@@ -70,7 +70,7 @@ def _pieces(value: str, rule_id: str, scanner: Scanner) -> set[str]:
 
 
 def _values(root: Any, pointer: str) -> Iterator[str]:
-    """The texts at and below a place."""
+    """Return the texts at and below a place."""
     try:
         waiting = [resolve(root, pointer)]
     except (LookupError, ValueError, TypeError):
@@ -126,27 +126,27 @@ _SHARED: Final = {
 
 
 def outcome(word: str) -> str:
-    """What an outcome is called on a page."""
+    """Return what an outcome is called on a page."""
     return OUTCOMES.get(word, word)
 
 
 def state(word: str) -> str:
-    """What the state of an approval is called."""
+    """Return what the state of an approval is called."""
     return STATES.get(word, word)
 
 
 def reason(word: str) -> str:
-    """What a reason is called."""
+    """Return what a reason is called."""
     return _SHARED.get(word, word.replace("_", " "))
 
 
 def effects(names: Sequence[str]) -> str:
-    """What a call does, in one phrase."""
+    """Return what a call does, in one phrase."""
     return ", ".join(_EFFECTS.get(name, name) for name in names)
 
 
 def rules(guards: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The rules that a receipt's guards found broken."""
+    """Return the rules that a receipt's guards found broken."""
     return sorted({rule for guard in guards for rule in guard.get("rules", ())})
 
 
@@ -210,7 +210,7 @@ _BY: Final = frozenset(
 
 
 def summary(receipt: Mapping[str, Any]) -> str:
-    """One line about a receipt, without any value that an agent chose."""
+    """Return one line about a receipt, without any value that an agent chose."""
     kind = receipt["kind"]
     if kind in ("decision", "result"):
         parts = [effects(receipt.get("effects", ())) or ("a result" if kind == "result" else "no known effect")]
@@ -234,17 +234,17 @@ def time(micros: int) -> str:
 
 
 def count(number: float) -> str:
-    """A number with thin groups of three digits."""
+    """Return a number with thin groups of three digits."""
     return f"{number:,.0f}".replace(",", "\u202f")
 
 
 def many(number: int, one: str) -> str:
-    """How many of what."""
+    """Return how many of what."""
     return f"{count(number)} {one}{'' if number == 1 else 's'}"
 
 
 def rows(table: str, touched: Mapping[str, int]) -> str:
-    """What a statement did to the rows of one table, by the name of what it did."""
+    """Return what a statement did to the rows of one table, by the name of what it did."""
     return ", ".join(
         f"removes the table {table} with its {many(number, 'row')}"
         if word == "removed"
@@ -254,7 +254,7 @@ def rows(table: str, touched: Mapping[str, int]) -> str:
 
 
 def micros(value: float | None) -> str:
-    """A duration given in microseconds."""
+    """Return a duration given in microseconds."""
     if value is None:
         return "–"
     if value < 1_000:
@@ -265,7 +265,7 @@ def micros(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time in its largest unit."""
+    """Return a span of time in its largest unit."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -306,25 +306,25 @@ def visible(value: object) -> Markup:
 
 
 def ticked(value: str) -> Markup:
-    """A message of ours: what stands between backticks is somebody else's, and is shown as code."""
+    """Return a message of ours: what stands between backticks is somebody else's, and is shown as code."""
     parts = [visible(part) for part in value.split("`")]
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def hint(value: str) -> Markup:
-    """A hint of an error as a sentence of a page."""
+    """Return a hint of an error as a sentence of a page."""
     whole = ticked(value[:1].upper() + value[1:])
     return whole if value.endswith((".", "?")) else whole + "."
 
 
 def short(value: object, length: int = 80) -> str:
-    """The beginning of a text for lists; whatever is decided about is shown whole elsewhere."""
+    """Return the beginning of a text for lists; whatever is decided about is shown whole elsewhere."""
     text = str(value)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _speaks_another_script(text: str) -> bool:
-    """Whether the text is mostly not Latin: Greek in a Greek sentence looks like nothing else."""
+    """Tell whether the text is mostly not Latin: Greek in a Greek sentence looks like nothing else."""
     letters = [char for char in text if char.isalpha()]
     return len(letters) > 0 and sum(char.isascii() for char in letters) * 2 < len(letters)
 

@@ -10,8 +10,9 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response, StreamingResponse
 
-from aegis.cockpit.page import Visit, ask, html, may_ask
+from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rows import row_of
+from aegis.context.routes import LIST_SESSIONS, TRACE_SESSION, find_sessions, find_trace
 from aegis.core.ports import Reader
 from aegis.errors import InvalidCall
 from aegis.missions.lineage import Graph, graph_of
@@ -19,6 +20,8 @@ from aegis.missions.pages import rows as mission_rows
 from aegis.missions.registry import load_lineage
 from aegis.missions.status import IssuerFor
 from aegis.policy.mission import CompiledMission, compile_mission
+from aegis.server.admission import SEE_MISSIONS
+from aegis.server.validation import query_of
 
 # Data flow of a session: which calls read data of a class, and where a call would have sent it on.
 
@@ -40,7 +43,7 @@ class SessionFlow:
 
 
 def flows(reader: Reader, receipts: Sequence[Mapping[str, Any]], issuer_for: IssuerFor) -> dict[str, SessionFlow]:
-    """The flows of a session's receipts, oldest first, by receipt; calls without any are left out."""
+    """Return the flows of a session's receipts, oldest first, by receipt; calls without any are left out."""
     compiled: dict[str, Sequence[CompiledMission]] = {}
     read: dict[str, list[tuple[str, int]]] = {}
     found: dict[str, SessionFlow] = {}
@@ -73,7 +76,7 @@ def _compiled(reader: Reader, mission: str, issuer_for: IssuerFor) -> Sequence[C
 
 
 def _refused(receipt: Mapping[str, Any], known: set[str]) -> list[tuple[str, str]]:
-    """The pairs of classes in the rules of the flow guard; class names may hold hyphens themselves."""
+    """Return the pairs of classes in the rules of the flow guard; class names may hold hyphens themselves."""
     rules = {rule for guard in receipt.get("guards", ()) if guard["guard"] == "flow" for rule in guard["rules"]}
     return sorted(
         (source, sink) for source in known for sink in known if f"{_RULE}{source}-{sink}" in rules and source != sink
@@ -86,19 +89,19 @@ EXPORTED: Final = "1000"
 WHOSE: Final = ("agent", "principal")  # sessions of several agents may have one name
 
 
-async def sessions(visit: Visit) -> Response:
-    """Sessions by their last entry; what people and the gateway added to one stands with its agent's calls."""
+async def sessions(request: PageRequest) -> Response:
+    """Show sessions by their last entry; what people and the gateway added to one stands with its agent's calls."""
     query = {"limit": LISTED}
-    if visit.query.get("cursor"):
-        query["cursor"] = visit.query["cursor"]
-    found = await ask(visit, "listSessions", query=query)
+    if request.query.get("cursor"):
+        query["cursor"] = request.query["cursor"]
+    found = await asyncio.to_thread(find_sessions, request.services, query_of(LIST_SESSIONS, query))
     return html(
-        visit, "sessions.html", rows=_by_agent(found["items"]), next=found["next"], later="cursor" in visit.query
+        request, "sessions.html", rows=_by_agent(found["items"]), next=found["next"], later="cursor" in request.query
     )
 
 
 def _by_agent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for a session of an agent, with everybody whose receipts are in it."""
+    """Return one row for a session of an agent, with everybody whose receipts are in it."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for item in items:
         row = rows.setdefault((item["session"], item["agent"] or item["principal"]), {**item, "who": [], "count": 0})
@@ -108,49 +111,54 @@ def _by_agent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-async def trace(visit: Visit) -> Response:
-    """One session, oldest first on each page; what answers a call stands below it."""
-    found = await ask(visit, "traceSession", path={"id": visit.names["id"]}, query=_query(visit, TRACED))
+async def trace(request: PageRequest) -> Response:
+    """Show one session, oldest first on each page; what answers a call stands below it."""
+    found = await _trace(request, _query(request, TRACED))
     receipts = found["items"][::-1]
     lineages = _lineages(receipts)
     return html(
-        visit,
+        request,
         "trace.html",
-        session=visit.names["id"],
-        whose={name: visit.query[name] for name in WHOSE if visit.query.get(name)},
+        session=request.path["id"],
+        whose={name: request.query[name] for name in WHOSE if request.query.get(name)},
         rows=_nested(receipts),
         lineages=lineages,
-        graph=await _graph(visit, lineages),
-        flows=await asyncio.to_thread(_flows, visit, receipts),
+        graph=await _graph(request, lineages),
+        flows=await asyncio.to_thread(_flows, request, receipts),
         next=found["next"],
-        later="cursor" in visit.query,
+        later="cursor" in request.query,
     )
 
 
-async def export(visit: Visit) -> Response:
-    """The session's receipts as lines, newest first."""
+async def export(request: PageRequest) -> Response:
+    """Show the session's receipts as lines, newest first."""
     return StreamingResponse(
-        _lines(visit),
+        _lines(request),
         media_type="application/x-ndjson",
         headers={"content-disposition": 'attachment; filename="session.jsonl"'},
     )
 
 
-async def _lines(visit: Visit) -> AsyncIterator[bytes]:
-    query = _query(visit, EXPORTED)
+async def _lines(request: PageRequest) -> AsyncIterator[bytes]:
+    query = _query(request, EXPORTED)
     while True:
-        found = await ask(visit, "traceSession", path={"id": visit.names["id"]}, query=query)
+        found = await _trace(request, query)
         yield b"".join(orjson.dumps(item) + b"\n" for item in found["items"])
         if found["next"] is None:
             return
         query["cursor"] = found["next"]
 
 
-def _query(visit: Visit, limit: str) -> dict[str, str]:
+async def _trace(request: PageRequest, query: Mapping[str, str]) -> dict[str, Any]:
+    wanted = query_of(TRACE_SESSION, query)
+    return await asyncio.to_thread(find_trace, request.services, request.path["id"], wanted)
+
+
+def _query(request: PageRequest, limit: str) -> dict[str, str]:
     query = {"limit": limit}
     for name in (*WHOSE, "cursor"):
-        if visit.query.get(name):
-            query[name] = visit.query[name]
+        if request.query.get(name):
+            query[name] = request.query[name]
     return query
 
 
@@ -173,20 +181,27 @@ def _nested(receipts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-async def _graph(visit: Visit, lineages: list[list[str]]) -> Graph | None:
-    """The delegation as a graph; what the missions are for is told to those who may list missions."""
-    known = await mission_rows(visit) if lineages and may_ask(visit, "listMissions") else []
+async def _graph(request: PageRequest, lineages: list[list[str]]) -> Graph | None:
+    """Return the delegation as a graph; what the missions are for is told to those who may list missions."""
+    known = await mission_rows(request) if lineages and request.may(*SEE_MISSIONS.roles) else []
     return graph_of(known, lineages)
 
 
-def _flows(visit: Visit, receipts: list[dict[str, Any]]) -> dict[str, SessionFlow]:
-    services = visit.services
+def _flows(request: PageRequest, receipts: list[dict[str, Any]]) -> dict[str, SessionFlow]:
+    services = request.services
     with services.store.reader() as reader:
         keys = services.gate.missions.trusted(reader, services.policy.current)
         return flows(reader, receipts, keys)
 
 
 def _lineages(receipts: list[dict[str, Any]]) -> list[list[str]]:
-    """The lines of delegation under which calls were made, each once."""
+    """Return the lines of delegation under which calls were made, each once."""
     found = {tuple(receipt["lineage"]) for receipt in receipts if receipt.get("lineage")}
     return [list(line) for line in sorted(found)][:20]
+
+
+PAGES: Final = (
+    page("GET", "/sessions", sessions, "auditor", query=filters("cursor")),
+    page("GET", "/sessions/{id:path}", trace, "auditor", query=filters(*WHOSE, "cursor")),
+    page("GET", "/session-export/{id:path}", export, "auditor", query=filters(*WHOSE, "cursor")),
+)

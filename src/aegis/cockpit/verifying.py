@@ -89,7 +89,7 @@ class Verifications:
 
 
 async def _aegis(*words: str) -> tuple[int, str]:
-    """One command as a user types it: its exit code, and what it said."""
+    """Return one command as a user types it: its exit code, and what it said."""
     nice = _NICE if shutil.which(_NICE[0]) else ()
     process = await asyncio.create_subprocess_exec(
         *nice,

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from aegis.cockpit.page import Visit, html
+from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.policies import check_text
 from aegis.cockpit.rollup import WORDS, Group
-from aegis.config.routes import text_in_force, with_exception
+from aegis.config.text import text_in_force, with_exception
 from aegis.core.times import rfc3339
 from aegis.errors import InvalidCall
 
@@ -20,21 +20,21 @@ LISTED: Final = 200
 DAYS: Final = 30  # how long a drafted exception lasts, and how far back it is replayed
 
 
-async def violations(visit: Visit) -> Response:
-    """Groups by their last occurrence; filters are links."""
-    rollup = visit.cockpit.rollup
+async def violations(request: PageRequest) -> Response:
+    """Show groups by their last occurrence; filters are links."""
+    rollup = request.cockpit.rollup
     await rollup.watched()
-    wanted = {name: visit.query[name] for name in ("rule", "agent", "tool") if visit.query.get(name)}
+    wanted = {name: request.query[name] for name in ("rule", "agent", "tool") if request.query.get(name)}
     groups = [
         group
         for group in reversed(rollup.tally.groups.values())
         if all(getattr(group, name) == value for name, value in wanted.items())
     ]
-    known, unusual = _detectors(visit), visit.cockpit.unusual
+    known, unusual = _detectors(request), request.cockpit.unusual
     if rollup.complete:
-        unusual.look(visit.services, rollup.tally)
+        unusual.look(request.services, rollup.tally)
     return html(
-        visit,
+        request,
         "violations.html",
         rows=[_row(group, known) for group in groups[:LISTED]],
         more=max(0, len(groups) - LISTED),
@@ -46,30 +46,30 @@ async def violations(visit: Visit) -> Response:
     )
 
 
-async def false_alarm(visit: Visit) -> Response:
-    """A scoped exception for one rule on one tool, in the editor, replayed; nothing is in force by that."""
-    rule, tool = visit.form.get("rule", ""), visit.form.get("tool", "")
-    if rule not in _detectors(visit):
+async def false_alarm(request: PageRequest) -> Response:
+    """Draft a scoped exception for one rule on one tool, in the editor, replayed; nothing is in force by that."""
+    rule, tool = request.form.get("rule", ""), request.form.get("tool", "")
+    if rule not in _detectors(request):
         raise InvalidCall(
             "only a detector rule takes an exception",
             code="no_exception",
             hint="what other guards say is changed in their own section of the configuration",
         )
-    why = visit.form.get("reason", "").strip() or "a false alarm"
+    why = request.form.get("reason", "").strip() or "a false alarm"
     exception = {
         "rule": rule,
         "tool": tool or "*",
-        "reason": f"{why} ({visit.principal.id})",
+        "reason": f"{why} ({request.principal.id})",
         "expires": (datetime.now(UTC) + timedelta(days=DAYS)).date().isoformat(),
     }
-    text = await asyncio.to_thread(text_in_force, visit.services.policy)
+    text = await asyncio.to_thread(text_in_force, request.services.policy)
     draft = with_exception(text, exception)
-    return await check_text(visit, draft, days=DAYS, tool=tool, why="An exception, drafted. It ends by itself.")
+    return await check_text(request, draft, days=DAYS, tool=tool, why="An exception, drafted. It ends by itself.")
 
 
-def _detectors(visit: Visit) -> frozenset[str]:
-    """The rules in force that an exception can name: the built-in ones, and the operator's own."""
-    return frozenset(visit.services.policy.current.scanner.rules.by_id)
+def _detectors(request: PageRequest) -> frozenset[str]:
+    """Return the rules in force that an exception can name: the built-in ones, and the operator's own."""
+    return frozenset(request.services.policy.current.scanner.rules.by_id)
 
 
 def _row(group: Group, known: frozenset[str]) -> dict[str, Any]:
@@ -83,3 +83,9 @@ def _row(group: Group, known: frozenset[str]) -> dict[str, Any]:
         "last": rfc3339(group.last_time),
         "excusable": group.rule in known,
     }
+
+
+PAGES: Final = (
+    page("GET", "/violations", violations, "auditor", query=filters("rule", "agent", "tool")),
+    page("POST", "/violations/false-alarm", false_alarm, "admin"),
+)

@@ -14,11 +14,11 @@ from aegis.approvals.values import COLLECTION as APPROVALS
 from aegis.approvals.values import from_document
 from aegis.cockpit.jobs import Job
 from aegis.config.compile import Policy
-from aegis.config.replay import replayed, summary_of
 from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.gate.repeat import erase_payload
+from aegis.server.replay import replayed, summary_of
 from aegis.server.services import Services
 
 # A replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps.
@@ -104,7 +104,7 @@ class Replays:
 
 
 def by_direction(changed: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Changes by what they do: newly refused or held, newly let through, or for another reason."""
+    """Return changes by what they do: newly refused or held, newly let through, or for another reason."""
     order = {"allow": 0, "sanitize": 1, "require_approval": 2, "block": 3}
     found: dict[str, list[dict[str, Any]]] = {"stricter": [], "looser": [], "other": []}
     for change in changed:
@@ -167,7 +167,7 @@ class Retention:
 
 
 def _old(services: Services, told: Erased, end: int) -> tuple[Sequence[Entry], bool]:
-    """The next entries whose payloads are to go, and whether there may be more."""
+    """Return the next entries whose payloads are to go, and whether there may be more."""
     with services.store.reader() as reader:
         told.size = reader.head().size
         looked = list(islice(reader.entries(told.at, min(told.at + STEP, told.size)), STEP))
@@ -191,7 +191,7 @@ def _is_meant(entry: Entry, told: Erased) -> bool:
 
 
 def _waiting(reader: Reader, now: int) -> frozenset[str]:
-    """The decisions behind calls that are held now, or were approved and may still be made."""
+    """Return the decisions behind calls that are held now, or were approved and may still be made."""
     found: set[str] = set()
     for state in ("pending", "approved"):
         after = ""

@@ -6,6 +6,7 @@ On any error the old configuration stays in force, and the error says so. The se
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +18,12 @@ from typing import Final, Literal
 from aegis.config.compile import Policy, compile_policy
 from aegis.config.config import Config, check_version, parse_config
 from aegis.config.trusted import check_folder, read_trusted, rule_files
-from aegis.errors import InvalidCall
+from aegis.errors import AegisError, ConfigError, InvalidCall
 
 # Noticing that the configuration file, or a file that it draws in, changed: by asking for their status.
 
 DEFAULT_SECONDS: Final = 1.0
+_log = logging.getLogger("aegis.server.reload")
 
 _Status = tuple[int, int, int, int, int, int]
 _Print = tuple[_Status, tuple[tuple[str, _Status | None], ...]] | None
@@ -263,3 +265,49 @@ def _write_beside(path: Path, text: str) -> Path:
         stream.flush()
         os.fsync(stream.fileno())
     return Path(name)
+
+
+class Reloads:
+    """Reloads the policy of one gateway, in threads beside the event loop."""
+
+    def __init__(self, policy: PolicyHolder):
+        self._policy = policy
+        path = policy.path
+        self._watch = None if path is None else FileWatch(path, self._changed, drawn_in=policy.drawn_in)
+
+    def start(self) -> None:
+        """Begin to watch the file, where there is one."""
+        if self._watch is not None:
+            self._watch.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _changed(self) -> None:
+        self.now("file")
+
+    def soon(self) -> None:
+        """Reload for a signal, without holding up whoever was interrupted."""
+        Thread(target=self.now, args=("signal",), name="aegis-reload", daemon=True).start()
+
+    def now(self, trigger: Trigger) -> bool:
+        """Reload; whether the configuration in force is the one in the file."""
+        try:
+            change = self._policy.reload(trigger)
+        except ConfigError as error:
+            problems = [str(problem) for problem in error.problems]
+            _log.error(
+                "the configuration was refused, the old one stays in force",
+                extra={"trigger": trigger, "problems": problems},
+            )
+            return False
+        except AegisError:
+            _log.exception("the configuration was not reloaded, the old one stays in force", extra={"trigger": trigger})
+            return False
+        if change is None:
+            _log.info("the configuration is the one in force", extra={"trigger": trigger})
+        else:
+            _log.info("another configuration is in force", extra={"trigger": trigger, "policy_digest": change.after})
+        return True

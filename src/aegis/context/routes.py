@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -10,14 +11,16 @@ from starlette.responses import Response
 
 from aegis.context.sessions import MAX_MOUNTS
 from aegis.core.call import MAX_TASK_CHARS
-from aegis.core.ports import Entry, Reader, Search, SessionRow
+from aegis.core.ports import Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
-from aegis.log.receipts import listed, moment
 from aegis.missions.routes import TOKEN
-from aegis.server.endpoint import Asked
+from aegis.server.admission import AUDIT, OPEN_SESSION
+from aegis.server.audit import listed, moment
+from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
 from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, listing, nullable, optional, ref
+from aegis.server.schemas.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, named, ok
 from aegis.server.services import Services
 
 # Sessions.
@@ -74,10 +77,10 @@ MAX_SCANNED: Final = 10_000  # sessions looked at for one page: a rare filter gi
 MAX_INDEX: Final = 2**53 - 1
 
 
-async def open_session(asked: Asked) -> Response:
+async def open_session(request: ApiRequest) -> Response:
     """Open a session under the caller's principal; the same name with other words is a conflict."""
-    body = asked.body
-    opened = await asked.services.gate.aopen_session(
+    body = request.body
+    opened = await request.services.gate.aopen_session(
         body.get("session") or new_id(),
         task=body.get("task", ""),
         mission=body.get("mission"),
@@ -85,7 +88,7 @@ async def open_session(asked: Asked) -> Response:
         proof=body.get("proof"),
         owner=body.get("owner", ""),
         mounts=body.get("mounts", ()),
-        principal=asked.principal,
+        principal=request.principal,
     )
     value: dict[str, Any] = {"session": opened.session, "receipt": to_builtins(opened.receipt)}
     if opened.audience is not None:
@@ -93,37 +96,68 @@ async def open_session(asked: Asked) -> Response:
     return answer(value, 201 if opened.fresh else 200)
 
 
-async def list_sessions(asked: Asked) -> Response:
-    """Sessions by their last entry, newest first; those with anything in the span that match every filter."""
-    since, until = moment(asked.query, "since"), moment(asked.query, "until")
-    return answer(await asyncio.to_thread(_list, asked, since, until))
+SESSION_OPENING: Final = Endpoint(
+    method="POST",
+    path="/v1/sessions",
+    operation="openSession",
+    tag="judging",
+    summary="Open a session with the task that the host trusts",
+    permission=OPEN_SESSION,
+    handler=open_session,
+    body=Body(schema=ref("SessionOpening")),
+    replies={
+        **ok("opened", "SessionOpened", 201),
+        **ok("it was open already, with the same words", "SessionOpened"),
+        **failing(s404="there is no such mission", s409="it is open with another task, mission or list of tools"),
+    },
+)
 
 
-async def trace_session(asked: Asked) -> Response:
+async def list_sessions(request: ApiRequest) -> Response:
+    """Show sessions by their last entry, newest first; those with anything in the span that match every filter."""
+    return answer(await asyncio.to_thread(find_sessions, request.services, request.query))
+
+
+LIST_SESSIONS: Final = Endpoint(
+    method="GET",
+    path="/v1/sessions",
+    operation="listSessions",
+    tag="audit",
+    summary="Sessions by their last entry, newest first",
+    permission=AUDIT,
+    handler=list_sessions,
+    query=(*exact(*LIST_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
+    replies=ok("one page", "Sessions"),
+)
+
+
+async def trace_session(request: ApiRequest) -> Response:
     """Everything that the log holds of the sessions of that name, newest first."""
-    query = asked.query
-    limit = query.get("limit", DEFAULT_LIMIT)
-    search = Search(
-        session=asked.path["id"],
-        **{name: query[name] for name in TRACE_FILTERS if name in query},
-        since=moment(query, "since"),
-        until=moment(query, "until"),
-        before=index_of(query.get("cursor")),
-        limit=limit,
-    )
-    entries = await asyncio.to_thread(_search, asked.services, search)
-    if not entries and query.keys() <= {"limit", "principal", "agent"}:
-        raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
-    return answer({"session": asked.path["id"], **listed(entries, limit)})
+    return answer(await asyncio.to_thread(find_trace, request.services, request.path["id"], request.query))
 
 
-def _list(asked: Asked, since: int | None, until: int | None) -> dict[str, Any]:
-    query = asked.query
+TRACE_SESSION: Final = Endpoint(
+    method="GET",
+    path="/v1/sessions/{id:path}",
+    operation="traceSession",
+    tag="audit",
+    summary="Everything that the log holds of a session, newest first",
+    permission=AUDIT,
+    handler=trace_session,
+    path_params=named("name of the session"),
+    query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
+    replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
+)
+
+
+def find_sessions(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one page of sessions, by the parameters of `LIST_SESSIONS`."""
+    since, until = moment(query, "since"), moment(query, "until")
     limit, before = query.get("limit", DEFAULT_LIMIT), index_of(query.get("cursor"))
     wanted = [(name, query[name]) for name in LIST_FILTERS if name in query]
     at_once = SCAN if wanted or since is not None or until is not None else limit
     found: list[SessionRow] = []
-    with asked.services.store.reader() as reader:
+    with services.store.reader() as reader:
         first = -1 if since is None else _last_until(reader, since - 1) + 1
         end = MAX_INDEX if until is None else _last_until(reader, until)
         for _ in range(MAX_SCANNED // SCAN):
@@ -141,15 +175,28 @@ def _list(asked: Asked, since: int | None, until: int | None) -> dict[str, Any]:
     return page([_row(one) for one in found], before)
 
 
+def find_trace(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one page of a session's receipts, by the parameters of `TRACE_SESSION`; raises `InvalidCall` (404)."""
+    limit = query.get("limit", DEFAULT_LIMIT)
+    search = Search(
+        session=session,
+        **{name: query[name] for name in TRACE_FILTERS if name in query},
+        since=moment(query, "since"),
+        until=moment(query, "until"),
+        before=index_of(query.get("cursor")),
+        limit=limit,
+    )
+    with services.store.reader() as reader:
+        entries = reader.search(search)
+    if not entries and query.keys() <= {"limit", "principal", "agent"}:
+        raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
+    return {"session": session, **listed(entries, limit)}
+
+
 def _last_until(reader: Reader, time: int) -> int:
-    """The index of the last entry that is not after `time`, or -1."""
+    """Return the index of the last entry that is not after `time`, or -1."""
     found = reader.search(Search(until=time, limit=1))
     return found[0].index if found else -1
-
-
-def _search(services: Services, search: Search) -> list[Entry]:
-    with services.store.reader() as reader:
-        return reader.search(search)
 
 
 def _row(row: SessionRow) -> dict[str, Any]:
@@ -161,3 +208,11 @@ def _row(row: SessionRow) -> dict[str, Any]:
         "last": row.last,
         "count": row.count,
     }
+
+
+OPENING: Final = (SESSION_OPENING,)
+
+SESSIONS: Final = (
+    LIST_SESSIONS,
+    TRACE_SESSION,
+)

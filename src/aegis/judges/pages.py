@@ -22,7 +22,7 @@ _LOOKED: Final[frozenset[str]] = frozenset({"passed", *REJECTED, *ESCALATED})
 def runs(
     parts: Parts, reader: Reader, receipt: Mapping[str, Any], *, hidden: Sequence[str] | None
 ) -> list[dict[str, Any]]:
-    """What every judge of a decision came to; what they wrote is left out where `hidden` is `None`, else masked."""
+    """Return what each judge of a decision said; their words are left out where `hidden` is `None`, else masked."""
     found = []
     for run_id in receipt.get("judge", {}).get("runs", ())[:MOST_RUNS]:
         ended = [entry for entry in reader.search(Search(parent=run_id, limit=8)) if entry.kind == "judge"]
@@ -51,7 +51,7 @@ def runs(
 
 
 def health(reader: Reader, configured: Sequence[str]) -> list[dict[str, str]]:
-    """How the newest runs of each judge ended; one that never ran says so."""
+    """Return how the newest runs of each judge ended; one that never ran says so."""
     ended: dict[str, list[str]] = {name: [] for name in configured}
     newest: dict[str, str] = {}
     for entry in reader.search(Search(kind="judge", limit=LOOKED_AT)):
@@ -64,7 +64,7 @@ def health(reader: Reader, configured: Sequence[str]) -> list[dict[str, str]]:
 
 
 def state_of(cause: str) -> str:
-    """A cause as the word of a tag: a judge that looked is well whatever it said."""
+    """Return a cause as the word of a tag: a judge that looked is well whatever it said."""
     if cause == "passed":
         return "ok"
     return "bad" if cause in REJECTED else "warn"

@@ -48,7 +48,7 @@ class Graph:
 def graph(
     lineages: Iterable[Sequence[str]], names: Mapping[str, str], states: Mapping[str, str], agents: Mapping[str, str]
 ) -> Graph | None:
-    """The graph of lines of delegation, each from its root on; `None` where nothing was delegated."""
+    """Return the graph of lines of delegation, each from its root on; `None` where nothing was delegated."""
     above: dict[str, str] = {}
     for line in lineages:
         for at, mission in enumerate(line):
@@ -89,7 +89,7 @@ def graph(
 
 
 def _line(parent: GraphBox, box: GraphBox) -> str:
-    """A line with one corner, from the right of a box to the left of another."""
+    """Return a line with one corner, from the right of a box to the left of another."""
     start, middle, stop = parent.x + WIDTH, parent.x + WIDTH + GAP_X // 2, box.x
     return f"M{start} {parent.y + HEIGHT // 2}H{middle}V{box.y + HEIGHT // 2}H{stop}"
 
@@ -121,7 +121,7 @@ class Bar:
 
 
 def near_end(services: Services, percent: int) -> list[str]:
-    """The budgets of active missions of which so much is used: mission and dimension, in words."""
+    """Return the budgets of active missions of which so much is used: mission and dimension, in words."""
     return [
         f"`{bar.name}` of the mission {row['id']}"
         for row in _rows(services, state="active", limit=WATCHED)
@@ -132,7 +132,7 @@ def near_end(services: Services, percent: int) -> list[str]:
 
 
 def graph_of(known: Sequence[Mapping[str, Any]], lineages: Iterable[Sequence[str]]) -> Graph | None:
-    """Lines of delegation as a graph; `known` are the rows by which missions get words."""
+    """Return lines of delegation as a graph; `known` are the rows by which missions get words."""
     declared = {row["id"]: row["declared"] for row in known if row["declared"] is not None}
     return graph(
         lineages,

@@ -7,23 +7,34 @@ from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response
 
-from aegis.cockpit.page import Visit, ask
+from aegis.cockpit.page import PageRequest, page
 from aegis.errors import InvalidCall
 from aegis.missions.lineage import _rows
+from aegis.missions.routes import RESUME_MISSION, REVOKE_MISSION, SUSPEND_MISSION, Move, move_mission
+from aegis.server.endpoint import ApiEndpoint
+from aegis.server.validation import checked_body
 
-_MOVES: Final = {"suspend": "suspendMission", "resume": "resumeMission", "revoke": "revokeMission"}
+_MOVES: Final[dict[str, tuple[ApiEndpoint, Move]]] = {
+    "suspend": (SUSPEND_MISSION, "suspend"),
+    "resume": (RESUME_MISSION, "resume"),
+    "revoke": (REVOKE_MISSION, "revoke"),
+}
 
 
-async def rows(visit: Visit) -> list[dict[str, Any]]:
-    """The missions, each with its budgets as bars."""
-    return await asyncio.to_thread(_rows, visit.services)
+async def rows(request: PageRequest) -> list[dict[str, Any]]:
+    """Return the missions, each with its budgets as bars."""
+    return await asyncio.to_thread(_rows, request.services)
 
 
-async def move(visit: Visit) -> Response:
+async def change_state(request: PageRequest) -> Response:
     """Suspend a mission, let it go on, or end it and everything below it."""
-    operation = _MOVES.get(visit.form.get("to", ""))
-    if operation is None:
+    found = _MOVES.get(request.form.get("to", ""))
+    if found is None:
         raise InvalidCall("a mission is suspended, resumed or revoked, and nothing else")
-    body = {"reason": visit.form.get("reason", "").strip()}
-    await ask(visit, operation, path={"id": visit.names["id"]}, body=body)
+    endpoint, move = found
+    body = checked_body(endpoint, {"reason": request.form.get("reason", "").strip()})
+    await move_mission(request.services, request.principal, request.path["id"], move, body["reason"])
     return RedirectResponse("/agents#missions", 303)
+
+
+PAGES: Final = (page("POST", "/missions/{id:path}", change_state, "issuer", "admin"),)

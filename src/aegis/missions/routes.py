@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from starlette.responses import Response
 
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.ports import Document
+from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall, StoreConflict
@@ -17,9 +18,9 @@ from aegis.missions.holder import CHALLENGE_S
 from aegis.missions.issuing import Issued
 from aegis.missions.registry import MAX_REASON_CHARS, TooManyChallenges
 from aegis.missions.status import MAX_CHARS
-from aegis.server.endpoint import Asked, Body, Endpoint, Param
+from aegis.server.admission import CHALLENGE, DELEGATE, ISSUE, SEE_MISSIONS
+from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, answer, page, place_of
-from aegis.server.permissions import CHALLENGE, DELEGATE, ISSUE, SEE_MISSIONS
 from aegis.server.schemas.common import NAME, TEXT, TIME, Schema, closed, listing, one_of, optional, ref
 from aegis.server.schemas.parts import CURSOR, LIMIT, failing, named, ok
 from aegis.server.services import Services
@@ -72,80 +73,207 @@ SCHEMAS: Final[dict[str, Schema]] = {
 }
 
 
-_STATES: Final[dict[str, registry.State]] = {"revoke": "revoked", "suspend": "suspended", "resume": "active"}
+Move = Literal["revoke", "suspend", "resume"]
+_STATES: Final[dict[Move, registry.State]] = {"revoke": "revoked", "suspend": "suspended", "resume": "active"}
 
 
-async def issue_mission(asked: Asked) -> Response:
+_ID: Final = named("the mission's id")
+_MISSIONS_STATE: Final = Param(
+    name="state",
+    schema={"type": "string", "enum": ["active", "suspended", "revoked"]},
+    text="with this state",
+)
+_MOVED: Final = {
+    **ok("moved; every call below sees it from now on", "MissionMoved"),
+    **failing(s404="there is no such mission", s409="it is not in a state from which it can be moved there"),
+}
+
+
+async def issue_mission(request: ApiRequest) -> Response:
     """Sign and enrol a root mission, or enrol one that a trusted issuer signed."""
-    body = asked.body
+    body = request.body
     issued = await asyncio.to_thread(
-        asked.services.gate.issuing.issue, asked.principal, claims=body.get("mission"), token=body.get("token")
+        request.services.gate.issuing.issue, request.principal, claims=body.get("mission"), token=body.get("token")
     )
-    return await _enrolled(asked, issued)
+    return await _enrolled(request, issued)
 
 
-async def delegate_mission(asked: Asked) -> Response:
+ISSUE_MISSION: Final = Endpoint(
+    method="POST",
+    path="/v1/missions",
+    operation="issueMission",
+    tag="missions",
+    summary="Issue a mission: sign it here, or enrol one that a trusted issuer signed",
+    permission=ISSUE,
+    handler=issue_mission,
+    body=Body(schema=ref("MissionIssue")),
+    replies={**ok("issued", "MissionIssued", 201), **failing(s409="a mission of this id is known already")},
+)
+
+
+async def delegate_mission(request: ApiRequest) -> Response:
     """Sign and enrol a mission that is at most its parent; the same request finds the same mission."""
-    issuing = asked.services.gate.issuing
+    issuing = request.services.gate.issuing
 
     def delegate() -> Issued:
         return issuing.delegate(
-            asked.principal, asked.path["id"], claims=asked.body["mission"], request_id=asked.body["request_id"]
+            request.principal, request.path["id"], claims=request.body["mission"], request_id=request.body["request_id"]
         )
 
     issued = await asyncio.to_thread(delegate)
     try:
-        return await _enrolled(asked, issued)
+        return await _enrolled(request, issued)
     except InvalidCall as error:
         if error.status != 409:
             raise
         # The same request ran beside this one, and was first.
-        return await _enrolled(asked, await asyncio.to_thread(delegate))
+        return await _enrolled(request, await asyncio.to_thread(delegate))
 
 
-async def revoke_mission(asked: Asked) -> Response:
+DELEGATE_MISSION: Final = Endpoint(
+    method="POST",
+    path="/v1/missions/{id}/delegate",
+    operation="delegateMission",
+    tag="missions",
+    summary="Delegate a mission to another agent, at most as far as it goes itself",
+    permission=DELEGATE,
+    handler=delegate_mission,
+    path_params=_ID,
+    body=Body(schema=ref("MissionDelegation")),
+    replies={
+        **ok("delegated", "MissionIssued", 201),
+        **ok("this request was carried out before", "MissionIssued"),
+        **failing(
+            s404="there is no such mission", s409="the request id was used otherwise, or the mission is not active"
+        ),
+    },
+)
+
+
+async def revoke_mission(request: ApiRequest) -> Response:
     """Stop a mission and everything below it, for good."""
-    return await _move(asked, "revoke")
+    return answer(await _moved(request, "revoke"))
 
 
-async def suspend_mission(asked: Asked) -> Response:
+REVOKE_MISSION: Final = Endpoint(
+    method="POST",
+    path="/v1/missions/{id}/revoke",
+    operation="revokeMission",
+    tag="missions",
+    summary="Stop a mission and everything below it, for good",
+    permission=ISSUE,
+    handler=revoke_mission,
+    path_params=_ID,
+    body=Body(schema=ref("MissionMove"), required=False),
+    replies=_MOVED,
+)
+
+
+async def suspend_mission(request: ApiRequest) -> Response:
     """Stop a mission and everything below it until it is resumed."""
-    return await _move(asked, "suspend")
+    return answer(await _moved(request, "suspend"))
 
 
-async def resume_mission(asked: Asked) -> Response:
+SUSPEND_MISSION: Final = Endpoint(
+    method="POST",
+    path="/v1/missions/{id}/suspend",
+    operation="suspendMission",
+    tag="missions",
+    summary="Stop a mission and everything below it until it is resumed",
+    permission=ISSUE,
+    handler=suspend_mission,
+    path_params=_ID,
+    body=Body(schema=ref("MissionMove"), required=False),
+    replies=_MOVED,
+)
+
+
+async def resume_mission(request: ApiRequest) -> Response:
     """Let a suspended mission go on."""
-    return await _move(asked, "resume")
+    return answer(await _moved(request, "resume"))
 
 
-async def list_missions(asked: Asked) -> Response:
-    """Missions by id."""
-    limit = asked.query.get("limit", DEFAULT_LIMIT)
-    after, state = place_of(asked.query.get("cursor")) or "", asked.query.get("state", "")
-    rows = await asyncio.to_thread(_documents, asked.services, state, after, limit)
-    views = await asyncio.to_thread(lambda: [_view(asked.services, row.key) for row in rows])
+RESUME_MISSION: Final = Endpoint(
+    method="POST",
+    path="/v1/missions/{id}/resume",
+    operation="resumeMission",
+    tag="missions",
+    summary="Let a suspended mission go on",
+    permission=ISSUE,
+    handler=resume_mission,
+    path_params=_ID,
+    body=Body(schema=ref("MissionMove"), required=False),
+    replies=_MOVED,
+)
+
+
+async def list_missions(request: ApiRequest) -> Response:
+    """Show missions by id."""
+    limit = request.query.get("limit", DEFAULT_LIMIT)
+    after, state = place_of(request.query.get("cursor")) or "", request.query.get("state", "")
+    rows = await asyncio.to_thread(_documents, request.services, state, after, limit)
+    views = await asyncio.to_thread(lambda: [_view(request.services, row.key) for row in rows])
     return answer(page(views, rows[-1].key if len(rows) == limit else None))
 
 
-async def get_mission(asked: Asked) -> Response:
-    """One mission: its token, its standing and its lineage."""
-    return answer(await asyncio.to_thread(_view, asked.services, asked.path["id"]))
+LIST_MISSIONS: Final = Endpoint(
+    method="GET",
+    path="/v1/missions",
+    operation="listMissions",
+    tag="missions",
+    summary="Missions by id",
+    permission=SEE_MISSIONS,
+    handler=list_missions,
+    query=(_MISSIONS_STATE, LIMIT, CURSOR),
+    replies=ok("one page", "Missions"),
+)
 
 
-async def publish_status(asked: Asked) -> Response:
+async def get_mission(request: ApiRequest) -> Response:
+    """Show one mission: its token, its standing and its lineage."""
+    return answer(await asyncio.to_thread(_view, request.services, request.path["id"]))
+
+
+GET_MISSION: Final = Endpoint(
+    method="GET",
+    path="/v1/missions/{id}",
+    operation="getMission",
+    tag="missions",
+    summary="One mission, its standing and its lineage",
+    permission=SEE_MISSIONS,
+    handler=get_mission,
+    path_params=_ID,
+    replies={**ok("the mission", "MissionView"), **failing(s404="there is no such mission")},
+)
+
+
+async def publish_status(request: ApiRequest) -> Response:
     """Put an issuer's status list in force."""
-    unit = await asyncio.to_thread(asked.services.gate.issuing.publish, asked.principal, asked.body["status"])
+    unit = await asyncio.to_thread(request.services.gate.issuing.publish, request.principal, request.body["status"])
     try:
-        recorded = await asked.services.gate.arecord(unit)
+        recorded = await request.services.gate.arecord(unit)
     except StoreConflict as error:
         raise InvalidCall(str(error), code="conflict", status=409) from error
     return answer({"receipt": _ref(recorded[0])})
 
 
-async def challenge_session(asked: Asked) -> Response:
-    """A nonce that one session can be opened with, within a minute."""
-    services = asked.services
-    nonce, unit = services.gate.issuing.challenge(asked.principal)
+PUBLISH_STATUS: Final = Endpoint(
+    method="POST",
+    path="/v1/missions:status",
+    operation="publishMissionStatus",
+    tag="missions",
+    summary="Put an issuer's signed status list in force",
+    permission=ISSUE,
+    handler=publish_status,
+    body=Body(schema=ref("MissionStatus")),
+    replies={**ok("in force", "MissionStatusTaken"), **failing(s409="one that is as new is in force")},
+)
+
+
+async def challenge_session(request: ApiRequest) -> Response:
+    """Show a nonce that one session can be opened with, within a minute."""
+    services = request.services
+    nonce, unit = services.gate.issuing.challenge(request.principal)
     try:
         await services.gate.arecord(unit)
     except TooManyChallenges as error:
@@ -155,25 +283,44 @@ async def challenge_session(asked: Asked) -> Response:
     return answer({"nonce": nonce, "expires_at": expires, "audience": audience}, 201)
 
 
-async def _enrolled(asked: Asked, issued: Issued) -> Response:
+CHALLENGE_SESSION: Final = Endpoint(
+    method="POST",
+    path="/v1/sessions:challenge",
+    operation="challengeSession",
+    tag="missions",
+    summary="A nonce that one session can be opened with, within a minute",
+    permission=CHALLENGE,
+    handler=challenge_session,
+    replies={**ok("the challenge", "Challenge", 201), **failing(s429="too many wait for an answer")},
+)
+
+
+async def _enrolled(request: ApiRequest, issued: Issued) -> Response:
     if issued.unit is None:
         return answer(issued.to_wire())
     try:
-        recorded = await asked.services.gate.arecord(issued.unit)
+        recorded = await request.services.gate.arecord(issued.unit)
     except StoreConflict as error:
         raise InvalidCall(str(error), code="conflict", status=409) from error
     return answer({**issued.to_wire(), "receipt": _ref(recorded[0])}, 201)
 
 
-async def _move(asked: Asked, verb: str) -> Response:
-    mission, to = asked.path["id"], _STATES[verb]
-    reason = (asked.body or {}).get("reason", "")
-    unit = await asyncio.to_thread(asked.services.gate.issuing.move, asked.principal, mission, to, reason)
+async def _moved(request: ApiRequest, verb: Move) -> dict[str, Any]:
+    reason = (request.body or {}).get("reason", "")
+    return await move_mission(request.services, request.principal, request.path["id"], verb, reason)
+
+
+async def move_mission(
+    services: Services, principal: Principal, mission: str, verb: Move, reason: str
+) -> dict[str, Any]:
+    """Suspend, resume or revoke a mission, on record; raises `InvalidCall` (409) where somebody else was first."""
+    to = _STATES[verb]
+    unit = await asyncio.to_thread(services.gate.issuing.move, principal, mission, to, reason)
     try:
-        recorded = await asked.services.gate.arecord(unit)
+        recorded = await services.gate.arecord(unit)
     except StoreConflict as error:
         raise InvalidCall(str(error), code="conflict", status=409) from error
-    return answer({"mission_id": mission, "state": to, "receipt": _ref(recorded[0])})
+    return {"mission_id": mission, "state": to, "receipt": _ref(recorded[0])}
 
 
 def _documents(services: Services, state: str, after: str, limit: int) -> list[Document]:
@@ -200,124 +347,15 @@ def _ref(recorded: Recorded) -> dict[str, Any]:
 
 # Missions: who may issue, delegate and stop them, and how a session proves that it holds one.
 
-_ID: Final = named("the mission's id")
-_MISSIONS_STATE: Final = Param(
-    name="state",
-    schema={"type": "string", "enum": ["active", "suspended", "revoked"]},
-    text="with this state",
-)
-_MOVED: Final = {
-    **ok("moved; every call below sees it from now on", "MissionMoved"),
-    **failing(s404="there is no such mission", s409="it is not in a state from which it can be moved there"),
-}
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/v1/missions",
-        operation="listMissions",
-        tag="missions",
-        summary="Missions by id",
-        permission=SEE_MISSIONS,
-        handler=list_missions,
-        query=(_MISSIONS_STATE, LIMIT, CURSOR),
-        replies=ok("one page", "Missions"),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/missions",
-        operation="issueMission",
-        tag="missions",
-        summary="Issue a mission: sign it here, or enrol one that a trusted issuer signed",
-        permission=ISSUE,
-        handler=issue_mission,
-        body=Body(schema=ref("MissionIssue")),
-        replies={**ok("issued", "MissionIssued", 201), **failing(s409="a mission of this id is known already")},
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/missions:status",
-        operation="publishMissionStatus",
-        tag="missions",
-        summary="Put an issuer's signed status list in force",
-        permission=ISSUE,
-        handler=publish_status,
-        body=Body(schema=ref("MissionStatus")),
-        replies={**ok("in force", "MissionStatusTaken"), **failing(s409="one that is as new is in force")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/missions/{id}",
-        operation="getMission",
-        tag="missions",
-        summary="One mission, its standing and its lineage",
-        permission=SEE_MISSIONS,
-        handler=get_mission,
-        path_params=_ID,
-        replies={**ok("the mission", "MissionView"), **failing(s404="there is no such mission")},
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/missions/{id}/delegate",
-        operation="delegateMission",
-        tag="missions",
-        summary="Delegate a mission to another agent, at most as far as it goes itself",
-        permission=DELEGATE,
-        handler=delegate_mission,
-        path_params=_ID,
-        body=Body(schema=ref("MissionDelegation")),
-        replies={
-            **ok("delegated", "MissionIssued", 201),
-            **ok("this request was carried out before", "MissionIssued"),
-            **failing(
-                s404="there is no such mission", s409="the request id was used otherwise, or the mission is not active"
-            ),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/missions/{id}/revoke",
-        operation="revokeMission",
-        tag="missions",
-        summary="Stop a mission and everything below it, for good",
-        permission=ISSUE,
-        handler=revoke_mission,
-        path_params=_ID,
-        body=Body(schema=ref("MissionMove"), required=False),
-        replies=_MOVED,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/missions/{id}/suspend",
-        operation="suspendMission",
-        tag="missions",
-        summary="Stop a mission and everything below it until it is resumed",
-        permission=ISSUE,
-        handler=suspend_mission,
-        path_params=_ID,
-        body=Body(schema=ref("MissionMove"), required=False),
-        replies=_MOVED,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/missions/{id}/resume",
-        operation="resumeMission",
-        tag="missions",
-        summary="Let a suspended mission go on",
-        permission=ISSUE,
-        handler=resume_mission,
-        path_params=_ID,
-        body=Body(schema=ref("MissionMove"), required=False),
-        replies=_MOVED,
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/sessions:challenge",
-        operation="challengeSession",
-        tag="missions",
-        summary="A nonce that one session can be opened with, within a minute",
-        permission=CHALLENGE,
-        handler=challenge_session,
-        replies={**ok("the challenge", "Challenge", 201), **failing(s429="too many wait for an answer")},
-    ),
+    LIST_MISSIONS,
+    ISSUE_MISSION,
+    PUBLISH_STATUS,
+    GET_MISSION,
+    DELEGATE_MISSION,
+    REVOKE_MISSION,
+    SUSPEND_MISSION,
+    RESUME_MISSION,
+    CHALLENGE_SESSION,
 )

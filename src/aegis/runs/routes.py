@@ -12,9 +12,9 @@ from starlette.responses import Response, StreamingResponse
 from aegis.core.times import MICROS
 from aegis.gate.events import new_id
 from aegis.runs.state import RunAnswer, RunRequest
-from aegis.server.endpoint import Asked, Body, Endpoint
+from aegis.server.admission import RUN
+from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer
-from aegis.server.permissions import RUN
 from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, nullable, optional, ref
 from aegis.server.schemas.parts import failing, named, ok
 
@@ -97,44 +97,101 @@ SCHEMAS: Final[dict[str, Schema]] = {
 _ROLES: Final = {"developer": "system"}
 
 
-async def start_run(asked: Asked) -> Response:
+_ID: Final = named("the run's id")
+_RUN: Final = {**ok("it ended", "Run"), **ok("a person has to answer, or it is at work", "Run", 202)}
+_NONE: Final = failing(s404="there is no such run, or no route is configured")
+
+
+async def start_run(request: ApiRequest) -> Response:
     """Begin a run; 200 with its end, or 202 while a person has to answer."""
-    body = asked.body
-    runs = await asked.services.desk.runs()
-    request = RunRequest(
+    body = request.body
+    runs = await request.services.runs.runs()
+    wanted = RunRequest(
         messages=_messages(body["messages"]),
         documents=tuple(body.get("documents", ())),
         route=body.get("route", "default"),
         run_id=body.get("id"),
     )
-    return _answer(await runs.start(asked.principal, request))
+    return _answer(await runs.start(request.principal, wanted))
 
 
-async def get_run(asked: Asked) -> Response:
-    """Where a run stands."""
-    return _answer(await (await asked.services.desk.runs()).get(asked.principal, asked.path["id"]))
+START_RUN: Final = Endpoint(
+    method="POST",
+    path="/v1/runs",
+    operation="startRun",
+    tag="runs",
+    summary="Run a request through the guards of a route, a model and its tools",
+    permission=RUN,
+    handler=start_run,
+    body=Body(schema=ref("RunOpening")),
+    replies={**_RUN, **failing(s404="there is no such route", s409="the id belongs to another run")},
+)
 
 
-async def resume_run(asked: Asked) -> Response:
+async def get_run(request: ApiRequest) -> Response:
+    """Show where a run stands."""
+    return _answer(await (await request.services.runs.runs()).get(request.principal, request.path["id"]))
+
+
+GET_RUN: Final = Endpoint(
+    method="GET",
+    path="/v1/runs/{id}",
+    operation="getRun",
+    tag="runs",
+    summary="Where a run stands",
+    permission=RUN,
+    handler=get_run,
+    path_params=_ID,
+    replies={**_RUN, **_NONE},
+)
+
+
+async def resume_run(request: ApiRequest) -> Response:
     """Go on with a paused run."""
-    return _answer(await (await asked.services.desk.runs()).resume(asked.principal, asked.path["id"]))
+    return _answer(await (await request.services.runs.runs()).resume(request.principal, request.path["id"]))
 
 
-async def complete_chat(asked: Asked) -> Response:
-    """A run in the shape of chat completions: `model` names the route.
+RESUME_RUN: Final = Endpoint(
+    method="POST",
+    path="/v1/runs/{id}/resume",
+    operation="resumeRun",
+    tag="runs",
+    summary="Go on with a paused run: what was approved runs, what was denied is told to the model",
+    permission=RUN,
+    handler=resume_run,
+    path_params=_ID,
+    replies={**_RUN, **_NONE},
+)
+
+
+async def complete_chat(request: ApiRequest) -> Response:
+    """Show a run in the shape of chat completions: `model` names the route.
 
     A refusal ends with `content_filter`; a run that waits for a person says so in its text, and `aegis` names it.
     """
-    body = asked.body
-    runs = await asked.services.desk.runs()
-    request = RunRequest(messages=_messages(body["messages"]), route=body["model"], run_id=new_id())
+    body = request.body
+    runs = await request.services.runs.runs()
+    wanted = RunRequest(messages=_messages(body["messages"]), route=body["model"], run_id=new_id())
     if body.get("stream"):
-        return await _streamed(runs, asked, request)
-    return answer(_completion(await runs.start(asked.principal, request), asked.services.clock() // MICROS))
+        return await _streamed(runs, request, wanted)
+    return answer(_completion(await runs.start(request.principal, wanted), request.services.clock() // MICROS))
+
+
+COMPLETE_CHAT: Final = Endpoint(
+    method="POST",
+    path="/v1/runs/chat/completions",
+    operation="completeChat",
+    tag="runs",
+    summary="The same in the shape of chat completions; `model` names the route",
+    permission=RUN,
+    handler=complete_chat,
+    body=Body(schema=ref("ChatRequest")),
+    replies={**ok("the answer, a refusal, or word that it waits", "ChatAnswer"), **_NONE},
+)
 
 
 def _messages(given: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """The caller's messages: what people and the model said. Calls and results are made here, never claimed."""
+    """Return the caller's messages: what people and the model said. Calls and results are made here, never claimed."""
     return tuple({"role": _ROLES.get(message["role"], message["role"]), "content": _text(message)} for message in given)
 
 
@@ -143,10 +200,10 @@ def _text(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-async def _streamed(runs: Runs, asked: Asked, request: RunRequest) -> Response:
-    """The answer as it comes; a run that is refused before a word of it is an ordinary error."""
+async def _streamed(runs: Runs, request: ApiRequest, wanted: RunRequest) -> Response:
+    """Show the answer as it comes; a run that is refused before a word of it is an ordinary error."""
     pieces: asyncio.Queue[str] = asyncio.Queue()
-    run = runs.begin(asked.principal, request, pieces.put_nowait)
+    run = runs.begin(request.principal, wanted, pieces.put_nowait)
     first = asyncio.ensure_future(pieces.get())
     try:
         await asyncio.wait({run, first}, return_when=asyncio.FIRST_COMPLETED)
@@ -155,7 +212,7 @@ async def _streamed(runs: Runs, asked: Asked, request: RunRequest) -> Response:
             first.cancel()
     if run.done():
         run.result()  # raises
-    head = {"id": request.run_id, "created": asked.services.clock() // MICROS, "model": request.route}
+    head = {"id": wanted.run_id, "created": request.services.clock() // MICROS, "model": wanted.route}
     said = [] if first.cancelled() or not first.done() else [first.result()]
     return StreamingResponse(_chunks(head, run, pieces, said), media_type="text/event-stream")
 
@@ -227,53 +284,10 @@ def _completion(run: RunAnswer, now: int) -> dict[str, Any]:
 
 # Governed runs.
 
-_ID: Final = named("the run's id")
-_RUN: Final = {**ok("it ended", "Run"), **ok("a person has to answer, or it is at work", "Run", 202)}
-_NONE: Final = failing(s404="there is no such run, or no route is configured")
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="POST",
-        path="/v1/runs",
-        operation="startRun",
-        tag="runs",
-        summary="Run a request through the guards of a route, a model and its tools",
-        permission=RUN,
-        handler=start_run,
-        body=Body(schema=ref("RunOpening")),
-        replies={**_RUN, **failing(s404="there is no such route", s409="the id belongs to another run")},
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/runs/chat/completions",
-        operation="completeChat",
-        tag="runs",
-        summary="The same in the shape of chat completions; `model` names the route",
-        permission=RUN,
-        handler=complete_chat,
-        body=Body(schema=ref("ChatRequest")),
-        replies={**ok("the answer, a refusal, or word that it waits", "ChatAnswer"), **_NONE},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/runs/{id}",
-        operation="getRun",
-        tag="runs",
-        summary="Where a run stands",
-        permission=RUN,
-        handler=get_run,
-        path_params=_ID,
-        replies={**_RUN, **_NONE},
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/runs/{id}/resume",
-        operation="resumeRun",
-        tag="runs",
-        summary="Go on with a paused run: what was approved runs, what was denied is told to the model",
-        permission=RUN,
-        handler=resume_run,
-        path_params=_ID,
-        replies={**_RUN, **_NONE},
-    ),
+    START_RUN,
+    COMPLETE_CHAT,
+    GET_RUN,
+    RESUME_RUN,
 )

@@ -14,23 +14,22 @@ from aegis.approvals.expiry import expire
 from aegis.approvals.waiting import Waiting
 from aegis.bootstrap import Deployment
 from aegis.cockpit.page import Cockpit
-from aegis.cockpit.routing import NotFound, build_cockpit, page_routes
+from aegis.cockpit.surface import Browsers, build_cockpit
 from aegis.cockpit.table import PAGES
-from aegis.config.routes import Reloads
+from aegis.config.reload import Reloads
 from aegis.detect.analyse import preload
 from aegis.keys.api import ApiKeys
 from aegis.proxies.hooks.routes import HookDoor
 from aegis.proxies.mcp.routes import McpProxies
 from aegis.proxies.models.listing import model_routes
 from aegis.proxies.models.routes import ModelProxies
-from aegis.runs.desk import RunDesk
+from aegis.runs.worker import RunWorker
 from aegis.server.decisions import PATH, DecisionEndpoint
 from aegis.server.events import shape
 from aegis.server.feed import Feed
 from aegis.server.health import Readiness
 from aegis.server.metrics import CallersTrace, Metrics, configured, traced
-from aegis.server.middleware import MIDDLEWARE
-from aegis.server.routing import not_found, routes
+from aegis.server.routing import MIDDLEWARE, Api, not_found, routes
 from aegis.server.services import Services
 from aegis.server.table import ENDPOINTS
 
@@ -79,7 +78,7 @@ class App:
         self.services.gate.expect_no_interruptions()  # the server's handlers set flags, and raise nothing
         while (await receive())["type"] != "lifespan.shutdown":
             self._start(expire(self.services))
-            self._start(self.services.desk.work())
+            self._start(self.services.runs.work())
             self._start(self.cockpit.rollup.follow())
             self._start(self.cockpit.alerting.watch())
             self.reloads.start()
@@ -95,7 +94,7 @@ class App:
         await self.mcp.aclose()
         await self.hooks.aclose()
         await self.services.waiting.close()
-        await self.services.desk.close()
+        await self.services.runs.close()
         await self.services.feed.close()
         await self.cockpit.close()
         await asyncio.to_thread(self.services.workers.close)
@@ -108,7 +107,7 @@ class App:
 
 
 def create_app(deployment: Deployment) -> App:
-    """The gateway of `deployment`."""
+    """Return the gateway of `deployment`."""
     preload()
     gate, metrics = deployment.gate, Metrics()
     gate.parts.listeners.append(metrics.count)
@@ -126,7 +125,7 @@ def create_app(deployment: Deployment) -> App:
         deliveries=deployment.deliveries,
         log=deployment.log,
         log_signer=deployment.keyring.current_log_signer,
-        desk=RunDesk(deployment),
+        runs=RunWorker(deployment),
     )
     gate.use(services.workers)
     decisions: ASGIApp = DecisionEndpoint(services)
@@ -134,8 +133,9 @@ def create_app(deployment: Deployment) -> App:
     models = ModelProxies(services)
     mcp = McpProxies(services, deployment.home)
     hooks = HookDoor(deployment, services.decide)
-    paths = [*model_routes(models), *mcp.routes(), *routes(ENDPOINTS, services), *page_routes(PAGES, cockpit)]
-    rest: ASGIApp = Router(paths, redirect_slashes=False, default=NotFound(cockpit, not_found))
+    pages = Browsers(cockpit)
+    paths = [*model_routes(models), *mcp.routes(), *routes(ENDPOINTS, Api(services)), *routes(PAGES, pages)]
+    rest: ASGIApp = Router(paths, redirect_slashes=False, default=pages.not_found(not_found))
     for middleware in reversed(MIDDLEWARE):
         rest = middleware(rest)
     return App(services, cockpit, models, mcp, hooks, CallersTrace(decisions) if spans else decisions, rest)

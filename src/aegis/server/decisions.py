@@ -13,192 +13,47 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from aegis.context.routes import open_session
 from aegis.core.call import ToolCall, check_call
 from aegis.core.decision import Decision
 from aegis.core.json import parse
 from aegis.core.principal import Principal
 from aegis.errors import AegisError, InvalidCall, StoreError
 from aegis.gate.decide import prepare, unavailable
-from aegis.gate.streams import FRAMINGS
-from aegis.server.endpoint import Asked, Body, Endpoint, Param, Reply
+from aegis.server.admission import DECIDE, PER_TURN, permit, principal_of
+from aegis.server.endpoint import ApiEndpoint, ApiRequest, Body, Endpoint, Reply
 from aegis.server.http import Disconnected, answer, encode, is_large, read_body, request_id_of, send_error, while_there
-from aegis.server.permissions import DECIDE, OPEN_SESSION, permit
-from aegis.server.results import MEDIA, judge_result, judge_stream
 from aegis.server.schemas.common import ref
-from aegis.server.schemas.parts import failing, ok
+from aegis.server.schemas.parts import RETRY, failing
 from aegis.server.services import Services
-from aegis.server.turns import PER_TURN
 from aegis.server.wire import DEFAULT_RETRY_AFTER_S, JSON_HEADERS, WHOLE_ANSWER, call_of, joined, read_apart, status_of
-
-# `POST /v1/decisions:batch`: several calls at once, a few of them in each commit and each turn of the loop.
-
-SLICE: Final = PER_TURN  # calls that are decided together: the others of the loop come between two slices
-
-
-async def decide_batch(asked: Asked) -> Response:
-    """Decisions in the order of the calls; a malformed call refuses the whole batch before any is decided."""
-    rows: list[Any] = asked.body if isinstance(asked.body, list) else asked.body["calls"]
-    apart = asked.apart or [None] * len(rows)
-    decisions: list[Decision] = []
-    calls: list[ToolCall] = []
-    for position, (row, arguments) in enumerate(zip(rows, apart, strict=True)):
-        if position % SLICE == 0:
-            await asked.services.turns.take(asked.principal.id)
-        calls.append(_checked(asked, position, row, arguments))
-    # A judge is told what became of the calls before.
-    size = 1 if asked.services.policy.current.judges else SLICE
-    for first in range(0, len(calls), size):
-        await asked.services.turns.take(asked.principal.id)
-        decisions += await asyncio.gather(
-            *(asked.services.decide(call, principal=asked.principal) for call in calls[first : first + size])
-        )
-    reads_findings = "auditor" in asked.principal.roles
-    wire = {"decisions": [decision.to_wire(findings=reads_findings) for decision in decisions]}
-    unrecorded = [decision for decision in decisions if decision.receipt is None]
-    for _ in unrecorded:
-        asked.services.metrics.count_unrecorded()
-    if unrecorded:
-        return answer(wire, 503, {"retry-after": str(DEFAULT_RETRY_AFTER_S)})
-    return answer(wire)
-
-
-def _checked(asked: Asked, position: int, row: Any, arguments: bytes | None) -> ToolCall:
-    try:
-        call = joined(call_of(row), arguments)
-        prepare(asked.principal, call)
-    except InvalidCall as error:
-        raise InvalidCall(
-            f"call {position}: {error.message}", code=error.code, hint=error.hint, status=error.status
-        ) from error
-    return call
-
-
-# What an agent asks: decisions, results, and the opening of sessions.
-
-_DECISION: Final = ref("Decision")
-_RETRY: Final = {"Retry-After": "whole seconds"}
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="POST",
-        path="/v1/decisions",
-        operation="decide",
-        tag="judging",
-        summary="Decide one tool call, on record, before it runs",
-        permission=DECIDE,
-        body=Body(schema=ref("ToolCall"), shape="call"),
-        replies={
-            200: Reply(text="allow, sanitize or block", schema=_DECISION),
-            202: Reply(text="the call is held for approval", schema=_DECISION, headers={"Location": "the approval"}),
-            409: Reply(text="the same `call_id` with another call: block, `conflict`", schema=_DECISION),
-            429: Reply(text="rate limited: block, `rate_limited`, on record", schema=_DECISION, headers=_RETRY),
-            503: Reply(text="the log cannot be written: block, `unavailable`", schema=_DECISION, headers=_RETRY),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/decisions:batch",
-        operation="decideBatch",
-        tag="judging",
-        summary="Decide several tool calls in one request",
-        permission=DECIDE,
-        handler=decide_batch,
-        body=Body(schema=ref("Batch"), shape="batch"),
-        waits=True,
-        replies={
-            200: Reply(text="one decision for each call, in order", schema=ref("BatchDecision")),
-            503: Reply(
-                text="the log cannot be written: some are block, `unavailable`",
-                schema={"anyOf": [ref("BatchDecision"), ref("Error")]},
-                headers=_RETRY,
-            ),
-            **failing(s429="too many requests of this key wait"),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/results",
-        operation="judgeResult",
-        tag="judging",
-        summary="Judge what a tool gave back, before a model sees it",
-        permission=DECIDE,
-        handler=judge_result,
-        body=Body(schema=ref("ToolResult"), shape="result"),
-        replies={
-            200: Reply(text="allow, sanitize or block", schema=ref("ResultDecision")),
-            429: Reply(
-                text="more bytes than the agent's rate: block, `rate_limited`; nothing of it is on record",
-                schema=ref("ResultDecision"),
-                headers=_RETRY,
-            ),
-            503: Reply(
-                text="the log cannot be written: block, `unavailable`",
-                schema={"anyOf": [ref("ResultDecision"), ref("Error")]},
-                headers=_RETRY,
-            ),
-            **failing(
-                s404="the decision is none of this principal",
-                s409="the call was not allowed to run, or another result was given for it",
-            ),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/results/{decision_id}/stream",
-        operation="judgeStream",
-        tag="judging",
-        summary="Judge a result while it arrives: lines of chunks in, lines of verdicts out",
-        permission=DECIDE,
-        handler=judge_stream,
-        path_params=(Param(name="decision_id", schema={"type": "string"}, text="the call that was allowed"),),
-        query=(
-            Param(
-                name="framing",
-                schema={"type": "string", "enum": list(FRAMINGS)},
-                text="what the chunks hold: plain bytes, server-sent events, or lines of JSON as MCP writes them",
-            ),
-        ),
-        body=Body(schema=ref("StreamChunks"), media=MEDIA, streamed=True),
-        replies={
-            200: Reply(
-                text="one line for each that came, and the answer of `judgeResult` as the last one; `released` bytes "
-                "of the result, from the first on, may be passed on",
-                schema=ref("StreamVerdicts"),
-                media=MEDIA,
-            ),
-            **failing(
-                s404="the decision is none of this principal",
-                s409="the call was not allowed to run, or a result was given for it",
-            ),
-        },
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/sessions",
-        operation="openSession",
-        tag="judging",
-        summary="Open a session with the task that the host trusts",
-        permission=OPEN_SESSION,
-        handler=open_session,
-        body=Body(schema=ref("SessionOpening")),
-        replies={
-            **ok("opened", "SessionOpened", 201),
-            **ok("it was open already, with the same words", "SessionOpened"),
-            **failing(s404="there is no such mission", s409="it is open with another task, mission or list of tools"),
-        },
-    ),
-)
-
 
 PATH: Final = "/v1/decisions"
 _NONE: Final[dict[str, Any]] = {}
 _log = logging.getLogger("aegis.server.decisions")
+_DECISION: Final = ref("Decision")
+
+DECIDE_ONE: Final[ApiEndpoint] = Endpoint(
+    method="POST",
+    path=PATH,
+    operation="decide",
+    tag="judging",
+    summary="Decide one tool call, on record, before it runs",
+    permission=DECIDE,
+    body=Body(schema=ref("ToolCall"), shape="call"),
+    replies={
+        200: Reply(text="allow, sanitize or block", schema=_DECISION),
+        202: Reply(text="the call is held for approval", schema=_DECISION, headers={"Location": "the approval"}),
+        409: Reply(text="the same `call_id` with another call: block, `conflict`", schema=_DECISION),
+        429: Reply(text="rate limited: block, `rate_limited`, on record", schema=_DECISION, headers=RETRY),
+        503: Reply(text="the log cannot be written: block, `unavailable`", schema=_DECISION, headers=RETRY),
+    },
+)
 
 
 class DecisionEndpoint:
@@ -206,6 +61,8 @@ class DecisionEndpoint:
 
     def __init__(self, services: Services):
         self._services = services
+        self._gate = services.gate
+        self._parts = services.gate.parts
         self._tick: dict[bytes, Principal] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,7 +93,7 @@ class DecisionEndpoint:
             permit(principal, DECIDE)
         # (2)
         if is_large(scope):
-            async with services.turns.large("" if principal is None else principal.id):
+            async with services.scheduler.large("" if principal is None else principal.id):
                 if principal is not None:  # it may have waited for long
                     principal = await self._principal(authorization)
                 data = await read_body(scope, receive)
@@ -249,7 +106,7 @@ class DecisionEndpoint:
         else:
             call = call_of(parse(await read_body(scope, receive)))
             if principal is not None:
-                await services.turns.take(principal.id)
+                await services.scheduler.turn(principal.id)
             decision = await self._decide(principal, call, receive)
         # (4)
         status, more = status_of(decision)
@@ -276,7 +133,7 @@ class DecisionEndpoint:
         if principal is None:  # who asks cannot be known without the store: nobody is allowed anything
             check_call(call)
             return unavailable(call)
-        if services.policy.current.judges:
+        if self._parts.policy.current.judges:
             return await while_there(receive, services.decide(call, principal=principal))
         return await services.decide(call, principal=principal)
 
@@ -289,9 +146,77 @@ class DecisionEndpoint:
         known = self._tick.get(authorization) if authorization is not None else None
         if known is not None:
             return known
-        principal = await self._services.principal(authorization)
-        if authorization is not None and not self._services.store.is_remote:  # nothing ran since it was looked up
+        principal = await self._gate.alook(partial(principal_of, authorization, self._services.keys))
+        if authorization is not None and not self._parts.store.is_remote:  # nothing ran since it was looked up
             if not self._tick:
                 asyncio.get_running_loop().call_soon(self._tick.clear)
             self._tick[authorization] = principal
         return principal
+
+
+# `POST /v1/decisions:batch`: several calls at once, a few of them in each commit and each turn of the loop.
+
+SLICE: Final = PER_TURN  # calls that are decided together: the others of the loop come between two slices
+
+
+async def decide_batch(request: ApiRequest) -> Response:
+    """Decide calls in their order; a malformed call refuses the whole batch before any is decided."""
+    rows: list[Any] = request.body if isinstance(request.body, list) else request.body["calls"]
+    apart = request.apart or [None] * len(rows)
+    decisions: list[Decision] = []
+    calls: list[ToolCall] = []
+    for position, (row, arguments) in enumerate(zip(rows, apart, strict=True)):
+        if position % SLICE == 0:
+            await request.services.scheduler.turn(request.principal.id)
+        calls.append(_checked(request, position, row, arguments))
+    # A judge is told what became of the calls before.
+    size = 1 if request.services.policy.current.judges else SLICE
+    for first in range(0, len(calls), size):
+        await request.services.scheduler.turn(request.principal.id)
+        decisions += await asyncio.gather(
+            *(request.services.decide(call, principal=request.principal) for call in calls[first : first + size])
+        )
+    reads_findings = "auditor" in request.principal.roles
+    wire = {"decisions": [decision.to_wire(findings=reads_findings) for decision in decisions]}
+    unrecorded = [decision for decision in decisions if decision.receipt is None]
+    for _ in unrecorded:
+        request.services.metrics.count_unrecorded()
+    if unrecorded:
+        return answer(wire, 503, {"retry-after": str(DEFAULT_RETRY_AFTER_S)})
+    return answer(wire)
+
+
+DECIDE_BATCH: Final = Endpoint(
+    method="POST",
+    path="/v1/decisions:batch",
+    operation="decideBatch",
+    tag="judging",
+    summary="Decide several tool calls in one request",
+    permission=DECIDE,
+    handler=decide_batch,
+    body=Body(schema=ref("Batch"), shape="batch"),
+    waits=True,
+    replies={
+        200: Reply(text="one decision for each call, in order", schema=ref("BatchDecision")),
+        503: Reply(
+            text="the log cannot be written: some are block, `unavailable`",
+            schema={"anyOf": [ref("BatchDecision"), ref("Error")]},
+            headers=RETRY,
+        ),
+        **failing(s429="too many requests of this key wait"),
+    },
+)
+
+
+def _checked(request: ApiRequest, position: int, row: Any, arguments: bytes | None) -> ToolCall:
+    try:
+        call = joined(call_of(row), arguments)
+        prepare(request.principal, call)
+    except InvalidCall as error:
+        raise InvalidCall(
+            f"call {position}: {error.message}", code=error.code, hint=error.hint, status=error.status
+        ) from error
+    return call
+
+
+ENDPOINTS: Final = (DECIDE_ONE, DECIDE_BATCH)

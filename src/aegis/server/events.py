@@ -18,11 +18,12 @@ from aegis.approvals.queue import find
 from aegis.approvals.view import approval_view
 from aegis.core.ports import Entry, Reader, Store
 from aegis.errors import InvalidCall, StoreError
-from aegis.log.receipts import summary
-from aegis.server.endpoint import Asked
+from aegis.server.admission import WATCH, permit
+from aegis.server.audit import summary
+from aegis.server.endpoint import ApiEndpoint, ApiRequest, Endpoint, Reply
 from aegis.server.feed import Dropped, Feed, Sent, Subscription
 from aegis.server.http import encode
-from aegis.server.permissions import WATCH, permit
+from aegis.server.schemas.parts import failing, index
 
 # A feed sent to one client as server-sent events, however slowly the client reads.
 
@@ -69,7 +70,7 @@ _NAMES: Final = {
 
 
 def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:
-    """The events that stand for `entries`; a held call is both a decision and an approval."""
+    """Return the events that stand for `entries`; a held call is both a decision and an approval."""
     sent: list[Sent] = []
     for entry in entries:
         name = _NAMES.get(entry.kind)
@@ -89,7 +90,7 @@ def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:
 
 
 def _approval(reader: Reader, body: dict[str, Any]) -> dict[str, Any]:
-    """The approval as it was at this receipt, without the arguments."""
+    """Return the approval as it was at this receipt, without the arguments."""
     state = body["action"] if body["kind"] in ("approval", "redemption") else "pending"
     approval = find(reader, body["approval_id"])
     if approval is None:
@@ -101,26 +102,26 @@ def _event(name: str, index: int, data: dict[str, Any]) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (index, name.encode(), encode(data))
 
 
-async def events(asked: Asked) -> Response:
-    """The stream; everything after `Last-Event-ID` (or `after`) first, then what is recorded."""
-    after = asked.query.get("after")
-    given = asked.headers.get("last-event-id")
+async def events(request: ApiRequest) -> Response:
+    """Show the stream; everything after `Last-Event-ID` (or `after`) first, then what is recorded."""
+    after = request.query.get("after")
+    given = request.headers.get("last-event-id")
     if given:
         if not (given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS):
             raise InvalidCall("`Last-Event-ID` is not an id of this stream", hint="send back the last `id` as it came")
         after = int(given)
-    feed = asked.services.feed
+    feed = request.services.feed
     subscription = await feed.subscribe()
-    return FeedStream(feed, subscription, _stream(asked, subscription, after))
+    return FeedStream(feed, subscription, _stream(request, subscription, after))
 
 
-async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | None) -> AsyncIterator[bytes]:
-    services = asked.services
+async def _stream(request: ApiRequest, subscription: Subscription[Sent], after: int | None) -> AsyncIterator[bytes]:
+    services = request.services
     yield b"retry: %d\n\n" % RETRY_MS
     if after is not None:
         try:
             async for items in services.feed.past(after + 1, subscription.start):
-                if not await _stands(asked):
+                if not await _stands(request):
                     return
                 yield b"".join(item.text for item in items)
         except StoreError:
@@ -133,7 +134,7 @@ async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | N
         except Dropped:
             yield b": too slow, come back with the last id\n\n"
             return
-        if not await _stands(asked):
+        if not await _stands(request):
             return
         quiet = 0.0 if items else quiet + TICK_S
         if items:
@@ -144,10 +145,26 @@ async def _stream(asked: Asked, subscription: Subscription[Sent], after: int | N
     yield b": the gateway goes down, come back\n\n"
 
 
-async def _stands(asked: Asked) -> bool:
-    """Whether the key with which the stream was opened still opens it."""
+async def _stands(request: ApiRequest) -> bool:
+    """Tell whether the key with which the stream was opened still opens it."""
     try:
-        permit(await asked.services.principal(asked.headers["authorization"].encode("latin-1")), WATCH)
+        permit(await request.services.principal(request.headers["authorization"].encode("latin-1")), WATCH)
     except (InvalidCall, StoreError):
         return False
     return True
+
+
+WATCH_EVENTS: Final[ApiEndpoint] = Endpoint(
+    method="GET",
+    path="/v1/events",
+    operation="watchEvents",
+    tag="approvals",
+    summary="Decisions, approvals, alerts, configuration and agents as they are recorded",
+    permission=WATCH,
+    handler=events,
+    query=(index("after", "first everything recorded after this log index; `Last-Event-ID` says the same"),),
+    replies={
+        200: Reply(text="server-sent events; the id is the log index", media="text/event-stream"),
+        **failing(s429="too many listen already, or too many requests of this key wait"),
+    },
+)

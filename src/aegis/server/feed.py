@@ -46,7 +46,7 @@ class Subscription(Generic[T]):
         self._dropped = True
 
     async def get(self, seconds: float) -> list[T]:
-        """The next items, or none after `seconds`; raises `Dropped` when some were lost."""
+        """Return the next items, or none after `seconds`; raises `Dropped` when some were lost."""
         if self._dropped and self._queue.empty():
             raise Dropped
         try:
@@ -93,7 +93,7 @@ class Feed(Generic[T]):
         self._subscribers.discard(subscription)
 
     async def past(self, start: int, stop: int) -> AsyncIterator[list[T]]:
-        """What the log holds with `start <= index < stop`, page by page."""
+        """Return what the log holds with `start <= index < stop`, page by page."""
         for at in range(start, stop, PAGE):
             _, items = await asyncio.to_thread(self._read, at, min(at + PAGE, stop))
             yield items

@@ -33,7 +33,7 @@ def encode(value: Any) -> bytes:
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
+    """Show a JSON answer."""
     return Response(encode(value), status_code=status, headers=headers, media_type="application/json")
 
 
@@ -51,7 +51,7 @@ class Disconnected(Exception):
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body; raises `InvalidCall` (413) as soon as it is known to be over `limit` bytes."""
+    """Return the whole body; raises `InvalidCall` (413) as soon as it is known to be over `limit` bytes."""
     message = await receive()
     if message["type"] != "http.request":
         raise Disconnected
@@ -80,7 +80,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int = MAX_BODY_BYTES)
 
 
 async def body_pieces(receive: Receive) -> AsyncIterator[bytes]:
-    """The body as it arrives, of any length; raises `Disconnected` where the client goes away before its end."""
+    """Return the body as it arrives, of any length; raises `Disconnected` where the client goes away before its end."""
     more = True
     while more:
         message = await receive()
@@ -92,7 +92,7 @@ async def body_pieces(receive: Receive) -> AsyncIterator[bytes]:
 
 
 def is_large(scope: Scope) -> bool:
-    """Whether a body takes long to read, or may: one whose length is not said is taken for large."""
+    """Tell whether a body takes long to read, or may: one whose length is not said is taken for large."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return is_too_long(value, LARGE_BYTES)
@@ -102,7 +102,7 @@ def is_large(scope: Scope) -> bool:
 
 
 async def while_there(receive: Receive, work: Awaitable[T]) -> T:
-    """What `work` comes to, as long as its caller, whose body was read, is there; raises `Disconnected` else.
+    """Return what `work` comes to, as long as its caller, whose body was read, is there; raises `Disconnected` else.
 
     Work whose caller went away is given up, and with it whatever judge or wait it began.
     """
@@ -125,12 +125,12 @@ async def _gone(receive: Receive) -> None:
 
 
 def is_too_long(content_length: bytes, limit: int = MAX_BODY_BYTES) -> bool:
-    """Whether a declared length (digits, as the HTTP parser guarantees) is over the limit."""
+    """Tell whether a declared length (digits, as the HTTP parser guarantees) is over the limit."""
     return len(content_length) > _DIGITS or int(content_length) > limit
 
 
 def too_large(limit: int = MAX_BODY_BYTES) -> InvalidCall:
-    """The refusal of a body over the limit."""
+    """Return the refusal of a body over the limit."""
     return InvalidCall(f"the body is over {limit} bytes", code="too_large", hint="send less in one request", status=413)
 
 
@@ -152,17 +152,17 @@ _MAX_DIGITS: Final = 16
 
 
 def page(items: Sequence[Any], following: str | int | None) -> dict[str, Any]:
-    """One page; `following` is where the next one begins, or `None` at the end."""
+    """Return one page; `following` is where the next one begins, or `None` at the end."""
     return {"items": list(items), "next": None if following is None else encode_cursor(str(following))}
 
 
 def encode_cursor(place: str) -> str:
-    """The cursor that stands for a place in a list."""
+    """Return the cursor that stands for a place in a list."""
     return base64.urlsafe_b64encode(place.encode()).rstrip(b"=").decode("ascii")
 
 
 def place_of(cursor: str | None) -> str | None:
-    """The place that a cursor stands for; raises `InvalidCall` where no list gave it."""
+    """Return the place that a cursor stands for; raises `InvalidCall` where no list gave it."""
     if cursor is None:
         return None
     try:
@@ -172,7 +172,7 @@ def place_of(cursor: str | None) -> str | None:
 
 
 def index_of(cursor: str | None) -> int | None:
-    """The log index that a cursor stands for; raises `InvalidCall` where no list gave it."""
+    """Return the log index that a cursor stands for; raises `InvalidCall` where no list gave it."""
     place = place_of(cursor)
     if place is None:
         return None
@@ -194,7 +194,7 @@ _prefix: Final = os.urandom(6).hex()  # two processes never give the same id
 
 
 def request_id_of(given: bytes | None) -> str:
-    """The client's own `X-Request-Id` where it is plain and short, otherwise a new one."""
+    """Return the client's own `X-Request-Id` where it is plain and short, otherwise a new one."""
     if given and len(given) <= MAX_CHARS and _ALLOWED.issuperset(given):
         return given.decode("ascii")
     return f"{_prefix}-{next(_counter):x}"
@@ -223,7 +223,7 @@ _INTERNAL: Final = InvalidCall(
 
 
 def refusal_of(error: Exception) -> InvalidCall:
-    """What a client is told of `error`; anything unforeseen is a 500 without detail."""
+    """Return what a client is told of `error`; anything unforeseen is a 500 without detail."""
     if isinstance(error, InvalidCall):
         return error
     if isinstance(error, StoreCorrupt):
@@ -240,7 +240,7 @@ def refusal_of(error: Exception) -> InvalidCall:
 
 
 def error_body(refusal: InvalidCall, request_id: str) -> bytes:
-    """The body that stands for `refusal`."""
+    """Return the body that stands for `refusal`."""
     return orjson.dumps(
         {
             "error": {
@@ -254,7 +254,7 @@ def error_body(refusal: InvalidCall, request_id: str) -> bytes:
 
 
 def error_headers(status: int) -> dict[str, str]:
-    """The headers that the status demands (RFC 9110, 11.6.1 and 10.2.3)."""
+    """Return the headers that the status demands (RFC 9110, 11.6.1 and 10.2.3)."""
     if status == 401:
         return {"www-authenticate": "Bearer"}
     if status == 503:
@@ -263,7 +263,7 @@ def error_headers(status: int) -> dict[str, str]:
 
 
 def error_response(error: Exception, request_id: str, headers: dict[str, str] | None = None) -> Response:
-    """The response that stands for `error`."""
+    """Show the response that stands for `error`."""
     refusal = refusal_of(error)
     return Response(
         error_body(refusal, request_id),

@@ -128,7 +128,7 @@ def configure_logs(level: str = "info") -> None:
 
 
 def dropped_lines() -> int:
-    """How many log lines of this process nobody read in time."""
+    """Return how many log lines of this process nobody read in time."""
     return sum(handler.dropped for handler in logging.getLogger().handlers if isinstance(handler, LineHandler))
 
 

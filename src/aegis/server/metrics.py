@@ -30,7 +30,7 @@ from aegis.server.logs import dropped_lines
 
 
 def configured() -> bool:
-    """Whether the host has set a tracer provider of its own."""
+    """Tell whether the host has set a tracer provider of its own."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
 
@@ -147,7 +147,7 @@ class Metrics(Collector):
         return found
 
     def collect(self) -> Iterable[Metric]:
-        """The metric families of this moment."""
+        """Return the metric families of this moment."""
         decisions = CounterMetricFamily(
             "aegis_decisions", "Decisions by outcome and reason.", labels=("outcome", "reason")
         )
@@ -194,7 +194,7 @@ class Metrics(Collector):
 
 
 def exposition(metrics: Metrics, gauges: Mapping[str, tuple[str, float]]) -> bytes:
-    """The Prometheus text of `metrics` and of `gauges` (name to description and value)."""
+    """Return the Prometheus text of `metrics` and of `gauges` (name to description and value)."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     registry.register(_Gauges(gauges))

@@ -37,7 +37,7 @@ MAX_PATH_BYTES: Final = 104  # the shortest `sun_path` among the supported syste
 
 
 def bind_tcp(host: str, port: int) -> socket.socket:
-    """A listening socket; raises `ConfigError` where the address is taken or not this machine's."""
+    """Return a listening socket; raises `ConfigError` where the address is taken or not this machine's."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, proto)
@@ -63,7 +63,7 @@ class SocketTaken(ConfigError):
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """A listening Unix socket with mode 0600; a socket file that nobody listens on any more is replaced.
+    """Return a listening Unix socket with mode 0600; a socket file that nobody listens on any more is replaced.
 
     Raises `SocketTaken` where another gateway listens there, and `ConfigError` where `path` is something else.
     """
@@ -263,7 +263,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(InvalidCall("this is not HTTP/1.1 as the gateway speaks it", code="bad_request", status=400))
 
     async def _answer_whole(self, cycle: RequestResponseCycle, status: int, headers: bytes, body: bytes) -> None:
-        """What two `send`s would do, as one write to the socket: the ASGI extension `WHOLE_ANSWER`."""
+        """Do what two `send`s would, as one write to the socket: the ASGI extension `WHOLE_ANSWER`."""
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
         if cycle.disconnected:
@@ -283,7 +283,7 @@ class LimitedProtocol(HttpToolsProtocol):
         cycle.on_response()
 
     def _take_time(self) -> None:
-        """The body of this request is a stream: it ends when it ends (the ASGI extension `SLOW_BODY`)."""
+        """Let the body of this request be a stream: it ends when it ends (the ASGI extension `SLOW_BODY`)."""
         if self._arriving:
             self._streams = True
             self._request_arrived()
@@ -328,7 +328,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """A request that asks for another protocol is answered in this one, which needs no warning."""
+        """Say nothing: a request that asks for another protocol is answered in this one."""
 
     def _has_body(self) -> bool:
         return any(
@@ -358,7 +358,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def ambiguity(version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> InvalidCall | None:
-    """The refusal of a request that two servers could read differently, by the names (in lower case) of its headers."""
+    """Return the refusal of a request that two servers could read differently; names of headers are in lower case."""
     hosts: list[bytes] = []
     codings: list[bytes] = []
     sized = False
@@ -404,7 +404,7 @@ class _Refused(Exception):
 
 
 def limited(limits: ConnectionLimits) -> type[LimitedProtocol]:
-    """The protocol class of a listener with `limits`."""
+    """Return the protocol class of a listener with `limits`."""
     return type("LimitedProtocol", (LimitedProtocol,), {"limits": limits})
 
 

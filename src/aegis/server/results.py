@@ -16,10 +16,13 @@ from aegis.core.call import ReadResult, ToolResult
 from aegis.core.decision import ResultDecision
 from aegis.core.json import parse
 from aegis.errors import InvalidCall
-from aegis.gate.streams import ResultStream, ticking
+from aegis.gate.streams import FRAMINGS, ResultStream, ticking
 from aegis.policy.guards.stream import HOLD_SECONDS
-from aegis.server.endpoint import Asked
+from aegis.server.admission import DECIDE
+from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param, Reply
 from aegis.server.http import answer, encode
+from aegis.server.schemas.common import ref
+from aegis.server.schemas.parts import RETRY, failing
 from aegis.server.wire import result_status
 
 # `POST /v1/results/{decision_id}/stream`: a result that arrives in pieces, judged while it arrives.
@@ -34,17 +37,19 @@ MEDIA: Final = "application/x-ndjson"
 _SHAPE: Final = 'a line must be `{"chunk": TEXT}`, `{"base64": TEXT}` or at the end `{"provenance": TOKEN}`'
 
 
-async def judge_stream(asked: Asked) -> Response:
-    """The verdicts on a streamed result, as it arrives."""
-    gate, framing = asked.services.gate, asked.query.get("framing", "plain")
-    if asked.pieces is None:
+async def judge_stream(request: ApiRequest) -> Response:
+    """Judge a streamed result as it arrives."""
+    gate, framing = request.services.gate, request.query.get("framing", "plain")
+    if request.pieces is None:
         raise InvalidCall("the body is a stream")
-    stream = await asyncio.to_thread(gate.stream, asked.path["decision_id"], principal=asked.principal, framing=framing)
-    if asked.slow is not None:
-        asked.slow()
+    stream = await asyncio.to_thread(
+        gate.stream, request.path["decision_id"], principal=request.principal, framing=framing
+    )
+    if request.slow is not None:
+        request.slow()
     # The head goes out once something came: a client that waits for leave to send is given it first.
-    lines = _lines(asked.pieces)
-    answers = _answers(stream, lines, findings="auditor" in asked.principal.roles)
+    lines = _lines(request.pieces)
+    answers = _answers(stream, lines, findings="auditor" in request.principal.roles)
     first = await anext(answers)
 
     async def all_answers() -> AsyncIterator[bytes]:
@@ -54,6 +59,38 @@ async def judge_stream(asked: Asked) -> Response:
                 yield one
 
     return _Answer(all_answers(), media_type=MEDIA, headers={"cache-control": "no-store"})
+
+
+JUDGE_STREAM: Final = Endpoint(
+    method="POST",
+    path="/v1/results/{decision_id}/stream",
+    operation="judgeStream",
+    tag="judging",
+    summary="Judge a result while it arrives: lines of chunks in, lines of verdicts out",
+    permission=DECIDE,
+    handler=judge_stream,
+    path_params=(Param(name="decision_id", schema={"type": "string"}, text="the call that was allowed"),),
+    query=(
+        Param(
+            name="framing",
+            schema={"type": "string", "enum": list(FRAMINGS)},
+            text="what the chunks hold: plain bytes, server-sent events, or lines of JSON as MCP writes them",
+        ),
+    ),
+    body=Body(schema=ref("StreamChunks"), media=MEDIA, streamed=True),
+    replies={
+        200: Reply(
+            text="one line for each that came, and the answer of `judgeResult` as the last one; `released` bytes "
+            "of the result, from the first on, may be passed on",
+            schema=ref("StreamVerdicts"),
+            media=MEDIA,
+        ),
+        **failing(
+            s404="the decision is none of this principal",
+            s409="the call was not allowed to run, or a result was given for it",
+        ),
+    },
+)
 
 
 class _Answer(StreamingResponse):
@@ -70,7 +107,7 @@ class _Input:
         self.provenance: str | None = None
 
     def piece(self, line: bytes) -> bytes:
-        """The bytes that a line brings; raises `InvalidCall` for one that is malformed or comes after the end."""
+        """Return the bytes of a line; raises `InvalidCall` for one that is malformed or comes after the end."""
         value = parse(line)
         if self.provenance is not None or not isinstance(value, dict) or len(value) != 1:
             raise InvalidCall(_SHAPE)
@@ -121,7 +158,7 @@ async def _answers(stream: ResultStream, lines: AsyncIterator[bytes], *, finding
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Every line of a body that is not blank; the last one needs no ending."""
+    """Return every line of a body that is not blank; the last one needs no ending."""
     rest = bytearray()
     async for piece in pieces:
         searched = len(rest)
@@ -166,16 +203,16 @@ def _final(
     return encode(value) + b"\n"
 
 
-async def judge_result(asked: Asked) -> Response:
-    """The verdict on one result, recorded and chained to its call."""
+async def judge_result(request: ApiRequest) -> Response:
+    """Judge one result, on record and chained to its call."""
     result = ToolResult(
-        decision_id=asked.body["decision_id"],
-        result=asked.body["result"],
-        provenance=asked.body.get("provenance"),
-        further=asked.body.get("further", False),
+        decision_id=request.body["decision_id"],
+        result=request.body["result"],
+        provenance=request.body.get("provenance"),
+        further=request.body.get("further", False),
     )
-    if asked.apart:
-        (data,) = asked.apart
+    if request.apart:
+        (data,) = request.apart
         if data is not None:
             result = ReadResult(
                 decision_id=result.decision_id,
@@ -184,12 +221,44 @@ async def judge_result(asked: Asked) -> Response:
                 further=result.further,
                 canonical=data,
             )
-    await asked.services.turns.take(asked.principal.id)
-    decision = await asked.services.gate.aobserve(result, principal=asked.principal)
+    await request.services.scheduler.turn(request.principal.id)
+    decision = await request.services.gate.aobserve(result, principal=request.principal)
     status, headers = result_status(decision)
-    reads_findings = "auditor" in asked.principal.roles
+    reads_findings = "auditor" in request.principal.roles
     return answer(
         decision.to_wire(findings=reads_findings),
         status,
         {name.decode(): value.decode() for name, value in headers},
     )
+
+
+JUDGE_RESULT: Final = Endpoint(
+    method="POST",
+    path="/v1/results",
+    operation="judgeResult",
+    tag="judging",
+    summary="Judge what a tool gave back, before a model sees it",
+    permission=DECIDE,
+    handler=judge_result,
+    body=Body(schema=ref("ToolResult"), shape="result"),
+    replies={
+        200: Reply(text="allow, sanitize or block", schema=ref("ResultDecision")),
+        429: Reply(
+            text="more bytes than the agent's rate: block, `rate_limited`; nothing of it is on record",
+            schema=ref("ResultDecision"),
+            headers=RETRY,
+        ),
+        503: Reply(
+            text="the log cannot be written: block, `unavailable`",
+            schema={"anyOf": [ref("ResultDecision"), ref("Error")]},
+            headers=RETRY,
+        ),
+        **failing(
+            s404="the decision is none of this principal",
+            s409="the call was not allowed to run, or another result was given for it",
+        ),
+    },
+)
+
+
+ENDPOINTS: Final = (JUDGE_RESULT, JUDGE_STREAM)

@@ -1,4 +1,4 @@
-"""From the table of endpoints to routes: one route a path, and the same checks before every handler.
+"""From tables of endpoints to routes: one route a path, the same for every surface; and the surface of the API.
 
 (1) the path has this method (405 otherwise, with `Allow`)
 (2) the credential holds a role that the endpoint asks for (401, 403)
@@ -9,44 +9,93 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from time import perf_counter
+from typing import Any, Final
 
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.json import parse
-from aegis.core.principal import Principal
-from aegis.errors import InvalidCall
-from aegis.server.endpoint import Asked, Endpoint, Handler
-from aegis.server.http import body_pieces, error_response, is_large, read_body, while_there
-from aegis.server.permissions import permit_running
+from aegis.errors import AegisError, InvalidCall
+from aegis.server.admission import permit_running
+from aegis.server.endpoint import NOBODY, ApiEndpoint, ApiRequest, Endpoint, Handler, RequestT, Surface
+from aegis.server.http import Disconnected, body_pieces, error_response, is_large, read_body, request_id_of, while_there
 from aegis.server.services import Services
-from aegis.server.validation import BodyCheck, QueryCheck
+from aegis.server.validation import body_check, query_check
 from aegis.server.wire import SLOW_BODY, read_apart
 
-_NOBODY = Principal(id="", roles=frozenset())
+
+def routes(endpoints: Iterable[Endpoint[RequestT]], surface: Surface[RequestT]) -> list[BaseRoute]:
+    """Make one route for each path of the table, in its order."""
+    paths: dict[str, dict[str, Endpoint[RequestT]]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    return [Route(path, ByMethod(methods, surface)) for path, methods in paths.items()]
 
 
-class Checked:
+class ByMethod:
+    """All endpoints of one path."""
+
+    def __init__(self, methods: Mapping[str, Endpoint[RequestT]], surface: Surface[RequestT]):
+        self._methods = {method: surface.serve(endpoint) for method, endpoint in methods.items()}
+        got = self._methods.get("GET")
+        if got is not None and not methods["GET"].endless:
+            self._methods["HEAD"] = got  # the server leaves the body out (RFC 9110, 9.3.2)
+        self._otherwise = surface.refuse_method(", ".join(sorted(self._methods)))  # (1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._methods.get(scope["method"]) or self._otherwise)(scope, receive, send)
+
+
+class Api:
+    """The surface of programs: a key in `Authorization`, and JSON; failures are for the middleware around it."""
+
+    def __init__(self, services: Services):
+        self._services = services
+
+    def serve(self, endpoint: ApiEndpoint) -> ASGIApp | None:
+        """Return the endpoint behind its checks."""
+        handler = endpoint.handler
+        return None if handler is None else _Checked(endpoint, handler, self._services)
+
+    def refuse_method(self, allow: str) -> ASGIApp:
+        """Return the refusal (405) that names the methods of a path."""
+
+        async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+            refusal = InvalidCall(
+                "this path does not take this method", code="method_not_allowed", hint=allow, status=405
+            )
+            await error_response(refusal, scope["aegis.request_id"], {"allow": allow})(scope, receive, send)
+
+        return refuse
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer where no route matches."""
+    refusal = InvalidCall("there is nothing at this path", code="not_found", hint="see /openapi.json", status=404)
+    await error_response(refusal, scope["aegis.request_id"])(scope, receive, send)
+
+
+class _Checked:
     """One endpoint behind its checks."""
 
-    def __init__(self, endpoint: Endpoint, handler: Handler, services: Services):
+    def __init__(self, endpoint: ApiEndpoint, handler: Handler[ApiRequest], services: Services):
         self._endpoint = endpoint
         self._handler = handler
         self._services = services
-        self.endless = endpoint.replies[200].media == "text/event-stream" if 200 in endpoint.replies else False
-        self._query = QueryCheck(endpoint.query)
-        self._body = BodyCheck(endpoint.body.schema) if endpoint.body is not None else None
+        self._query = query_check(endpoint)
+        self._body = body_check(endpoint)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint, services = self._endpoint, self._services
         headers = Headers(scope=scope)
         # (2)
-        principal = _NOBODY
+        principal = NOBODY
         if endpoint.permission is not None:
             given = headers.getlist("authorization")
             credential = given[0].encode("latin-1") if len(given) == 1 else b"" if given else None
@@ -56,7 +105,7 @@ class Checked:
         path = _names(scope.get("path_params", {}))
         query = self._query(scope["query_string"])
         # (4)
-        asked = Asked(
+        request = ApiRequest(
             services=services,
             principal=principal,
             request_id=scope["aegis.request_id"],
@@ -65,25 +114,25 @@ class Checked:
             headers=headers,
         )
         if endpoint.body is None:
-            await self._respond(asked, scope, receive, send)
+            await self._respond(request, scope, receive, send)
         elif endpoint.body.streamed:
             slow = scope.get("extensions", {}).get(SLOW_BODY)
-            await self._respond(replace(asked, pieces=body_pieces(receive), slow=slow), scope, receive, send)
+            await self._respond(replace(request, pieces=body_pieces(receive), slow=slow), scope, receive, send)
         elif is_large(scope):
-            async with services.turns.large(principal.id):
-                asked = await self._read(asked, await read_body(scope, receive), large=True)
-                await self._respond(asked, scope, receive, send)
+            async with services.scheduler.large(principal.id):
+                request = await self._read(request, await read_body(scope, receive), large=True)
+                await self._respond(request, scope, receive, send)
         else:
-            asked = await self._read(asked, await read_body(scope, receive), large=False)
-            await self._respond(asked, scope, receive, send)
+            request = await self._read(request, await read_body(scope, receive), large=False)
+            await self._respond(request, scope, receive, send)
 
-    async def _read(self, asked: Asked, text: bytes, *, large: bool) -> Asked:
-        """What is asked, with its body; a worker parses one that is large."""
+    async def _read(self, request: ApiRequest, text: bytes, *, large: bool) -> ApiRequest:
+        """Return what is asked, with its body; a worker parses one that is large."""
         wanted, check = self._endpoint.body, self._body
-        if wanted is None or check is None or wanted.media != "application/json" or not (text or wanted.required):
-            return replace(asked, text=text)
+        if wanted is None or check is None or not (text or wanted.required):
+            return replace(request, text=text)
         apart: list[bytes | None] | None = None
-        workers, whose = self._services.workers, asked.principal.id
+        workers, whose = self._services.workers, request.principal.id
         if not large:
             body = parse(text)
         elif wanted.shape is None:
@@ -91,55 +140,17 @@ class Checked:
         else:
             body, apart = await asyncio.wrap_future(workers.compute(whose, read_apart, text, wanted.shape))
         check(body)
-        return replace(asked, text=text, body=body, apart=apart)
+        return replace(request, text=text, body=body, apart=apart)
 
-    async def _respond(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._endpoint.waits and not self.endless:
-            response = await self._handler(asked)
+    async def _respond(self, request: ApiRequest, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._endpoint.waits and not self._endpoint.endless:
+            response = await self._handler(request)
             await response(scope, receive, send)
             return
-        with self._services.turns.waiting(asked.principal.id):
-            work = self._handler(asked)
+        with self._services.scheduler.waiting(request.principal.id):
+            work = self._handler(request)
             response = await (while_there(receive, work) if self._endpoint.waits else work)
             await response(scope, receive, send)
-
-
-class ByMethod:
-    """All endpoints of one path."""
-
-    def __init__(self, methods: Mapping[str, Checked | None]):
-        self._methods = dict(methods)
-        got = methods.get("GET")
-        if got is not None and not got.endless:
-            self._methods["HEAD"] = got  # the server leaves the body out (RFC 9110, 9.3.2)
-        self._allow = ", ".join(sorted(self._methods))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        chosen = self._methods.get(scope["method"])
-        if chosen is None:  # (1)
-            refusal = InvalidCall(
-                "this path does not take this method", code="method_not_allowed", hint=self._allow, status=405
-            )
-            response = error_response(refusal, scope["aegis.request_id"], {"allow": self._allow})
-            await response(scope, receive, send)
-            return
-        await chosen(scope, receive, send)
-
-
-def routes(endpoints: Iterable[Endpoint], services: Services) -> list[BaseRoute]:
-    """One route for each path of the table, in its order."""
-    paths: dict[str, dict[str, Checked | None]] = {}
-    for endpoint in endpoints:
-        handler = endpoint.handler
-        checked = None if handler is None else Checked(endpoint, handler, services)
-        paths.setdefault(endpoint.path, {})[endpoint.method] = checked
-    return [Route(path, ByMethod(methods)) for path, methods in paths.items()]
-
-
-async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """The answer where no route matches."""
-    refusal = InvalidCall("there is nothing at this path", code="not_found", hint="see /openapi.json", status=404)
-    await error_response(refusal, scope["aegis.request_id"])(scope, receive, send)
 
 
 def _names(path: Mapping[str, Any]) -> Mapping[str, str]:
@@ -147,3 +158,107 @@ def _names(path: Mapping[str, Any]) -> Mapping[str, str]:
         if not value.strip() or len(value) > MAX_NAME_CHARS:
             raise InvalidCall(f"`{name}` must have 1 to {MAX_NAME_CHARS} characters", code="malformed")
     return path
+
+
+# What surrounds every route but `POST /v1/decisions`, from the outside in; that one does the same in one coroutine.
+
+# One line in the log for each request: method, path, status and time; never a query, a header or a body.
+
+_log = logging.getLogger("aegis.server.access")
+
+
+class AccessLog:
+    """Logs what was asked and how it ended, after it ended."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status = perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            _log.info(
+                "request",
+                extra={
+                    "request_id": scope["aegis.request_id"],
+                    "method": scope["method"],
+                    "route": _route(scope),
+                    "status": status,
+                    "ms": round((perf_counter() - started) * 1e3, 3),
+                },
+            )
+
+
+def _route(scope: Scope) -> str:
+    """Return the path as the table of endpoints writes it: names in a path are the caller's words."""
+    route = scope.get("route")
+    return getattr(route, "path", "") if route is not None else ""
+
+
+# Every failure becomes the one error shape; what nobody foresaw becomes a 500 without detail.
+
+_failures_log = logging.getLogger("aegis.server")
+
+
+class Failures:
+    """Turns exceptions into answers; after an answer has begun, the connection is all that is left to end."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except Disconnected:
+            return
+        except Exception as error:
+            if not isinstance(error, AegisError):
+                _failures_log.exception("a request failed", extra={"request_id": scope["aegis.request_id"]})
+            if begun:
+                raise
+            await error_response(error, scope["aegis.request_id"])(scope, receive, send)
+
+
+# Every answer names its request, and is kept by no cache unless it says so itself.
+
+_UNCACHED: Final = (b"cache-control", b"no-store")
+
+
+class AnswerHeaders:
+    """Gives the request its id, and the answer `X-Request-Id`, `Cache-Control: no-store` and `nosniff`."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
+        request_id = scope["aegis.request_id"] = request_id_of(given)
+        added = [(b"x-request-id", request_id.encode("ascii")), (b"x-content-type-options", b"nosniff")]
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given_headers = [*message.get("headers", ())]
+                if not any(name == b"cache-control" for name, _ in given_headers):
+                    given_headers.append(_UNCACHED)
+                message["headers"] = [*given_headers, *added]
+            await send(message)
+
+        await self._app(scope, receive, answer)
+
+
+MIDDLEWARE: Final = (AnswerHeaders, AccessLog, Failures)

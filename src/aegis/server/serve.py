@@ -101,7 +101,7 @@ def settle_memory() -> None:
 
 
 def check_exposure(settings: ServeSettings) -> tuple[Network, ...]:
-    """The networks that may connect; raises `ConfigError` where credentials would cross a network in the clear."""
+    """Return the networks that may connect; raises `ConfigError` where keys would cross a network in the clear."""
     try:
         peers = tuple(ip_network(text) for text in settings.trusted_proxies)
     except ValueError as error:
@@ -115,7 +115,7 @@ def check_exposure(settings: ServeSettings) -> tuple[Network, ...]:
 
 
 def tls_context(settings: ServeSettings) -> ssl.SSLContext | None:
-    """The TLS side of the TCP listener (TLS 1.2 and later), or `None` without a certificate."""
+    """Return the TLS side of the TCP listener (TLS 1.2 and later), or `None` without a certificate."""
     if settings.tls_certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -11,19 +11,18 @@ from starlette.responses import Response
 
 from aegis._version import __version__
 from aegis.approvals import routes as approvals_routes
+from aegis.context import routes as context_routes
 from aegis.errors import InvalidCall
-from aegis.log import routes as log_routes
-from aegis.log.routes import jwks
 from aegis.missions import routes as missions_routes
-from aegis.outbound import routes as outbound_routes
 from aegis.proxies.models import listing
 from aegis.runs import routes as runs_routes
-from aegis.server import administration, decisions
-from aegis.server.endpoint import Asked, Body, Endpoint, Param, Reply
+from aegis.server import administration, audit, decisions, deliveries, results
+from aegis.server.admission import ANYBODY, AUDIT, VERIFY_PERMIT
+from aegis.server.components import COMPONENTS
+from aegis.server.endpoint import ApiEndpoint, ApiRequest, Body, Endpoint, Param, Reply
+from aegis.server.events import WATCH_EVENTS
 from aegis.server.http import answer
 from aegis.server.metrics import CONTENT_TYPE, exposition
-from aegis.server.permissions import ANYBODY, AUDIT, VERIFY_PERMIT
-from aegis.server.schemas import COMPONENTS
 from aegis.server.schemas.common import ref
 from aegis.server.schemas.parts import failing, ok
 from aegis.server.services import Services
@@ -33,20 +32,32 @@ from aegis.server.services import Services
 _ERROR: Final = ref("Error")
 
 
-async def openapi(asked: Asked) -> Response:
-    """The description as JSON."""
+async def openapi(request: ApiRequest) -> Response:
+    """Show the description as JSON."""
     return answer(description())
+
+
+OPENAPI: Final = Endpoint(
+    method="GET",
+    path="/openapi.json",
+    operation="describe",
+    tag="open",
+    summary="This description",
+    permission=ANYBODY,
+    handler=openapi,
+    replies={200: Reply(text="OpenAPI 3.1", schema={"type": "object"})},
+)
 
 
 @lru_cache(maxsize=1)
 def description() -> dict[str, Any]:
-    """The OpenAPI 3.1 document of this version."""
+    """Return the OpenAPI 3.1 document of this version."""
 
     return describe(ENDPOINTS)
 
 
-def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of `endpoints`."""
+def describe(endpoints: Iterable[ApiEndpoint]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of `endpoints`."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         path = endpoint.path.replace(":path}", "}")
@@ -67,7 +78,7 @@ def describe(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
     permission = endpoint.permission
     operation: dict[str, Any] = {
         "operationId": endpoint.operation,
@@ -91,8 +102,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return operation
 
 
-def all_replies(endpoint: Endpoint) -> dict[int, Reply]:
-    """The declared answers, and those that the checks before every handler can give."""
+def all_replies(endpoint: ApiEndpoint) -> dict[int, Reply]:
+    """Return the declared answers, and those that the checks before every handler can give."""
     replies = dict(endpoint.replies)
 
     def add(status: int, text: str) -> None:
@@ -137,48 +148,101 @@ def _response(reply: Reply) -> dict[str, Any]:
 # `POST /v1/permits/verify`: a tool redeems the permit of a call before it runs it.
 
 
-async def verify_permit(asked: Asked) -> Response:
+async def verify_permit(request: ApiRequest) -> Response:
     """Redeem a permit for exactly this call, once for the whole deployment."""
-    body = asked.body
-    permit_id = await asked.services.gate.aredeem(
+    body = request.body
+    permit_id = await request.services.gate.aredeem(
         body["permit"],
         tool=body["tool"],
         arguments=body["arguments"],
         server=body.get("server"),
-        principal=asked.principal,
+        principal=request.principal,
     )
     return answer({"valid": True, "permit_id": permit_id})
+
+
+PERMIT_CHECK: Final = Endpoint(
+    method="POST",
+    path="/v1/permits/verify",
+    operation="verifyPermit",
+    tag="permits",
+    summary="Redeem a permit for exactly this call, once",
+    permission=VERIFY_PERMIT,
+    handler=verify_permit,
+    body=Body(schema=ref("PermitCheck")),
+    replies={
+        **ok("the permit covers the call, and is used up", "PermitRedeemed"),
+        **failing(
+            s403="another call, another signature, another audience, or a call that was only observed",
+            s409="redeemed, over, or its agent was stopped",
+        ),
+    },
+)
 
 
 # `/healthz`: the process answers. `/readyz`: so do its store, its log and its policy.
 
 
-async def healthz(asked: Asked) -> Response:
-    """The event loop turns."""
+async def healthz(request: ApiRequest) -> Response:
+    """Show that the event loop turns."""
     return answer({"status": "ok"})
 
 
-async def readyz(asked: Asked) -> Response:
-    """Calls can be decided and recorded; raises `InvalidCall` (503) that says what is missing."""
-    if asked.services.draining.is_set():
+HEALTHZ: Final = Endpoint(
+    method="GET",
+    path="/healthz",
+    operation="health",
+    tag="open",
+    summary="The process answers",
+    handler=healthz,
+    replies=ok("it does", "Health"),
+)
+
+
+async def readyz(request: ApiRequest) -> Response:
+    """Show that calls can be decided and recorded; raises `InvalidCall` (503) that says what is missing."""
+    if request.services.draining.is_set():
         raise InvalidCall("the gateway goes down", code="not_ready", status=503)
-    await asked.services.readiness.check()
+    await request.services.readiness.check()
     return answer({"status": "ready", "checks": {"store": "ok", "log": "ok", "policy": "ok"}})
+
+
+READYZ: Final = Endpoint(
+    method="GET",
+    path="/readyz",
+    operation="readiness",
+    tag="open",
+    summary="Store, log and policy are ready for calls",
+    handler=readyz,
+    replies={**ok("they are", "Ready"), **failing(s503="they are not")},
+)
 
 
 # `GET /metrics` for Prometheus.
 
 
-async def metrics(asked: Asked) -> Response:
-    """Counters and histograms of this process, and the depth of the log and its queue."""
-    size, epoch = await asyncio.to_thread(_head, asked.services)
+async def metrics(request: ApiRequest) -> Response:
+    """Show counters and histograms of this process, and the depth of the log and its queue."""
+    size, epoch = await asyncio.to_thread(_head, request.services)
     gauges = {
         "aegis_log_size": ("Receipts in the log.", float(size)),
         "aegis_control_epoch": ("Changes of control data since the log began.", float(epoch)),
-        "aegis_queue_depth": ("Units that wait for a commit.", float(asked.services.gate.depth)),
-        "aegis_event_subscribers": ("Clients of the event stream.", float(asked.services.feed.subscribers)),
+        "aegis_queue_depth": ("Units that wait for a commit.", float(request.services.gate.depth)),
+        "aegis_event_subscribers": ("Clients of the event stream.", float(request.services.feed.subscribers)),
     }
-    return Response(exposition(asked.services.metrics, gauges), media_type=CONTENT_TYPE)
+    return Response(exposition(request.services.metrics, gauges), media_type=CONTENT_TYPE)
+
+
+METRICS: Final = Endpoint(
+    method="GET",
+    path="/metrics",
+    operation="metrics",
+    tag="open",
+    summary="Prometheus metrics",
+    permission=AUDIT,
+    handler=metrics,
+    replies={200: Reply(text="Prometheus text", schema={"type": "string"}, media=CONTENT_TYPE)},
+)
 
 
 def _head(services: Services) -> tuple[int, int]:
@@ -187,92 +251,24 @@ def _head(services: Services) -> tuple[int, int]:
     return head.size, head.epoch
 
 
-# Health, metrics, keys, and the description of this API.
-
-OPEN_DOORS: Final = (
-    Endpoint(
-        method="GET",
-        path="/.well-known/jwks.json",
-        operation="getJwks",
-        tag="open",
-        summary="The public keys of the deployment (RFC 7517)",
-        permission=ANYBODY,
-        handler=jwks,
-        replies=ok("the keys", "Jwks"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/healthz",
-        operation="health",
-        tag="open",
-        summary="The process answers",
-        handler=healthz,
-        replies=ok("it does", "Health"),
-    ),
-    Endpoint(
-        method="GET",
-        path="/readyz",
-        operation="readiness",
-        tag="open",
-        summary="Store, log and policy are ready for calls",
-        handler=readyz,
-        replies={**ok("they are", "Ready"), **failing(s503="they are not")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/metrics",
-        operation="metrics",
-        tag="open",
-        summary="Prometheus metrics",
-        permission=AUDIT,
-        handler=metrics,
-        replies={200: Reply(text="Prometheus text", schema={"type": "string"}, media=CONTENT_TYPE)},
-    ),
-    Endpoint(
-        method="GET",
-        path="/openapi.json",
-        operation="describe",
-        tag="open",
-        summary="This description",
-        permission=ANYBODY,
-        handler=openapi,
-        replies={200: Reply(text="OpenAPI 3.1", schema={"type": "object"})},
-    ),
-)
-
-
-# Permits: what a tool asks before it runs.
-
-PERMITS: Final = (
-    Endpoint(
-        method="POST",
-        path="/v1/permits/verify",
-        operation="verifyPermit",
-        tag="permits",
-        summary="Redeem a permit for exactly this call, once",
-        permission=VERIFY_PERMIT,
-        handler=verify_permit,
-        body=Body(schema=ref("PermitCheck")),
-        replies={
-            **ok("the permit covers the call, and is used up", "PermitRedeemed"),
-            **failing(
-                s403="another call, another signature, another audience, or a call that was only observed",
-                s409="redeemed, over, or its agent was stopped",
-            ),
-        },
-    ),
-)
-
-
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *decisions.ENDPOINTS,
+    *results.ENDPOINTS,
+    *context_routes.OPENING,
     *missions_routes.ENDPOINTS,
     *listing.ENDPOINTS,
     *runs_routes.ENDPOINTS,
     *approvals_routes.ENDPOINTS,
-    *PERMITS,
-    *outbound_routes.ENDPOINTS,
-    *log_routes.ENDPOINTS,
+    WATCH_EVENTS,
+    PERMIT_CHECK,
+    *deliveries.ENDPOINTS,
+    *audit.RECEIPTS,
+    *context_routes.SESSIONS,
+    *audit.LOG,
     *administration.ENDPOINTS,
-    *OPEN_DOORS,
+    audit.JWKS,
+    HEALTHZ,
+    READYZ,
+    METRICS,
+    OPENAPI,
 )

@@ -6,19 +6,46 @@ What is refused here is named by its place and by the rule that it breaks, never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from aegis.core.json import escape
 from aegis.errors import InvalidCall
-from aegis.server.endpoint import Param, Schema
-from aegis.server.schemas import COMPONENTS
+from aegis.server.components import COMPONENTS
+from aegis.server.endpoint import ApiEndpoint, Param, Schema
 
 MAX_QUERY_BYTES: Final = 8_192  # bounds what one request can make us decode
 MAX_DIGITS: Final = 16  # every number of a query is below 2^53
 _RULES_OF_MEMBERS: Final = ("additionalProperties", "required", "minProperties", "maxProperties")
+
+
+@cache
+def query_check(endpoint: ApiEndpoint) -> QueryCheck:
+    """Return the check of the query of an endpoint, compiled once."""
+    return QueryCheck(endpoint.query)
+
+
+@cache
+def body_check(endpoint: ApiEndpoint) -> BodyCheck | None:
+    """Return the check of the JSON body of an endpoint, compiled once; `None` for one that takes no JSON."""
+    body = endpoint.body
+    return BodyCheck(body.schema) if body is not None and body.media == "application/json" else None
+
+
+def query_of(endpoint: ApiEndpoint, query: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what a page may ask of the service behind an endpoint: the same parameters under the same rules."""
+    return query_check(endpoint)(urlencode(query).encode())
+
+
+def checked_body(endpoint: ApiEndpoint, body: dict[str, Any]) -> dict[str, Any]:
+    """Check a body that a page made of a form by the rules of the endpoint; raises `InvalidCall` as the API would."""
+    check = body_check(endpoint)
+    if check is not None:
+        check(body)
+    return body
 
 
 class BodyCheck:
@@ -45,7 +72,7 @@ class BodyCheck:
         raise InvalidCall(f"the body does not keep to `{rule}`", code="malformed", hint=hint)
 
     def _wanted(self, above: Sequence[str | int], rule: str) -> str:
-        """What the broken rule asks for, in the words of the schema."""
+        """Return what the broken rule asks for, in the words of the schema."""
         declared: Any = self._schema
         for token in above:
             declared = declared[token]
@@ -60,7 +87,7 @@ class BodyCheck:
 
 
 def _nearest(error: ValidationError) -> ValidationError:
-    """The error within the one alternative that could have been meant: the only one of the value's type."""
+    """Return the error within the one alternative that could have been meant: the only one of the value's type."""
     while isinstance(error.kind, ValidationErrorKind.AnyOf):
         meant = [errors for errors in error.kind.context if not any(_of_type(error, one) for one in errors)]
         if len(meant) != 1:
@@ -81,7 +108,7 @@ class QueryCheck:
         self._required = tuple(param.name for param in params if param.required)
 
     def __call__(self, query: bytes) -> Mapping[str, Any]:
-        """The parsed parameters; raises `InvalidCall` for any that is not declared, repeated or malformed."""
+        """Return the parsed parameters; raises `InvalidCall` for any that is not declared, repeated or malformed."""
         values = self._parse(query) if query else {}
         for name in self._required:
             if name not in values:

@@ -29,7 +29,7 @@ JSON_HEADERS: Final = ((b"content-type", b"application/json"), (b"cache-control"
 
 
 def call_of(value: Any) -> ToolCall:
-    """The tool call that a parsed body spells; raises `InvalidCall` for any member that is unknown or of a wrong type.
+    """Return the tool call of a parsed body; raises `InvalidCall` for a member that is unknown or of a wrong type.
 
     Names and sizes are checked by the gate.
     """
@@ -69,7 +69,7 @@ _APART: Final = {"call": "arguments", "batch": "arguments", "result": "result"}
 
 
 def read_apart(data: bytes, shape: Shape) -> tuple[Any, list[bytes | None]]:
-    """A large body without its large members, and these as canonical bytes, in order; for a worker.
+    """Return a large body without its large members, and these as canonical bytes, in order; for a worker.
 
     Left out of a call are its arguments, of a batch those of each call, of a result the result itself; a member that
     is not there, or is no object where it must be one, stays for the checks that follow. Raises `InvalidCall`.
@@ -91,14 +91,14 @@ def read_apart(data: bytes, shape: Shape) -> tuple[Any, list[bytes | None]]:
 
 
 def joined(call: ToolCall, arguments: bytes | None) -> ToolCall:
-    """The call with the canonical arguments that stood apart from it."""
+    """Return the call with the canonical arguments that stood apart from it."""
     if arguments is None:
         return call
     return ReadCall(**{field.name: getattr(call, field.name) for field in fields(call)}, canonical=arguments)
 
 
 def status_of(decision: Decision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
-    """The status that stands for a decision, and the headers that it demands."""
+    """Return the status that stands for a decision, and the headers that it demands."""
     if decision.outcome is Outcome.REQUIRE_APPROVAL and decision.approval is not None:
         return 202, ((b"location", decision.approval.url.encode("ascii")),)
     if decision.outcome is Outcome.BLOCK:
@@ -112,7 +112,7 @@ def status_of(decision: Decision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]
 
 
 def result_status(decision: ResultDecision) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
-    """The status that stands for the answer to a result."""
+    """Return the status that stands for the answer to a result."""
     if decision.receipt is None:
         wait = max(1, decision.retry_after or DEFAULT_RETRY_AFTER_S)
         return 429 if decision.reason is Reason.RATE_LIMITED else 503, ((b"retry-after", b"%d" % wait),)

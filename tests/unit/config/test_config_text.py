@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aegis.config.document import dump, plain, read
-from aegis.config.routes import with_exception, with_policy
+from aegis.config.text import with_exception, with_policy
 
 POLICY: dict[str, Any] = {"name": "p", "deny": {"const": "off"}, "outcome": "block"}
 EXCEPTION = {"rule": "sql-executed", "tool": "query_db", "reason": "a report", "expires": "2027-01-31"}

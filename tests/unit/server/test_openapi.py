@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
 
-from aegis.server.endpoint import Endpoint
-from aegis.server.schemas import COMPONENTS
+from aegis.server.components import COMPONENTS
+from aegis.server.endpoint import ApiEndpoint
 from aegis.server.table import ENDPOINTS, description
 
 
-def operation(endpoint: Endpoint) -> dict[str, Any]:
+def operation(endpoint: ApiEndpoint) -> dict[str, Any]:
     path = endpoint.path.replace(":path}", "}")
     found: dict[str, Any] = description()["paths"][path][endpoint.method.lower()]
     return found
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: one.operation)
-def test_every_endpoint_says_who_may_and_what_comes_back(endpoint: Endpoint) -> None:
+def test_every_endpoint_says_who_may_and_what_comes_back(endpoint: ApiEndpoint) -> None:
     described = operation(endpoint)
     assert described["operationId"] == endpoint.operation
     statuses = set(described["responses"])

@@ -37,7 +37,7 @@ from aegis.proxies.mcp.messages import (
     written,
 )
 from aegis.proxies.mcp.remote import Upstream, Upstreams
-from aegis.server.permissions import RESOLVE, permit
+from aegis.server.admission import RESOLVE, permit
 from aegis.server.services import Services
 from aegis.wire.model import WireEvent
 from aegis.wire.sse import SseReader, sse_bytes

@@ -32,8 +32,8 @@ from aegis.proxies.mcp.messages import Message
 from aegis.proxies.mcp.remote import Upstream, Upstreams
 from aegis.proxies.mcp.rounds import Rounds
 from aegis.proxies.models.routes import session_in
+from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_response, read_body
-from aegis.server.permissions import PROXY, permit_running
 from aegis.server.services import Services
 
 MAX_MESSAGE_BYTES: Final = 33_554_432

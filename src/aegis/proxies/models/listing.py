@@ -16,9 +16,9 @@ from aegis.errors import EgressError, InvalidCall
 from aegis.proxies.models.formats import CHAT, FORMATS, MESSAGES, Format
 from aegis.proxies.models.providers import MAX_ANSWER_BYTES, ModelProvider, Providers, error_of, whole
 from aegis.proxies.models.routes import ModelProxies, Proxy, ProxyAnswer, principal_in, request_in, session_in
-from aegis.server.endpoint import Body, Endpoint, Param, Reply
+from aegis.server.admission import DECIDE, PROXY, permit_running
+from aegis.server.endpoint import ApiEndpoint, Body, Endpoint, Param, Reply
 from aegis.server.http import Disconnected
-from aegis.server.permissions import DECIDE, PROXY, permit_running
 from aegis.server.schemas.common import ANY_OBJECT, NAME, ref
 
 _LISTS: Final = {"openai": "/models", "anthropic": "/v1/models"}
@@ -164,7 +164,7 @@ _OF_BODIES: Final = {
 }
 
 
-def _proxy(path: str, operation: str, summary: str) -> Endpoint:
+def _proxy(path: str, operation: str, summary: str) -> ApiEndpoint:
     return Endpoint(
         method="POST",
         path=path,
@@ -181,7 +181,7 @@ def _proxy(path: str, operation: str, summary: str) -> Endpoint:
     )
 
 
-ENDPOINTS: Final = (
+ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     _proxy("/v1/chat/completions", "proxyChatCompletions", "OpenAI chat completions, with every tool call decided"),
     _proxy("/v1/responses", "proxyResponses", "OpenAI responses, with every tool call decided"),
     _proxy("/v1/messages", "proxyMessages", "Anthropic messages, with every tool use decided"),

@@ -35,8 +35,8 @@ from aegis.proxies.models.formats import Format
 from aegis.proxies.models.providers import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ModelProvider, Providers, error_of, whole
 from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.synthesis import Resumptions, events_of
+from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_headers, read_body, refusal_of
-from aegis.server.permissions import PROXY, permit_running
 from aegis.server.services import Services
 from aegis.wire.model import Wire
 from aegis.wire.sse import sse_bytes

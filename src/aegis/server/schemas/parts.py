@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.core.outcome import Outcome, Reason
-from aegis.server.endpoint import Param, Reply
+from aegis.server.endpoint import Body, Param, Reply
 from aegis.server.http import DEFAULT_LIMIT, MAX_CURSOR_CHARS, MAX_LIMIT
 from aegis.server.schemas.common import KIND, NAME, WHOLE, Schema, ref
 
@@ -26,8 +26,11 @@ CURSOR: Final = Param(
     schema={"type": "string", "minLength": 1, "maxLength": MAX_CURSOR_CHARS, "pattern": "^[A-Za-z0-9_-]+$"},
     text="`next` of the page before",
 )
+RETRY: Final = {"Retry-After": "whole seconds"}
 SINCE: Final = Param(name="since", schema=_TIME, text="recorded at this time or later (RFC 3339)")
 UNTIL: Final = Param(name="until", schema=_TIME, text="recorded at this time or earlier (RFC 3339)")
+
+YAML: Final = Body(schema={"type": "object", "description": "`aegis.yaml`, as text"}, media="application/yaml")
 
 
 def exact(*names: str) -> tuple[Param, ...]:

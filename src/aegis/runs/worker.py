@@ -21,7 +21,7 @@ RECOVERY_SECONDS: Final = 15.0  # how often runs are looked for whose process is
 _log = logging.getLogger("aegis.server")
 
 
-class RunDesk:
+class RunWorker:
     """Opens `Runs` once there are routes; the libraries behind it are loaded no earlier."""
 
     def __init__(self, deployment: Deployment) -> None:
@@ -38,7 +38,7 @@ class RunDesk:
         return bool(self._deployment.policy.config.settings.runs.routes)
 
     async def runs(self) -> Runs:
-        """The runs; raises `InvalidCall` (404) where no route is configured."""
+        """Return the runs; raises `InvalidCall` (404) where no route is configured."""
         if not self.wanted:
             raise InvalidCall(
                 "no route is configured", code="not_found", hint="routes stand in `runs.routes`", status=404
@@ -91,12 +91,12 @@ class RunDesk:
 
 
 def answered(_: Store, entries: Sequence[Entry]) -> list[str]:
-    """The sessions of the held calls that these entries answer."""
+    """Return the sessions of the held calls that these entries answer."""
     return [entry.session for entry in entries if entry.kind == "approval" and entry.session]
 
 
 def check_routes(config: Config) -> None:
-    """Raises `ConfigError` where the section `runs` does not hold together."""
+    """Check the section `runs`; raises `ConfigError` where it does not hold together."""
     if config.settings.runs.is_used:
         from aegis.runs.plan import compile_plans
 

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from aegis.core.times import rfc3339
 from aegis.outbound import worker
 from aegis.outbound.send import Message, describe
-from aegis.server.endpoint import Asked, Endpoint, Param
+from aegis.server.admission import ADMINISTER
+from aegis.server.endpoint import ApiRequest, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, answer, page, place_of
-from aegis.server.permissions import ADMINISTER
 from aegis.server.schemas.common import ID, TEXT, TIME, Schema, closed, listing
 from aegis.server.schemas.parts import CURSOR, LIMIT, failing, named, ok
 from aegis.server.services import Services
@@ -38,24 +38,60 @@ SCHEMAS: Final[dict[str, Schema]] = {
 }
 
 
-async def list_deliveries(asked: Asked) -> Response:
-    """Messages in one state, oldest first: `dead` unless `state` says otherwise."""
-    return answer(await asyncio.to_thread(_list, asked))
+_STATE: Final = Param(
+    name="state", schema={"type": "string", "enum": list(STATES), "default": "dead"}, text="in this state"
+)
 
 
-async def retry_delivery(asked: Asked) -> Response:
+async def list_deliveries(request: ApiRequest) -> Response:
+    """Show messages in one state, oldest first: `dead` unless `state` says otherwise."""
+    return answer(await asyncio.to_thread(_list, request))
+
+
+LIST_DELIVERIES: Final = Endpoint(
+    method="GET",
+    path="/v1/deliveries",
+    operation="listDeliveries",
+    tag="deliveries",
+    summary="Messages of notifiers that wait, or that nobody took",
+    permission=ADMINISTER,
+    handler=list_deliveries,
+    query=(_STATE, LIMIT, CURSOR),
+    replies=ok("one page, oldest first", "Deliveries"),
+)
+
+
+async def retry_delivery(request: ApiRequest) -> Response:
     """Send a dead message again."""
-    message = await asyncio.to_thread(_retry, asked.services, asked.path["id"])
-    asked.services.deliveries.start()
-    return answer(_view(message))
+    return answer(await send_again(request.services, request.path["id"]))
 
 
-def _list(asked: Asked) -> dict[str, Any]:
-    limit, state = asked.query.get("limit", DEFAULT_LIMIT), asked.query.get("state", "dead")
-    after = place_of(asked.query.get("cursor")) or ""
-    with asked.services.store.reader() as reader:
+RETRY_DELIVERY: Final = Endpoint(
+    method="POST",
+    path="/v1/deliveries/{id}/retry",
+    operation="retryDelivery",
+    tag="deliveries",
+    summary="Send a dead message again",
+    permission=ADMINISTER,
+    handler=retry_delivery,
+    path_params=named("id of the message"),
+    replies={**ok("it is due", "Delivery"), **failing(s404="there is none", s409="it is not dead")},
+)
+
+
+def _list(request: ApiRequest) -> dict[str, Any]:
+    limit, state = request.query.get("limit", DEFAULT_LIMIT), request.query.get("state", "dead")
+    after = place_of(request.query.get("cursor")) or ""
+    with request.services.store.reader() as reader:
         found = list(islice(worker.waiting(reader, state, after), limit))
     return page([_view(message) for message in found], found[-1].id if len(found) == limit else None)
+
+
+async def send_again(services: Services, message_id: str) -> dict[str, Any]:
+    """Make a dead message due, and begin to send it; raises `InvalidCall` (404, 409)."""
+    message = await asyncio.to_thread(_retry, services, message_id)
+    services.deliveries.start()
+    return _view(message)
 
 
 def _retry(services: Services, message_id: str) -> Message:
@@ -78,31 +114,8 @@ def _view(message: Message) -> dict[str, Any]:
 
 # Messages that leave the deployment, and those that nobody took.
 
-_STATE: Final = Param(
-    name="state", schema={"type": "string", "enum": list(STATES), "default": "dead"}, text="in this state"
-)
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/v1/deliveries",
-        operation="listDeliveries",
-        tag="deliveries",
-        summary="Messages of notifiers that wait, or that nobody took",
-        permission=ADMINISTER,
-        handler=list_deliveries,
-        query=(_STATE, LIMIT, CURSOR),
-        replies=ok("one page, oldest first", "Deliveries"),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/deliveries/{id}/retry",
-        operation="retryDelivery",
-        tag="deliveries",
-        summary="Send a dead message again",
-        permission=ADMINISTER,
-        handler=retry_delivery,
-        path_params=named("id of the message"),
-        replies={**ok("it is due", "Delivery"), **failing(s404="there is none", s409="it is not dead")},
-    ),
+    LIST_DELIVERIES,
+    RETRY_DELIVERY,
 )

@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
 from starlette.responses import Response
 
 from aegis.config.compile import Policy
-from aegis.config.routes import text_of
+from aegis.config.text import text_of
 from aegis.core.ports import Entry, Search
 from aegis.core.principal import Principal
 from aegis.core.times import rfc3339
 from aegis.gate.repeat import load_payload
-from aegis.log.receipts import moment
 from aegis.policy.model import Evaluation, Incoming
-from aegis.server.endpoint import Asked
-from aegis.server.http import answer, encode_cursor, index_of
+from aegis.server.admission import ADMINISTER
+from aegis.server.audit import moment
+from aegis.server.endpoint import ApiRequest, Endpoint, Param
+from aegis.server.http import MAX_REPLAYED, answer, encode_cursor, index_of
+from aegis.server.schemas.parts import CURSOR, SINCE, UNTIL, YAML, exact, ok
 from aegis.server.services import Services
 
 # Changes of a replay counted: by tool, agent, what was and what would be. Pure, and needs no server.
 
 
 def summary_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
+    """Return rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
 
     A row that was counted already stands for as many calls as it says, so summaries of parts make that of the whole.
     """
@@ -48,7 +50,7 @@ WHO = "playground"  # the principal and, where none is named, the agent of such 
 
 
 def tried(policy: Policy, call: dict[str, Any], *, now: int) -> Evaluation:
-    """The evaluation of `call`, which holds `tool` and `arguments`, and may hold what else a call has."""
+    """Return the evaluation of `call`, which holds `tool` and `arguments`, and may hold what else a call has."""
     agent = call.get("agent") or WHO
     return policy.evaluate(
         Incoming(
@@ -72,9 +74,38 @@ DEFAULT_CALLS: Final = 200
 _BEFORE_POLICY: Final = frozenset({"revocation", "credential", "idempotency"})
 
 
-async def replay_config(asked: Asked) -> Response:
-    """The recorded calls that would have ended otherwise, and how many did not."""
-    query, services = asked.query, asked.services
+async def replay_config(request: ApiRequest) -> Response:
+    """Show the recorded calls that would have ended otherwise, and how many did not."""
+    candidate = await asyncio.to_thread(request.services.policy.check, text_of(request.text))
+    return answer(await asyncio.to_thread(replay, request.services, candidate.policy, request.query))
+
+
+REPLAY_CONFIG: Final = Endpoint(
+    method="POST",
+    path="/v1/config:replay",
+    operation="replayConfig",
+    tag="administration",
+    summary="What a configuration would have made of recorded calls; changes nothing",
+    permission=ADMINISTER,
+    handler=replay_config,
+    body=YAML,
+    query=(
+        *exact("agent", "session", "tool"),
+        SINCE,
+        UNTIL,
+        Param(
+            name="limit",
+            schema={"type": "integer", "minimum": 1, "maximum": MAX_REPLAYED, "default": DEFAULT_CALLS},
+            text="how many calls, newest first",
+        ),
+        CURSOR,
+    ),
+    replies=ok("the calls that would have ended otherwise", "Replay"),
+)
+
+
+def replay(services: Services, candidate: Policy, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the candidate makes of one page of recorded calls, by the parameters of `REPLAY_CONFIG`."""
     search = Search(
         kind="decision",
         **{name: query[name] for name in ("agent", "session", "tool") if name in query},
@@ -83,16 +114,15 @@ async def replay_config(asked: Asked) -> Response:
         before=index_of(query.get("cursor")),
         limit=query.get("limit", DEFAULT_CALLS),
     )
-    candidate = (await asyncio.to_thread(services.policy.check, text_of(asked.text))).policy
-    found = await asyncio.to_thread(replayed, services, candidate, search)
+    found = replayed(services, candidate, search)
     last = found.pop("last")
     following = last if found["replayed"] + found["skipped"] == search.limit else None
     found["span"]["complete"] = following is None
-    return answer({**found, "next": None if following is None else encode_cursor(str(following))})
+    return {**found, "next": None if following is None else encode_cursor(str(following))}
 
 
 def replayed(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
-    """What the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
+    """Return what the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
     changed: list[dict[str, Any]] = []
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()

@@ -17,9 +17,8 @@ from aegis.config.compile import Policy
 from aegis.config.document import plain
 from aegis.config.proxies import EndpointSettings
 from aegis.config.reload import InForce
-from aegis.config.replay import tried
-from aegis.config.routes import problem_of, text_in_force, with_policy
 from aegis.config.settings import Settings
+from aegis.config.text import problem_of, text_in_force, with_policy
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
 from aegis.core.json import escape
 from aegis.core.outcome import Effect
@@ -29,8 +28,12 @@ from aegis.gate.events import new_id
 from aegis.log.writer import Unit
 from aegis.outbound.client import Egress
 from aegis.outbound.values import EgressPolicy
-from aegis.server.endpoint import Asked
+from aegis.server.admission import ADMINISTER
+from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer
+from aegis.server.replay import tried
+from aegis.server.schemas.common import ref
+from aegis.server.schemas.parts import failing, ok
 from aegis.server.services import Services
 from aegis.wire.client import Message, ModelEndpoint, ask, read_json
 
@@ -114,7 +117,7 @@ class Proposal:
 
 
 def read_proposal(text: str) -> Proposal:
-    """The proposal that `text` spells; raises `ForeignAnswer` for anything else."""
+    """Return the proposal that `text` spells; raises `ForeignAnswer` for anything else."""
     # (1)
     value = read_json(text, max_chars=MAX_ANSWER)
     # (2)
@@ -153,7 +156,7 @@ def _check_schema(schema: dict[str, Any]) -> None:
 
 
 def _members(value: Any, depth: int) -> Iterator[tuple[int, str, Any]]:
-    """Every key below `value` with its depth; one level beyond the limit at most."""
+    """Return every key below `value` with its depth; one level beyond the limit at most."""
     if depth > MAX_DEPTH + 1:
         return
     if isinstance(value, dict):
@@ -200,7 +203,7 @@ instruction to you.
 
 
 def messages(settings: Settings, wish: str) -> list[Message]:
-    """The conversation that asks for a draft."""
+    """Return the conversation that asks for a draft."""
     return [
         {"role": "system", "content": _ROLE.replace("EFFECTS", ", ".join(get_args(Effect))) + _registry(settings)},
         {"role": "user", "content": wish},
@@ -235,7 +238,7 @@ MAX_BYTES: Final = 262_144  # bytes of the provider's whole answer
 
 
 async def draft_policy(services: Services, wish: str, *, by: str) -> dict[str, Any]:
-    """The draft: policy, candidate text, problems by line, and what became of each case.
+    """Return the draft: policy, candidate text, problems by line, and what became of each case.
 
     Raises `InvalidCall`: 404 without a model, 502 where it does not answer as it was asked, 409 where the file is not
     what is in force.
@@ -305,7 +308,7 @@ def _drafted(services: Services, proposal: Proposal) -> dict[str, Any]:
 
 
 def _tried(case: dict[str, Any], name: str, before: Policy, after: Policy, now: int) -> dict[str, Any]:
-    """One case under both policies; `caught` is what the drafted policy itself says of it."""
+    """Return one case under both policies; `caught` is what the drafted policy itself says of it."""
     call = {"tool": case["tool"], "arguments": case["arguments"]}
     was, now_is = (tried(policy, deepcopy(call), now=now).combined for policy in (before, after))
     caught = any(one.guard == "schema" and one.rule == name for one in now_is.findings)
@@ -325,7 +328,7 @@ def _problem(message: str) -> dict[str, Any]:
 
 
 def _asked_for(wish: str, *, model: str, by: str, digest: str) -> Unit:
-    """The receipt of a request; the words lie beside the log, sealed and erasable."""
+    """Return the receipt of a request; the words lie beside the log, sealed and erasable."""
     salt, payload = os.urandom(SALT_BYTES), orjson.dumps({"wish": wish, "model": model})
     members = {
         "kind": "config",
@@ -341,6 +344,26 @@ def _asked_for(wish: str, *, model: str, by: str, digest: str) -> Unit:
 # `POST /v1/config:draft`: a policy drafted from plain words; nothing is put in force.
 
 
-async def draft_config(asked: Asked) -> Response:
-    """The draft with its test cases."""
-    return answer(await draft_policy(asked.services, asked.body["wish"], by=asked.principal.id))
+async def draft_config(request: ApiRequest) -> Response:
+    """Draft a policy, and show it with its test cases."""
+    return answer(await draft_policy(request.services, request.body["wish"], by=request.principal.id))
+
+
+DRAFT_POLICY: Final = Endpoint(
+    method="POST",
+    path="/v1/config:draft",
+    operation="draftPolicy",
+    tag="administration",
+    summary="A policy drafted from plain words by the configured model, with test cases; changes nothing",
+    permission=ADMINISTER,
+    handler=draft_config,
+    body=Body(schema=ref("DraftRequest")),
+    replies={
+        **ok("the draft, and what the gateway made of its test cases", "Drafted"),
+        **failing(
+            s404="no model is configured",
+            s409="the configuration's file is not what is in force",
+            s502="the model did not answer, or not as it was asked",
+        ),
+    },
+)

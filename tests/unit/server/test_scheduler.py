@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.errors import InvalidCall
-from aegis.server.turns import AT_ONCE, PER_TURN, WAITING, Turns
+from aegis.server.admission import AT_ONCE, PER_TURN, WAITING, Scheduler
 
 
 async def served(asking: Sequence[str]) -> list[tuple[int, str]]:
     """Who was served in which turn of the loop, where all of them asked before the first was served."""
-    turns, order, turn = Turns(), list[tuple[int, str]](), 0
+    scheduler, order, turn = Scheduler(), list[tuple[int, str]](), 0
 
     async def ask(who: str) -> None:
-        await turns.take(who)
+        await scheduler.turn(who)
         order.append((turn, who))
 
     tasks = [asyncio.ensure_future(ask(who)) for who in asking]
@@ -50,10 +50,10 @@ def test_a_flood_of_one_delays_another_by_one_turn() -> None:
 
 def test_who_goes_away_while_it_waits_takes_no_turn() -> None:
     async def run() -> list[str]:
-        turns, order = Turns(), list[str]()
+        scheduler, order = Scheduler(), list[str]()
 
         async def ask(who: str) -> None:
-            await turns.take(who)
+            await scheduler.turn(who)
             order.append(who)
 
         flood = [asyncio.ensure_future(ask("flood")) for _ in range(PER_TURN * 3)]
@@ -70,12 +70,12 @@ def test_who_goes_away_while_it_waits_takes_no_turn() -> None:
 
 def test_so_many_large_bodies_of_one_principal_are_read_at_once() -> None:
     async def run() -> tuple[int, int]:
-        turns, inside, most, others = Turns(), 0, 0, 0
+        scheduler, inside, most, others = Scheduler(), 0, 0, 0
         release = asyncio.Event()
 
         async def read(who: str) -> None:
             nonlocal inside, most, others
-            async with turns.large(who):
+            async with scheduler.large(who):
                 inside += who == "flood"
                 others += who == "other"
                 most = max(most, inside)
@@ -94,14 +94,14 @@ def test_so_many_large_bodies_of_one_principal_are_read_at_once() -> None:
 
 
 def test_so_many_requests_of_one_principal_wait_and_those_of_another_as_well() -> None:
-    turns = Turns()
+    scheduler = Scheduler()
     with ExitStack() as held:
         for _ in range(WAITING):
-            held.enter_context(turns.waiting("flood"))
-        with pytest.raises(InvalidCall, match="wait already") as refusal, turns.waiting("flood"):
+            held.enter_context(scheduler.waiting("flood"))
+        with pytest.raises(InvalidCall, match="wait already") as refusal, scheduler.waiting("flood"):
             pytest.fail("one too many waits")
         assert refusal.value.status == 429
-        with turns.waiting("other"):
+        with scheduler.waiting("other"):
             pass
-    with turns.waiting("flood"):
+    with scheduler.waiting("flood"):
         pass

@@ -1,0 +1,25 @@
+"""JSON Schemas (2020-12) of everything that crosses the HTTP API, by name; `openapi.json` publishes them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aegis.approvals import routes as approvals_routes
+from aegis.context import routes as context_routes
+from aegis.missions import routes as missions_routes
+from aegis.runs import routes as runs_routes
+from aegis.server import administration, audit, deliveries
+from aegis.server.schemas import common, decision, permit
+
+COMPONENTS: Final[dict[str, dict[str, Any]]] = {
+    **common.SCHEMAS,
+    **decision.SCHEMAS,
+    **approvals_routes.SCHEMAS,
+    **permit.SCHEMAS,
+    **deliveries.SCHEMAS,
+    **audit.SCHEMAS,
+    **context_routes.SCHEMAS,
+    **missions_routes.SCHEMAS,
+    **runs_routes.SCHEMAS,
+    **administration.SCHEMAS,
+}
