@@ -56,13 +56,13 @@ def test_what_is_heavy_is_neither_read_nor_evaluated_by_the_gateway_itself(
     sizes: list[int] = []
     evaluate, evaluate_result = Policy.evaluate, Policy.evaluate_result
 
-    def evaluated(self: Policy, incoming: Incoming) -> Any:
-        sizes.append(len(json.dumps(incoming.arguments)))
-        return evaluate(self, incoming)
+    def evaluated(self: Policy, incoming: Incoming, data: bytes) -> Any:
+        sizes.append(len(data))
+        return evaluate(self, incoming, data)
 
-    def judged(self: Policy, incoming: IncomingResult) -> Any:
-        sizes.append(len(json.dumps(incoming.result)))
-        return evaluate_result(self, incoming)
+    def judged(self: Policy, incoming: IncomingResult, data: bytes) -> Any:
+        sizes.append(len(data))
+        return evaluate_result(self, incoming, data)
 
     def parsed(data: bytes) -> Any:
         sizes.append(len(data))

@@ -36,7 +36,7 @@ from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
 from aegis.gate.identities import check_leads_below
-from aegis.gate.participants import DecisionAttempt, Doing, Judge
+from aegis.gate.participants import DecisionAttempt, Doing, Evaluator
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
 from aegis.gate.repeat import look_up
@@ -56,7 +56,7 @@ from aegis.policy.policy import Policy
 class Narrowing:
     """Narrows held calls over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, judge: Judge):
+    def __init__(self, parts: Parts, control: Control, judge: Evaluator):
         self._parts = parts
         self._control = control
         self._judge = judge
@@ -161,7 +161,7 @@ class Answer:
 class Answering:
     """Takes people's answers over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, judge: Judge):
+    def __init__(self, parts: Parts, control: Control, judge: Evaluator):
         self._parts = parts
         self._narrowing = Narrowing(parts, control, judge)
 

@@ -38,7 +38,7 @@ from aegis.detect.fold import name_skeleton
 from aegis.errors import StoreCorrupt
 from aegis.gate.events import Event, new_id, notify
 from aegis.gate.identities import Bound, identities_of
-from aegis.gate.participants import DecisionAttempt, DecisionRecord, Doing, Judge, Part, Participant, Write, joined
+from aegis.gate.participants import DecisionAttempt, DecisionRecord, Doing, Evaluator, Part, Participant, Write, joined
 from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
 from aegis.gate.record import Subject
@@ -74,7 +74,7 @@ class Approvals(Participant):
         granted = find_grant(self._parts, self._standing, approval, policy, asked.state.epoch)
         return _Held(self._parts, approval, granted, policy)
 
-    def resume(self, asked: DecisionAttempt, judge: Judge) -> Doing[Decision | None]:
+    def resume(self, asked: DecisionAttempt, judge: Evaluator) -> Doing[Decision | None]:
         return Resuming(parts=self._parts, asked=asked, judge=judge, standing=self._standing).steps()
 
     def waits(self, reader: Reader, approval: ApprovalRef) -> bool:
@@ -305,7 +305,7 @@ class Resuming:
 
     parts: Parts
     asked: DecisionAttempt
-    judge: Judge
+    judge: Evaluator
     standing: Standing
 
     def steps(self) -> Resumed:

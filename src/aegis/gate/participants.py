@@ -112,7 +112,7 @@ class Part:
         """Give up what was prepared: the decision was not recorded."""
 
 
-class Judge(Protocol):
+class Evaluator(Protocol):
     """The gate, as a participant that resumes a call asks it."""
 
     def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
@@ -158,7 +158,7 @@ class Participant:
         """The part in recording a call that is held for people; `parts` are those of the participants before."""
         return Part()
 
-    def resume(self, asked: DecisionAttempt, judge: Judge) -> Doing[Decision | None] | None:
+    def resume(self, asked: DecisionAttempt, judge: Evaluator) -> Doing[Decision | None] | None:
         """The answer to a held call that is made again, or `None` where it has to be decided again."""
         return None
 
