@@ -173,8 +173,7 @@ def replay(
 
 def _replayed(ask: Callable[[dict[str, str]], Any], limit: int, tell: Count | None) -> dict[str, Any]:
     """Ask for the whole span, one answer after the other into the past, and add the answers up."""
-    from aegis.server.http import MAX_REPLAYED
-    from aegis.server.replay import summary_of
+    from aegis.config.text import MAX_REPLAYED, summary_of
 
     whole: dict[str, Any] = {}
     cursor: str | None = None

@@ -38,7 +38,7 @@ def found(state: State, search: Search) -> list[dict[str, Any]]:
     """The receipts that match, newest first, without their signatures."""
     import orjson
 
-    from aegis.server.audit import summary
+    from aegis.gate.view import summary
 
     with state.store.reader() as reader:
         return [summary(orjson.loads(entry.body)) for entry in reader.search(search)]
@@ -49,7 +49,7 @@ def detail(state: State, name: str, *, reveal: bool, by: str) -> dict[str, Any]:
     import orjson
 
     from aegis.core.json import parse
-    from aegis.server.audit import payload_view
+    from aegis.gate.view import payload_view
 
     with state.store.reader() as reader:
         entry = entry_of(reader, name)

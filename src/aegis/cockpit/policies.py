@@ -14,13 +14,13 @@ from aegis.cockpit.arguments import leaves
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.replaying import AT_ONCE
 from aegis.cockpit.work import REPLAY_DAYS, ReplayFound
-from aegis.config.text import text_in_force
+from aegis.config.text import MAX_REPLAYED, text_in_force
 from aegis.core.json import parse
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
 from aegis.policy.model import Evaluation
 from aegis.server.administration import examine_config, replace_config
-from aegis.server.http import MAX_REPLAYED, MAX_WISH_CHARS
+from aegis.server.http import MAX_WISH_CHARS
 from aegis.server.replay import REPLAY_CONFIG, tried
 from aegis.server.replay import replay as replay_calls
 from aegis.server.validation import query_of

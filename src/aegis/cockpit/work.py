@@ -14,11 +14,12 @@ from aegis.approvals.values import COLLECTION as APPROVALS
 from aegis.approvals.values import from_document
 from aegis.cockpit.jobs import Job
 from aegis.config.compile import Policy
+from aegis.config.text import summary_of
 from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.gate.repeat import erase_payload
-from aegis.server.replay import replayed, summary_of
+from aegis.server.replay import replayed
 from aegis.server.services import Services
 
 # A replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps.

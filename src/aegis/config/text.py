@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from aegis.config.document import dump, plain, read
 from aegis.config.reload import PolicyHolder
 from aegis.config.trusted import read_trusted
 from aegis.errors import ConfigError, InvalidCall, Problem
+
+MAX_REPLAYED: Final = 1_000  # calls in one dry run: bounds how long it keeps a core busy
 
 
 def text_of(body: bytes) -> str:
@@ -94,3 +96,16 @@ def _as_meant(placed: str | None, meant: dict[str, Any]) -> str:
     except ConfigError:  # the shape was not as plain as it looked
         return dump(meant)
     return dump(meant)
+
+
+def summary_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
+
+    A row that was counted already stands for as many calls as it says, so summaries of parts make that of the whole.
+    """
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["tool"], row["agent"], *row["before"].values(), *row["after"].values())
+        known = found.setdefault(key, {name: row[name] for name in ("tool", "agent", "before", "after")} | {"calls": 0})
+        known["calls"] += row.get("calls", 1)
+    return sorted(found.values(), key=lambda row: -int(row["calls"]))

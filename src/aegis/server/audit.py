@@ -9,15 +9,13 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response, StreamingResponse
 
-from aegis.core.decision import finding_to_wire
 from aegis.core.ports import Entry, Head, Search, Store
 from aegis.core.receipt import MEMBERS, Draft
-from aegis.core.text import mask_value
 from aegis.core.times import from_rfc3339
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
-from aegis.gate.record import findings_of
 from aegis.gate.repeat import load_payload
+from aegis.gate.view import payload_view, summary
 from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
 from aegis.log.merkle import consistency_proof, inclusion_proof, root_at
 from aegis.log.trust import jwks as key_set
@@ -120,32 +118,6 @@ PROJECT_RECEIPT: Final = Endpoint(
 
 
 # Receipts and payloads as auditors see them: masked unless they were asked to be revealed.
-
-# What a payload says that no caller wrote, or that the receipt beside it says too.
-_PLAIN: Final = frozenset({"tool", "server", "guards", "approval", "action"})
-# A digest without salt of a short argument is found by trying: it is shown with the argument or not at all.
-_DIGESTS: Final = frozenset({"request_digest", "call_digest", "digest"})
-_HIDDEN: Final = frozenset({"epoch"})
-
-
-def summary(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a receipt without its signature, for lists and events."""
-    return {name: value for name, value in body.items() if name != "sig"}
-
-
-def payload_view(payload: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
-    """Return the decrypted payload of a receipt, masked unless `reveal`."""
-    view: dict[str, Any] = {}
-    for name, value in payload.items():
-        if name in _HIDDEN or (name in _DIGESTS and not reveal):
-            continue
-        if name == "findings":
-            view[name] = [finding_to_wire(finding, reveal=reveal) for finding in findings_of(payload)]
-        elif reveal or name in _PLAIN:
-            view[name] = value
-        else:
-            view[name] = mask_value(value)
-    return view
 
 
 async def list_receipts(request: ApiRequest) -> Response:

@@ -18,8 +18,8 @@ from aegis.approvals.queue import find
 from aegis.approvals.view import approval_view
 from aegis.core.ports import Entry, Reader, Store
 from aegis.errors import InvalidCall, StoreError
+from aegis.gate.view import summary
 from aegis.server.admission import WATCH, permit
-from aegis.server.audit import summary
 from aegis.server.endpoint import ApiEndpoint, ApiRequest, Endpoint, Reply
 from aegis.server.feed import Dropped, Feed, Sent, Subscription
 from aegis.server.http import encode

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 from starlette.responses import Response
 
 from aegis.config.compile import Policy
-from aegis.config.text import text_of
+from aegis.config.text import MAX_REPLAYED, summary_of, text_of
 from aegis.core.ports import Entry, Search
 from aegis.core.principal import Principal
 from aegis.core.times import rfc3339
@@ -24,24 +24,11 @@ from aegis.policy.model import Evaluation, Incoming
 from aegis.server.admission import ADMINISTER
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Endpoint, Param
-from aegis.server.http import MAX_REPLAYED, answer, encode_cursor, index_of
+from aegis.server.http import answer, encode_cursor, index_of
 from aegis.server.schemas.parts import CURSOR, SINCE, UNTIL, YAML, exact, ok
 from aegis.server.services import Services
 
 # Changes of a replay counted: by tool, agent, what was and what would be. Pure, and needs no server.
-
-
-def summary_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of `tool`, `agent`, `before`, `after` as one row each with its `calls`, the most frequent first.
-
-    A row that was counted already stands for as many calls as it says, so summaries of parts make that of the whole.
-    """
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in rows:
-        key = (row["tool"], row["agent"], *row["before"].values(), *row["after"].values())
-        known = found.setdefault(key, {name: row[name] for name in ("tool", "agent", "before", "after")} | {"calls": 0})
-        known["calls"] += row.get("calls", 1)
-    return sorted(found.values(), key=lambda row: -int(row["calls"]))
 
 
 # What a policy makes of a call that nobody made: nothing is recorded, charged or run.

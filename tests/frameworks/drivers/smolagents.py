@@ -26,7 +26,7 @@ class Observing(Agent):
                     told.append(text)
         about_mail = [line for line in told if "send_email" in line or "withheld" in line or line == "sent"]
         rest = [line for line in told if line in ("text", "[masked]")]
-        return (about_mail if call is MAIL else rest)[0]
+        return (about_mail if call.tool == MAIL.tool else rest)[0]
 
 
 class Provider(ScriptedProvider):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef, ResultDecision
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.errors import ConfigError, InvalidCall, Problem, StoreConflict, StoreCorrupt, StoreUnavailable
-from aegis.server.audit import payload_view
+from aegis.gate.view import payload_view
 from aegis.server.http import encode, encode_cursor, index_of, page, place_of, refusal_of, request_id_of
 from aegis.server.wire import call_of, result_status, status_of
 
