@@ -1,6 +1,7 @@
-"""How often a password may be tried: each name waits longer after every failure, in every process on the store.
+"""What guards the sign-in: requests of other pages refused, the cookie of a session, and how often passwords are tried.
 
-A try is counted before its password is looked at, so that tries which run side by side are counted too.
+Each name waits longer after every failure, in every process on the store. A try is counted before its password is
+looked at, so that tries which run side by side are counted too.
 """
 
 from __future__ import annotations
@@ -51,8 +52,6 @@ def _foreign() -> InvalidCall:
 
 
 COOKIE: Final = "aegis_session"
-
-
 SECURE_COOKIE: Final = "__Host-aegis_session"  # browsers take it over TLS alone, for this host alone
 
 

@@ -74,7 +74,7 @@ def open_page(
     method: Literal["GET", "POST"], path: str, handler: Handler[PageRequest], *, query: tuple[Param, ...] = ()
 ) -> Page:
     """Return a page that asks for no session."""
-    return Endpoint(method=method, path=path, handler=handler, query=query)
+    return Endpoint(method=method, path=path, handler=handler, permission=None, query=query)
 
 
 # Filters with a closed set of values.

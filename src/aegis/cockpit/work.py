@@ -1,4 +1,4 @@
-"""Erasing the payloads of old calls in steps: the receipts stay and still verify."""
+"""Work on the whole log beside requests: replays of recorded calls, and the erasure of old payloads."""
 
 from __future__ import annotations
 
@@ -25,17 +25,9 @@ from aegis.server.services import Services
 # A replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps.
 
 REPLAY_STEP: Final = 250  # calls decided again at once: bounds how long one step takes from the interpreter
-
-
 MOST: Final = 100_000  # calls of one replay
-
-
 KEPT: Final = 200  # changes of one direction that are listed; all of them are counted
-
-
 GROUPS: Final = 2_000  # counts by tool, agent, was and would be: tools and agents are names that callers choose
-
-
 REPLAY_DAYS: Final = 365
 
 
@@ -115,17 +107,9 @@ def by_direction(changed: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]
 
 
 KINDS: Final = frozenset({"decision", "result", "judge"})  # a session's task is needed while the session goes on
-
-
 STEP: Final = 500  # leaves looked at in one step
-
-
 MAX_DAYS: Final = 36_500
-
-
 REDEEMABLE_US: Final = 24 * 3_600 * MICROS  # longer than any approved call can still be made
-
-
 _PAGE: Final = 1_000
 
 

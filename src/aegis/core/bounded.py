@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 
 K = TypeVar("K")
-
-
 V = TypeVar("V")
 
 

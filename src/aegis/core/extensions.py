@@ -40,8 +40,10 @@ class Extension:
         try:
             one = self.make(*given, **named)
         except Exception as error:
-            # A package says with `ValueError` what is wrong with its options; other texts may hold anything.
-            why = str(error) if isinstance(error, ValueError) else type(error).__name__
+            # A package says with `ValueError` what is wrong with its options; other texts may hold anything, and those
+            # of a store its address, in which a password can stand.
+            said = isinstance(error, ValueError) and self.kind != "store"
+            why = str(error) if said else type(error).__name__
             raise self._error(f"cannot be made: {why}") from error
         if needs and not any(callable(getattr(one, method, None)) for method in needs):
             raise self._error(f"has no method {' or '.join(f'`{method}`' for method in needs)}")

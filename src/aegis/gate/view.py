@@ -10,12 +10,8 @@ from aegis.gate.record import findings_of
 
 # What a payload says that no caller wrote, or that the receipt beside it says too.
 _PLAIN: Final = frozenset({"tool", "server", "guards", "approval", "action"})
-
-
 # A digest without salt of a short argument is found by trying: it is shown with the argument or not at all.
 _DIGESTS: Final = frozenset({"request_digest", "call_digest", "digest"})
-
-
 _HIDDEN: Final = frozenset({"epoch"})
 
 

@@ -99,8 +99,6 @@ def _cut(text: str) -> str:
 
 
 LISTED: Final = 100  # missions on one page, and accounts of one mission
-
-
 WATCHED: Final = 1_000  # active missions whose budgets alerts look at
 
 

@@ -108,8 +108,8 @@ class Endpoint(Generic[RequestT]):
 
     method: Literal["GET", "POST", "PUT"]
     path: str
+    permission: Permission | None  # without a default: what is open to everybody says so
     handler: Handler[RequestT] | None = None
-    permission: Permission | None = None
     path_params: tuple[Param, ...] = ()
     query: tuple[Param, ...] = ()
     body: Body | None = None

@@ -194,6 +194,7 @@ HEALTHZ: Final = Endpoint(
     operation="health",
     tag="open",
     summary="The process answers",
+    permission=None,
     handler=healthz,
     replies=ok("it does", "Health"),
 )
@@ -213,6 +214,7 @@ READYZ: Final = Endpoint(
     operation="readiness",
     tag="open",
     summary="Store, log and policy are ready for calls",
+    permission=None,
     handler=readyz,
     replies={**ok("they are", "Ready"), **failing(s503="they are not")},
 )

@@ -227,3 +227,13 @@ def test_a_deployment_does_not_start_with_a_guard_that_is_not_there(tmp_path: Pa
     file.chmod(0o600)
     with pytest.raises(ConfigError, match="no installed package brings"):
         open_deployment(file, tmp_path / "home")
+
+
+def test_what_a_store_says_of_its_address_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = STORE.replace("return MemoryStore(busy_s=busy_s)", "raise ValueError(f'cannot reach {url}')")
+    install(monkeypatch, tmp_path / "site", wrong, points="[aegis.stores]\nacme = acme_guards:opened\n")
+    monkeypatch.setenv("ACME_STORE", "acme://ann:hunter2@host/log")
+    with pytest.raises(ConfigError) as raised:
+        open_store("${env:ACME_STORE}", home=tmp_path)
+    assert "of the package `acme-guards` cannot be made: ValueError" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
