@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aegis.detect.shell import catalogue
 from aegis.detect.shell.catalogue import Prefix, builtin_programs, families, load, members, of_kind, options
 from aegis.errors import ConfigError, Problem
 
@@ -93,3 +94,9 @@ def test_analysers_ask_by_kind_member_and_option() -> None:
     assert builtin_programs()["aws"].deeds
     with pytest.raises(KeyError):
         of_kind("deleters")
+
+
+def test_an_installation_without_programs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "program_folder", lambda: tmp_path)
+    with pytest.raises(FileNotFoundError, match="missing from this installation"):
+        catalogue.builtin_programs.__wrapped__()

@@ -253,8 +253,14 @@ def options(member: str) -> dict[str, Words]:
 
 @cache
 def builtin_programs() -> Mapping[str, KnownProgram]:
-    """Return every program that Aegis knows, by its names; raise `ConfigError` where a file is wrong."""
-    return {name: program for program in load(program_folder(), cache=default_cache_folder()) for name in program.names}
+    """Return every program that Aegis knows, by its names.
+
+    Raises `ConfigError` where a file is wrong, and `FileNotFoundError` where the installation lacks them.
+    """
+    programs = load(program_folder(), cache=default_cache_folder())
+    if not programs:  # without them every command would look harmless
+        raise FileNotFoundError("the built-in programs are missing from this installation")
+    return {name: program for program in programs for name in program.names}
 
 
 def program_folder() -> Path:
