@@ -6,7 +6,7 @@ Every figure is better when it is smaller, and none depends on a time. `--check`
 in `scripts/house.json`, `--record` writes today's figures as bounds, `--where` lists what a figure counts.
 
 Imports are read from the source, those for type checking and those inside functions included. What a call crosses is
-counted while it runs, of several alike for that in the middle: what happens once, or beside it, is not counted.
+counted while it runs, of several alike for the one that crosses least: what happens once, or beside it, is not counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BOUNDS: Final = Path(__file__).with_suffix(".json")
 LONG: Final = 500  # lines above which a module needs a reason
 ROOM: Final = {"lines": 1_000}  # a bound is the next multiple: a line more is no other shape
 WAIT_S: Final = 60
-WARM: Final = 7  # so many alike; the one in the middle counts
+WARM: Final = 7  # so many alike; the one that crosses least counts
 HOLDERS: Final = {"agent": ("--agent", "bot"), "approver": ("--name", "ann")}
 CONFIG: Final = """
 version: 1
@@ -274,15 +274,14 @@ class Asker:
         """What was counted; raises where a question failed."""
         if self._error is not None:
             raise self._error
-        yield figure("post", "modules crossed by `POST /v1/decisions`", middle(self._decisions))
+        yield figure("post", "modules crossed by `POST /v1/decisions`", least(self._decisions))
         title = "modules crossed by an approval over HTTP, hold to resumption"
-        yield figure("approval", title, middle(self._approvals))
+        yield figure("approval", title, least(self._approvals))
 
 
-def middle(found: Iterable[Crossed]) -> set[str]:
-    """The modules of the one in the middle: beside some of them the gateway did something else as well."""
-    ordered = sorted((crossed.modules for crossed in found), key=len)
-    return ordered[len(ordered) // 2]
+def least(found: Iterable[Crossed]) -> set[str]:
+    """The modules of the one that crossed the fewest: beside the others the gateway did something else as well."""
+    return min((crossed.modules for crossed in found), key=len)
 
 
 class UnixConnection(http.client.HTTPConnection):
