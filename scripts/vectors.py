@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import vector_answers
+import vector_exchanges
+import vector_log
 import vector_values
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "conformance"
@@ -27,16 +29,16 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "decisions.json": vector_answers.decisions,
     "results.json": vector_answers.results,
     "fail_closed.json": vector_answers.fail_closed,
-    "holds.json": vector_answers.holds,
-    "sessions.json": vector_answers.sessions,
-    "streams.json": vector_answers.streams,
+    "holds.json": vector_exchanges.holds,
+    "sessions.json": vector_exchanges.sessions,
+    "streams.json": vector_exchanges.streams,
     "permits.json": vector_values.permit_cases,
-    "redemptions.json": vector_answers.redemptions,
+    "redemptions.json": vector_exchanges.redemptions,
     "proofs.json": vector_values.proofs,
     "webhooks.json": vector_values.webhooks,
-    "receipts.json": vector_values.receipts,
-    "inclusion.json": vector_values.inclusion,
-    "checkpoints.json": vector_values.checkpoints,
+    "receipts.json": vector_log.receipts,
+    "inclusion.json": vector_log.inclusion,
+    "checkpoints.json": vector_log.checkpoints,
 }
 
 

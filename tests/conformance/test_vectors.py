@@ -11,7 +11,7 @@ import vectors
 FOLDER = Path(__file__).resolve().parents[2] / "conformance"
 
 
-@pytest.mark.claim("conformance.vectors")
+@pytest.mark.claim("VEC-01")
 @pytest.mark.parametrize("name", sorted(vectors.FILES))
 def test_a_file_of_vectors_is_what_this_package_computes(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="ascii") == vectors.written(name)
