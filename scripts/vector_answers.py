@@ -164,8 +164,8 @@ def requests() -> Case:
         "a tool with a control character of Unicode": {"tool": "a\u0085b"},
         "a tool with a line separator": {"tool": "a\u2028b"},
         "a tool that is too long": {"tool": "a" * 257},
-        "a blank server": {"tool": "t", "server": ""},
-        "a blank session": {"tool": "t", "session": ""},
+        "a blank server": {"tool": "t", "server": " "},
+        "a blank session": {"tool": "t", "session": "\u3000"},
         "a call id that is too long": {"tool": "t", "call_id": "a" * 257},
         "a negative turn": {"tool": "t", "turn": -1},
         "a turn beyond 2^53": {"tool": "t", "turn": 2**53},
@@ -186,7 +186,7 @@ def requests() -> Case:
         raise AssertionError(f"`{name}` was taken")
     return {
         "bodies": [
-            {"name": name, "call": call, "body": canonical(parse(wire.ask(tool_call(call), "c", None).body)).decode()}
+            {"name": name, "call": call, "body": canonical(parse(wire.ask(tool_call(call), call["call_id"], None).body)).decode()}
             for name, call in calls.items()
         ],
         "refused": refused,

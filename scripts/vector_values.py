@@ -61,6 +61,7 @@ _VALUES: Final = {
     "a third": "0.3333333333333333",
     "a double that rounds to even": "1e23",
     "nesting as deep as it may be": "[" * 199 + "1" + "]" * 199,
+    "nesting as deep as it may be, with nothing inside": "[" * 200 + "]" * 200,
     "the same text in two normal forms stays two texts": '["\\u00e9","e\\u0301"]',
     "an object in a list in an object": '{"z":[{"y":{},"x":[]}],"a":[[]]}',
 }
@@ -90,6 +91,7 @@ _REFUSED: Final = {
     "nothing": b"",
     "a cut value": b'{"a":',
     "nesting beyond what is read": b"[" * 201 + b"]" * 201,
+    "a value nested beyond what is read": b"[" * 200 + b"1" + b"]" * 200,
     "an integer beyond a double": b"2" + b"0" * 308,
     "an integer of too many digits": b"7" * (canonical.MAX_DIGITS + 1),
 }
