@@ -737,13 +737,13 @@ func TestStreams(t *testing.T) {
 			if request.Method != file.Request.Method || request.RequestURI != file.Request.Target {
 				t.Errorf("%s: %s %s", one.Name, request.Method, request.RequestURI)
 			}
+			control := http.NewResponseController(writer)
+			_ = control.EnableFullDuplex()
 			if one.Refusal != nil {
 				writer.WriteHeader(one.Refusal.Status)
 				_, _ = io.WriteString(writer, one.Refusal.Body)
 				return
 			}
-			control := http.NewResponseController(writer)
-			_ = control.EnableFullDuplex()
 			reader, verdicts := newReader(request.Body), one.Verdicts
 			for {
 				line, err := reader.ReadString('\n')

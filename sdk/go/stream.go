@@ -38,9 +38,17 @@ func (c *Client) EvaluateStreaming(
 	talk := &streamTalk{client: c, ctx: ctx, cancel: cancel, released: released}
 	talk.heard = sync.NewCond(&talk.lock)
 	talk.watchdog = time.AfterFunc(c.timeout, cancel)
+	talk.watchdog.Stop() // a silent source is waited for, a gateway that owes an answer is not
 	framing := firstOf(options.Framing, "plain")
 	target := "/v1/results/" + url.PathEscape(decisionID) + "/stream?framing=" + url.QueryEscape(framing)
 	lines, sending := io.Pipe()
+	// net/http waits for the body of a request that failed: one that nobody writes any more has to end.
+	context.AfterFunc(ctx, func() {
+		_ = lines.CloseWithError(errBadAnswer)
+		talk.lock.Lock()
+		talk.heard.Broadcast()
+		talk.lock.Unlock()
+	})
 	go talk.send(source, sending, options.Provenance)
 	go talk.hear(target, lines)
 	return &cutReader{PipeReader: out, cancel: cancel}
@@ -76,7 +84,6 @@ type streamTalk struct {
 }
 
 func (t *streamTalk) send(source io.Reader, sending *io.PipeWriter, provenance func() string) {
-	t.watchdog.Stop() // a silent source is waited for
 	buffer := make([]byte, streamBuffer)
 	for {
 		n, err := source.Read(buffer)
@@ -118,10 +125,10 @@ func (t *streamTalk) piece(sending *io.PipeWriter, data []byte) bool {
 			return false
 		}
 		t.lock.Lock()
-		for t.answered < t.sent && !t.over {
+		for t.answered < t.sent && !t.over && t.ctx.Err() == nil {
 			t.heard.Wait()
 		}
-		over := t.over
+		over := t.over || t.ctx.Err() != nil
 		t.lock.Unlock()
 		if over {
 			return false
