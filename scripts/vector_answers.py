@@ -14,8 +14,7 @@ from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.errors import InvalidCall
 from aegis.sdk.client import wire
 from aegis.sdk.client.client import Client
@@ -186,7 +185,11 @@ def requests() -> Case:
         raise AssertionError(f"`{name}` was taken")
     return {
         "bodies": [
-            {"name": name, "call": call, "body": canonical(parse(wire.ask(tool_call(call), call["call_id"], None).body)).decode()}
+            {
+                "name": name,
+                "call": call,
+                "body": canonical(parse(wire.ask(tool_call(call), call["call_id"], None).body)).decode(),
+            }
             for name, call in calls.items()
         ],
         "refused": refused,

@@ -13,12 +13,12 @@ import orjson
 from aegis.core import call, canonical, outcome, text
 from aegis.core import json as strict
 from aegis.core.ed25519 import SigningKey
-from aegis.core.messages import message_for
+from aegis.core.outcome import message_for
 from aegis.errors import AegisError, InvalidCall
 from aegis.keys import jws, permits
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions import holder, status
-from aegis.outbound.signature import headers_for, verify_webhook
+from aegis.outbound.send import headers_for, verify_webhook
 
 Case = dict[str, Any]
 
