@@ -53,7 +53,7 @@ var drivers = map[string]driver{
 }
 
 // rounds are the packages that decode numbers as doubles before a hook can see them.
-var rounds = map[string]bool{"anthropic-runner": true, "mcp-client": true}
+var rounds = map[string]bool{"anthropic-runner": true}
 
 func rootHoldsIt() bool { return os.Geteuid() == 0 }
 
@@ -404,7 +404,9 @@ func openaiResponses(
 			if err != nil {
 				text = err.Error()
 			}
-			input = append(input, responses.ResponseInputItemParamOfFunctionCallOutput(one.CallID, text))
+			output := responses.ResponseInputItemParamOfFunctionCallOutput(text)
+			output.OfFunctionCallOutput.CallID = openai.String(one.CallID)
+			input = append(input, output)
 		}
 		if input == nil {
 			break
