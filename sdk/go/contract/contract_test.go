@@ -47,7 +47,6 @@ func (w *workshop) times() int {
 // driver makes the calls of one turn through one hook, and gives what the model reads for each.
 type driver func(t *testing.T, ctx context.Context, guard *aegis.Guard, bodies *workshop, calls []planned) []string
 
-
 var serial int
 
 func call(tool, arguments string) planned {
