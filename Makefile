@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance test unit golden test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-go test unit golden test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -19,6 +19,11 @@ system: # programs that the tests need beside Python
 
 conformance: setup ## the published conformance suite of MCP, for the tests that run it
 	@$(PY) scripts/mcp_conformance.py
+
+sdk-test: sdk-test-go ## the SDKs of other languages, over the released packages of their frameworks
+
+sdk-test-go: setup
+	@sh scripts/go.sh
 
 test: setup system conformance ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
