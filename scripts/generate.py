@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-GENERATORS: Final = ("configuration_page.py", "reference_pages.py", "map.py")
+GENERATORS: Final = ("configuration_page.py", "reference_pages.py", "map.py", "vectors.py")
 
 
 def main() -> int:
