@@ -53,11 +53,11 @@ export class Holder {
   }
 
   /** The session proof that answers a challenge. */
-  answer(asked: { audience: string; nonce: string; mission: string; session: string }): string {
+  answer(asked: { audience: string; nonce: string; mission: string; session: string }, now = Date.now()): string {
     return this.token('aegis-kb+jwt', {
       aud: asked.audience,
       nonce: asked.nonce,
-      iat: Math.floor(Date.now() / 1000),
+      iat: Math.floor(now / 1000),
       mission_id: asked.mission,
       session: asked.session,
     });
