@@ -210,7 +210,7 @@ export function checkName(member: string, value: unknown): void {
 
 function checkText(member: string, value: string | undefined): void {
   if (value === undefined) return;
-  if (typeof value !== 'string' || value.length > 2 * MAX_TEXT_CHARS || !value.isWellFormed()) {
+  if (typeof value !== 'string' || [...value].length > MAX_TEXT_CHARS || !value.isWellFormed()) {
     throw new InvalidCall(`\`${member}\` must be text of at most ${MAX_TEXT_CHARS} characters`);
   }
 }

@@ -322,13 +322,14 @@ interface Held {
  * The filter of one streamed response.
  *
  * Items that are calls are released together when the response ends, before the event that ends it; sequence numbers keep
- * rising. A response that names another call at its end than it streamed is refused whole.
+ * rising, and the places of items have no gaps. A response that names another call at its end than it streamed is refused whole.
  */
 class ResponsesStream implements StreamFilter {
   anchors: readonly string[] = [''];
   removals: readonly Removal[] = [];
   private readonly held = new Map<number, Held>();
   private readonly bytes = new HeldBytes();
+  private readonly places = new Map<number, number>();
   private number = -1;
   private end: Wire | undefined;
   private answer: Wire = {};
@@ -385,7 +386,7 @@ class ResponsesStream implements StreamFilter {
     for (const removal of settled.removals) {
       if (removal.kept.length > 0) continue;
       const message = wires(settled.answer['output']).find((item) => item['id'] === `msg_${removal.ref}`);
-      if (message !== undefined) events.push(...spoken(message, places[0] ?? 0).map((wire) => this.numbered(wire)));
+      if (message !== undefined) events.push(...spoken(message, -1).map((wire) => this.numbered(wire)));
     }
     if (Array.isArray((end['response'] as Wire)['output'])) end = { ...end, response: settled.answer };
     return [...events, this.numbered(end)];
@@ -451,13 +452,28 @@ class ResponsesStream implements StreamFilter {
     return events.map((wire) => this.numbered(wire));
   }
 
-  /** The event with a number above all that went before it; the original where nothing is to be changed. */
+  /**
+   * The event with a number above all that went before it, and its item at the place that it has among those that went on;
+   * the original where nothing is to be changed.
+   */
   private numbered(wire: Wire, original?: WireEvent): WireEvent {
     const number: unknown = wire['sequence_number'] ?? this.number + 1;
     const rising = Number.isInteger(number) ? Math.max(number as number, this.number + 1) : this.number + 1;
     this.number = rising;
-    if (original !== undefined && (rising === number || !('sequence_number' in wire))) return original;
-    return eventOf({ ...wire, sequence_number: rising });
+    const at: unknown = wire['output_index'];
+    const place = Number.isInteger(at) ? this.placed(at as number) : at;
+    const same = (rising === number || !('sequence_number' in wire)) && place === at;
+    if (original !== undefined && same) return original;
+    return eventOf({ ...wire, ...(place === at ? {} : { output_index: place }), sequence_number: rising });
+  }
+
+  /** Where an item stands among those that went on: clients take no gaps. */
+  private placed(at: number): number {
+    const known = this.places.get(at);
+    if (known !== undefined) return known;
+    const place = this.places.size;
+    this.places.set(at, place);
+    return place;
   }
 }
 
