@@ -1,6 +1,6 @@
 // Compile to CommonJS once, and put a thin ES module before every entry: one copy of the code and of its state.
 import { execFileSync } from 'node:child_process';
-import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
@@ -19,4 +19,5 @@ for (const entry of Object.values(entries)) {
   writeFileSync(`dist/${name}.mjs`, `import all from './${name}.js';\nexport const { ${words.join(', ')} } = all;\n`);
   writeFileSync(`dist/${name}.d.mts`, `export * from './${name}.js';\n`);
 }
+for (const name of ['loader.mjs', 'register.mjs']) copyFileSync(`static/${name}`, `dist/${name}`);
 chmodSync('dist/bin.js', 0o755);

@@ -1,8 +1,12 @@
 /** One line that puts every tool call of the installed frameworks behind a decision. */
 
 import { UnhookedFramework } from './errors';
+import { agents, agentsModels } from './agents';
+import { ai } from './ai';
 import { anthropic } from './anthropic';
 import { applyHook, type Hook, type Hooked, undoHooks } from './hooks';
+import { langchain, langgraph } from './langchain';
+import { mcp, mcpClient, mcpServer } from './mcp';
 import { openai } from './openai';
 import { currentRuntime, openRuntime, replaceRuntime, type RuntimeOptions } from './runtime';
 
@@ -14,7 +18,18 @@ export interface AutoOptions extends RuntimeOptions {
 }
 
 /** Every framework, in the order in which they are hooked. */
-export const HOOKS: readonly Hook[] = [openai, anthropic];
+export const HOOKS: readonly Hook[] = [
+  openai,
+  anthropic,
+  ai,
+  mcp,
+  mcpClient,
+  mcpServer,
+  langchain,
+  langgraph,
+  agents,
+  agentsModels,
+];
 
 /** What `auto` did. `authenticated` says whether the gateway proves that it is one; `unhooked` holds the warnings. */
 export interface Report {

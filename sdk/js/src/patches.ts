@@ -41,6 +41,11 @@ export class Patches {
     return true;
   }
 
+  /** Do something more when the hook is taken off. */
+  onUndo(undo: () => void): void {
+    this.undos.push(undo);
+  }
+
   undo(): void {
     this.active = false;
     for (const undo of this.undos.splice(0).reverse()) undo();

@@ -183,7 +183,6 @@ export function contract(framework, ways, { hook = (options) => auto({ ...option
           'an empty yes': answer(200, '{}'),
           'a foreign yes': answer(200, '{"decision":"allow"}'),
         };
-        await Promise.resolve();
         for (const [mode, behave] of Object.entries(modes)) {
           const server = await rawServer(behave ?? (() => {}));
           if (behave === null) server.close();
@@ -223,7 +222,7 @@ export function contract(framework, ways, { hook = (options) => auto({ ...option
               world.failing = { read_file: 'the password is hunter2' };
               await way.drive(world).catch(() => {});
               assert.ok(!JSON.stringify(world.model.asked).includes('hunter2'));
-              assert.ok(decider.observed.some((one) => one.further && JSON.stringify(one.result).includes('hunter2')));
+              assert.ok(decider.observed.some((one) => JSON.stringify(one.result).includes('hunter2')));
             });
           } finally {
             unhook();
