@@ -49,7 +49,8 @@ async function withModel(turns, use) {
  * Run the contract over the ways of a framework.
  *
  * `ways` maps a name to `{ drive(world), ids, runs }`: `drive` leads an agent with the tools of the world to its end and
- * gives its last words; `ids` says that the framework passes the model's ids, `runs` that it runs the bodies itself.
+ * gives its last words; `ids` says that the framework passes the model's ids, `runs` that it runs the bodies itself, and
+ * `words` that it tells the model what a body throws.
  * `hook` puts the hook on.
  */
 export function contract(framework, ways, { hook = (options) => auto({ ...options, onUnhooked: 'warn' }) } = {}) {
@@ -222,7 +223,7 @@ export function contract(framework, ways, { hook = (options) => auto({ ...option
               world.failing = { read_file: 'the password is hunter2' };
               await way.drive(world).catch(() => {});
               assert.ok(!JSON.stringify(world.model.asked).includes('hunter2'));
-              assert.ok(decider.observed.some((one) => JSON.stringify(one.result).includes('hunter2')));
+              if (way.words ?? true) assert.ok(decider.observed.some((one) => JSON.stringify(one.result).includes('hunter2')));
             });
           } finally {
             unhook();
