@@ -20,4 +20,5 @@ for (const entry of Object.values(entries)) {
   writeFileSync(`dist/${name}.d.mts`, `export * from './${name}.js';\n`);
 }
 for (const name of ['loader.mjs', 'register.mjs']) copyFileSync(`static/${name}`, `dist/${name}`);
+copyFileSync('../../LICENSE', 'LICENSE');
 chmodSync('dist/bin.js', 0o755);
