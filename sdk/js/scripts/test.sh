@@ -39,5 +39,7 @@ compiler() {
 compiler
 node scripts/build.mjs
 install tests/frameworks
+install tests/newest
+cp tests/frameworks/contract.mjs tests/frameworks/openai.test.mjs tests/frameworks/ai.test.mjs tests/newest/
 # shellcheck disable=SC2086  # a list of files
-exec node --test --test-reporter="${REPORTER:-dot}" ${ARGS:-tests/*.test.mjs tests/frameworks/*.test.mjs}
+exec node --test --test-reporter="${REPORTER:-dot}" ${ARGS:-tests/*.test.mjs tests/frameworks/*.test.mjs tests/newest/*.test.mjs}

@@ -51,7 +51,7 @@ function safely(read: () => unknown): unknown {
 
 export const agents: Hook = {
   framework: '@openai/agents-core',
-  supported: [[0, 18], [0, 21]],
+  supported: [[0, 20], [0, 21]],
   async hook({ gate }, patches, load): Promise<Seams> {
     const done = new WeakSet<object>();
     const guard = (tool: Owner): void => {
@@ -84,7 +84,7 @@ export const agents: Hook = {
 /** The models of the SDK, whose answers ask for calls that are decided where the tools run. */
 export const agentsModels: Hook = {
   framework: '@openai/agents-openai',
-  supported: [[0, 18], [0, 21]],
+  supported: [[0, 20], [0, 21]],
   async hook(_runtime, patches, load): Promise<Seams> {
     for (const module of await load()) {
       for (const name of ['OpenAIChatCompletionsModel', 'OpenAIResponsesModel'] as const) {

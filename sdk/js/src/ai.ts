@@ -82,7 +82,7 @@ export function wrapped(original: Owner, isOn: () => boolean = () => true): Owne
 
 export const ai: Hook = {
   framework: 'ai',
-  supported: [[6], [7]],
+  supported: [[6, 0, 300], [8]],
   async hook(_runtime, patches, load): Promise<Seams> {
     const registered = (globalThis as unknown as Record<symbol, { on: boolean } | undefined>)[REGISTERED];
     if (registered === undefined) {

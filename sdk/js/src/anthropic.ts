@@ -82,7 +82,7 @@ function namesOf(tools: readonly Wire[]): string[] {
 
 export const anthropic: Hook = {
   framework: '@anthropic-ai/sdk',
-  supported: [[1, 10], [2]],
+  supported: [[1, 12], [2]],
   async hook(runtime, patches, load): Promise<Seams> {
     const { gate } = runtime;
     for (const module of await load()) {

@@ -77,7 +77,7 @@ function toolsOf(graph: Owner): string[] {
 
 export const langchain: Hook = {
   framework: '@langchain/core',
-  supported: [[1, 1], [2]],
+  supported: [[1, 4], [2]],
   async hook({ enforcer, memory }, patches, load): Promise<Seams> {
     const gate = new ToolGate(enforcer, memory, isPause);
     for (const module of await load('./tools')) {
@@ -95,7 +95,7 @@ export const langchain: Hook = {
 
 export const langgraph: Hook = {
   framework: '@langchain/langgraph',
-  supported: [[1, 1], [2]],
+  supported: [[1, 7], [2]],
   async hook(_runtime, patches, load): Promise<Seams> {
     for (const module of await load('./pregel')) {
       patches.replace((module['Pregel'] as Owner)['prototype'] as Owner, '_streamIterator', (original) => {

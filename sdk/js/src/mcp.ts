@@ -128,7 +128,7 @@ const UNCOVERED = ['tools that the process of a server runs past the protocol'];
 /** The first major version: clients and servers in one package. */
 export const mcp: Hook = {
   framework: '@modelcontextprotocol/sdk',
-  supported: [[1, 25], [2]],
+  supported: [[1, 32], [2]],
   async hook({ gate }, patches, load): Promise<Seams> {
     for (const module of await load('./client/index.js')) patches.replace(holder(module['Client'], 'request'), 'request', sending(gate, 0));
     for (const module of await load('./server/index.js')) {
@@ -144,7 +144,7 @@ export const mcp: Hook = {
 /** The second major version's clients. */
 export const mcpClient: Hook = {
   framework: '@modelcontextprotocol/client',
-  supported: [[2, 2], [3]],
+  supported: [[2, 4], [3]],
   async hook({ gate }, patches, load): Promise<Seams> {
     for (const module of await load()) {
       patches.replace(holder(module['Client'], '_requestWithSchemaViaCodec'), '_requestWithSchemaViaCodec', sending(gate, 1));
@@ -156,7 +156,7 @@ export const mcpClient: Hook = {
 /** The second major version's servers. */
 export const mcpServer: Hook = {
   framework: '@modelcontextprotocol/server',
-  supported: [[2, 2], [3]],
+  supported: [[2, 4], [3]],
   async hook({ gate }, patches, load): Promise<Seams> {
     for (const module of await load()) {
       patches.replace(holder(module['Server'], '_onrequest'), '_onrequest', handling(gate, patches));

@@ -118,7 +118,7 @@ function claimed(runner: Owner, name: string, text: string): string {
 
 export const openai: Hook = {
   framework: 'openai',
-  supported: [[6, 40], [8]],
+  supported: [[6, 49], [8]],
   async hook(runtime, patches, load): Promise<Seams> {
     for (const module of await load()) hookFetch(runtime, patches, module['OpenAI'] as Owner, dialectOf);
     for (const module of await load('./lib/AbstractChatCompletionRunner')) {
