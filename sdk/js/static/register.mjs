@@ -1,0 +1,3 @@
+import { start } from './register.js';
+
+await start();

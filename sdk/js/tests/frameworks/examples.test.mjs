@@ -1,0 +1,86 @@
+// The examples, as a user runs them: against a gateway, with a model that asks for one good and one bad call.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { after, before, test } from 'node:test';
+
+import { Client } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+
+import { gateway } from '../support/gateway.mjs';
+import { scriptedModel } from '../support/model.mjs';
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+const call = (id, path) => ({ id: `call_${id}00000000000000000000`, tool: 'read_file', arguments: { path } });
+const GOOD = call('good', '/srv/report.txt');
+const BAD = call('evil', '/etc/shadow');
+let gate;
+let env;
+
+before(async () => {
+  gate = await gateway();
+  mkdirSync(here('./.examples'), { recursive: true });
+  env = { ...process.env, AEGIS_URL: gate.socket, AEGIS_API_KEY: gate.apiKey, AEGIS_AGENT: 'bot', OPENAI_API_KEY: 'none', ANTHROPIC_API_KEY: 'none' };
+});
+after(async () => {
+  rmSync(here('./.examples'), { recursive: true, force: true });
+  await gate.stop();
+});
+
+function prepared(name) {
+  const file = here(`./.examples/${name}.mjs`);
+  copyFileSync(here(`../../../../examples/js/${name}.mjs`), file);
+  return file;
+}
+
+async function run(name, more = {}, flags = []) {
+  const child = spawn(process.execPath, [...flags, prepared(name)], { env: { ...env, ...more }, cwd: here('.') });
+  let text = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (text += data));
+  const code = await new Promise((done) => child.once('close', done));
+  assert.equal(code, 0, text);
+  return text;
+}
+
+test('protect', async () => {
+  const text = await run('protect');
+  assert.match(text, /the text of \/srv\/report\.txt/);
+  assert.match(text, /refused: .* \(attack_detected\)/);
+});
+
+for (const [name, flags] of [
+  ['openai', []],
+  ['anthropic', []],
+  ['ai', ['--import', 'aegis-guard/register']],
+  ['langgraph', []],
+  ['agents', []],
+]) {
+  test(name, async () => {
+    const model = await scriptedModel([{ text: 'let me', calls: [GOOD, BAD] }, { text: 'the report is fine' }]);
+    try {
+      const more = { OPENAI_BASE_URL: `${model.url}/v1`, ANTHROPIC_BASE_URL: model.url };
+      const text = await run(name, more, flags);
+      assert.match(text, /reading \/srv\/report\.txt/);
+      assert.ok(!text.includes('reading /etc/shadow'), text);
+      assert.match(text, /the report is fine/);
+      assert.match(model.resultOf(BAD), /was not run/);
+    } finally {
+      model.close();
+    }
+  });
+}
+
+test('mcp', async () => {
+  const client = new Client({ name: 'test', version: '1' });
+  await client.connect(new StdioClientTransport({ command: process.execPath, args: [prepared('mcp')], env }));
+  try {
+    const good = await client.callTool({ name: 'read_file', arguments: GOOD.arguments });
+    assert.equal(good.content[0].text, 'the text of /srv/report.txt');
+    const bad = await client.callTool({ name: 'read_file', arguments: BAD.arguments });
+    assert.equal(bad.isError, true);
+    assert.match(bad.content[0].text, /was not run/);
+  } finally {
+    await client.close();
+  }
+});
