@@ -11,6 +11,7 @@ SHIPPED = {
     "rules": "rules",
     "policies": "policies",
     "data/programs": "programs",
+    "data/resources": "resources",
 }  # folders, by their names in the wheel
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from aegis.core.effects import KIND_OF, MAX_VALUES, ResourceEffect
 from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
@@ -54,6 +55,7 @@ class Gathering(Struct):
     unparsed: list[str] = []
     signals: list[Signal] = []
     ran: list[RanCommand] = []
+    resource_effects: list[ResourceEffect] = []
     limits: list[Finding] = []
     shortened: bool = False
     touched: bool = False
@@ -65,6 +67,19 @@ class Gathering(Struct):
         if len(places) < _MOST_SIGNALS and text.path not in places:
             places.add(text.path)
             self.signals.append(Signal(fact, text.path, evidence[:_EVIDENCE], text.role))
+
+    def effect(self, effect: ResourceEffect, text: Text) -> None:
+        """Take in what the text does to a resource: a signal for rules, and one of the effects of the wire."""
+        kind = KIND_OF.get(effect.verb)
+        if kind is not None:
+            self.effects |= {kind}
+        places = self._places.get(effect.name)
+        if places is None or text.path not in places:
+            placed = effect._replace(
+                path=text.path, values=effect.values[:MAX_VALUES], evidence=effect.evidence[:_EVIDENCE]
+            )
+            self.resource_effects.append(placed)
+        self.signal(effect.name, text, effect.evidence or " ".join(effect.values[:1]))
 
     def takes(self, *facts: str) -> bool:
         """Whether a further signal of one of these kinds would be kept; if not, no more of them are looked for."""
@@ -190,6 +205,8 @@ def _shell(text: Text, found: Gathering) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    for effect in facts.effects:
+        found.effect(effect, text)
     found.ran.extend([one._replace(path=text.path) for one in facts.ran])
     if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:
         found.unread(text)
@@ -203,6 +220,8 @@ def _shell(text: Text, found: Gathering) -> None:
             found.runs.extend(inner.runs)
             for name, evidence in inner.signals:
                 found.signal(name, text, evidence)
+            for effect in inner.effects:
+                found.effect(effect, text)
             if inner.too_long:
                 found.unread(text)
 
@@ -236,6 +255,9 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    if executed:
+        for effect in facts.effects:
+            found.effect(effect, text)
 
 
 def analyse_run(text: Text, found: Gathering) -> None:

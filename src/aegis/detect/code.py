@@ -18,6 +18,7 @@ import tree_sitter_php
 import tree_sitter_python
 from tree_sitter import Language, Node, Query
 
+from aegis.core.effects import ResourceEffect
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files
 from aegis.detect.fold import unpiled
@@ -286,6 +287,7 @@ class CodeFacts:
     signals: list[tuple[str, str]] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
+    effects: list[ResourceEffect] = field(default_factory=list)
 
 
 def analyse_code(
@@ -314,6 +316,7 @@ def analyse_code(
         facts.too_long |= inner.too_long
         facts.runs.extend(inner.runs)
         facts.signals.extend(inner.signals)
+        facts.effects.extend(inner.effects)
     if _ESCAPES_SANDBOX.search(text):
         facts.signals.append(("code.escapes", text[:80]))
     if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
@@ -377,6 +380,7 @@ def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None
         facts.network |= inner.network
         facts.irreversible |= inner.irreversible
         facts.signals.extend(inner.signals)
+        facts.effects.extend(inner.effects)
 
 
 def _flows(code: Code) -> dict[str, frozenset[str]]:

@@ -248,6 +248,7 @@ def gather(subject: FactSubject) -> Facts:
         vectors=vectors,
         runs=tuple(dict.fromkeys(found.runs)),
         written=tuple(found.written),
+        resource_effects=tuple(found.resource_effects),
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 import orjson
 import yaml
 
+from aegis.core.effects import names_matched
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.cache import load_cached, store_cached
@@ -93,7 +94,7 @@ def builtin_folder() -> Path:
 # They are trusted as those databases are. What they depend on are the bytes of every file, and the code that checks
 # them.
 
-_CHECKED_BY: Final = ("../../core/text.py", "checks.py", "engine.py", "load.py", "model.py")
+_CHECKED_BY: Final = ("../../core/effects.py", "../../core/text.py", "checks.py", "engine.py", "load.py", "model.py")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -139,7 +140,7 @@ _MEMBERS: Final = frozenset({
     "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
     "case_sensitive", "least", "anchors", "check",
     "entropy",
-    "facts", "references", "examples",
+    "facts", "effects", "references", "examples",
 })  # fmt: skip
 _REQUIRED: Final = ("id", "title", "category", "severity", "outcome", "roles", "message", "examples")
 _CATEGORIES: Final = frozenset(get_args(Category))
@@ -247,9 +248,10 @@ class _Reader:
         for key in _REQUIRED:
             if key not in value:
                 self.bad(f"the member `{key}` is missing", "")
-        patterns, facts = self.words(value, "patterns"), self.words(value, "facts")
+        patterns = self.words(value, "patterns")
+        facts = (*self.words(value, "facts"), *self.effects(value))
         if bool(patterns) == bool(facts):
-            self.bad("a rule has either `patterns` or `facts`", "")
+            self.bad("a rule has either `patterns`, or `facts` and `effects`", "")
         case_sensitive = value.get("case_sensitive", False)
         if not isinstance(case_sensitive, bool):
             self.bad("`case_sensitive` must be true or false", "/case_sensitive")
@@ -312,6 +314,16 @@ class _Reader:
             self.bad(f"`{key}` must be a list of texts", f"/{key}")
             return ()
         return tuple(items)
+
+    def effects(self, value: dict[str, Any]) -> tuple[str, ...]:
+        """The names of all effects that the patterns of a rule stand for."""
+        found: set[str] = set()
+        for at, pattern in enumerate(self.words(value, "effects")):
+            try:
+                found |= names_matched(pattern)
+            except ValueError as error:
+                self.bad(str(error), f"/effects/{at}")
+        return tuple(sorted(found))
 
     def number(self, value: dict[str, Any], key: str, least: int, most: int) -> Any:
         number = value.get(key, least)

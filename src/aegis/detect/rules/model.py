@@ -30,6 +30,8 @@ class Example:
 class Rule:
     """One detector rule: linear-time patterns, or the names of facts, on certain surfaces.
 
+    Effects of a rule file (`delete backup all`) are facts here: the names of all that its patterns stand for.
+
     A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
     must occur close together in one text, and of the first `anchors` at least one. `check` and
     `entropy` (bits a character) judge the first group of a match, or all of it.
