@@ -11,6 +11,8 @@ SHIPPED = {
     "rules": "rules",
     "policies": "policies",
     "data/programs": "programs",
+    "data/resources": "resources",
+    "data/calls": "calls",
 }  # folders, by their names in the wheel
 
 

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, field
 
+from aegis.core.effects import KIND_OF, MAX_VALUES, ResourceEffect
 from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
 from aegis.detect.extract import exceeded
-from aegis.detect.facts import Effort, RanCommand, Signal, Text
+from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.detect.paths import climbs, is_secret_file
+from aegis.detect.resources import place_of
+from aegis.detect.self_running import commands_in
 from aegis.detect.tool_files import language_by_ending
 
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
+_QUERIES: Final[frozenset[TextRole]] = frozenset({"query_fragment", "unknown"})
+MAX_QUERY: Final = 16_384  # characters of a text that is looked at as a query though nothing says that it is one
 _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
 _MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
+_SHARE: Final = 4  # of the effort of a call, one part is for what its writes run later
 _MOST_PROGRAMS: Final = 64  # pieces of code in one command that are parsed; a command with more was not read whole
 
 
@@ -54,6 +61,7 @@ class Gathering(Struct):
     unparsed: list[str] = []
     signals: list[Signal] = []
     ran: list[RanCommand] = []
+    resource_effects: list[ResourceEffect] = []
     limits: list[Finding] = []
     shortened: bool = False
     touched: bool = False
@@ -65,6 +73,19 @@ class Gathering(Struct):
         if len(places) < _MOST_SIGNALS and text.path not in places:
             places.add(text.path)
             self.signals.append(Signal(fact, text.path, evidence[:_EVIDENCE], text.role))
+
+    def effect(self, effect: ResourceEffect, text: Text) -> None:
+        """Take in what the text does to a resource: a signal for rules, and one of the effects of the wire."""
+        kind = KIND_OF.get(effect.verb)
+        if kind is not None:
+            self.effects |= {kind}
+        places = self._places.get(effect.name)
+        if places is None or text.path not in places:
+            placed = effect._replace(
+                path=text.path, values=effect.values[:MAX_VALUES], evidence=effect.evidence[:_EVIDENCE]
+            )
+            self.resource_effects.append(placed)
+        self.signal(effect.name, text, effect.evidence or " ".join(effect.values[:1]))
 
     def takes(self, *facts: str) -> bool:
         """Whether a further signal of one of these kinds would be kept; if not, no more of them are looked for."""
@@ -133,6 +154,11 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _code(text, found, tool)
     elif role == "path":
         _path(text, found)
+    elif role in _QUERIES and "(" in text.value and len(text.value) <= MAX_QUERY:
+        from aegis.detect.built_sql import cypher_effects
+
+        for effect in cypher_effects(text.value):
+            found.effect(effect, text)
     elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
         _url(text, found)
 
@@ -163,6 +189,8 @@ def _sql(text: Text, found: Gathering) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    for effect in facts.effects:
+        found.effect(effect, text)
 
 
 def _shell(text: Text, found: Gathering) -> None:
@@ -190,6 +218,8 @@ def _shell(text: Text, found: Gathering) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    for effect in facts.effects:
+        found.effect(effect, text)
     found.ran.extend([one._replace(path=text.path) for one in facts.ran])
     if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:
         found.unread(text)
@@ -203,6 +233,8 @@ def _shell(text: Text, found: Gathering) -> None:
             found.runs.extend(inner.runs)
             for name, evidence in inner.signals:
                 found.signal(name, text, evidence)
+            for effect in inner.effects:
+                found.effect(effect, text)
             if inner.too_long:
                 found.unread(text)
 
@@ -236,6 +268,10 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    if executed:
+        found.written.extend(facts.written)
+        for effect in facts.effects:
+            found.effect(effect, text)
 
 
 def analyse_run(text: Text, found: Gathering) -> None:
@@ -249,6 +285,34 @@ def analyse_run(text: Text, found: Gathering) -> None:
         language = language_by_ending(text.value)
         role: TextRole = "sql" if language == "sql" else "code" if language else "command"
         analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
+
+
+def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, TextRole, str]]:
+    """Add what the writes of a call do: to which resource, and what will run of them by itself.
+
+    Returns the programs that will, each with the place that it stands in and what it is read as.
+    """
+    running: list[tuple[str, TextRole, str]] = []
+    # The call runs nothing of it: what is too long to be read is a document still.
+    later = Gathering(None, Effort(MOST_EFFORT // _SHARE))
+    for written in found.written[:_MOST_PROGRAMS]:
+        place = place_of(written.path)
+        if place is None:
+            continue
+        text = next((one for one in texts if one.value == written.path), None)
+        if text is None:
+            text = next((one for one in texts if one.role in _PARSED), None) or Text("", written.path)
+        named = Text(text.path, written.path, False, "path", EXECUTED)
+        found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
+        language, programs = commands_in(place.resource, written)
+        for program in programs:
+            role: TextRole = "code" if language else "command"
+            running.append((text.path, role, program))
+            analyse(Text(text.path, program, False, role, EXECUTED), later, language)
+    for signal in later.signals:
+        found.signal(signal.fact, Text(signal.path, "", role=signal.role), signal.evidence)
+    found.resource_effects.extend(later.resource_effects)
+    return running
 
 
 def _path(text: Text, found: Gathering) -> None:

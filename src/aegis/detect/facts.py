@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
+from aegis.core.effects import ResourceEffect
 from aegis.core.finding import Finding
 from aegis.core.outcome import Effect, Risk
 from aegis.core.text import TextRole
@@ -114,7 +115,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     show, without those that the tool's name speaks of. `together` holds every string and every other reading
     of a call that is small, a line each, for guards that look for what most calls have nothing of; `None` of
     a larger call. `ran` are the commands that its texts run, `vectors` those given as words; `runs` are the files that
-    the call runs as programs, and `written` those that it writes.
+    the call runs as programs, and `written` those that it writes. `resource_effects` are what the call does to which
+    resource: each of them is a signal of the name `verb resource scope` as well, which rules judge.
     """
 
     texts: Texts
@@ -131,6 +133,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     vectors: tuple[Vector, ...] = ()
     runs: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
+    resource_effects: tuple[ResourceEffect, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
-from aegis.detect.analyse import Gathering, analyse, analyse_reading, analyse_run
+from aegis.detect.analyse import Gathering, analyse, analyse_reading, analyse_run, analyse_written
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
 from aegis.detect.extract import Raw, walk
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
@@ -17,6 +17,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
 from aegis.detect.roles import argument_of, named_role, role_of, words_of, writes_by_name, writes_file
+from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
@@ -207,6 +208,15 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
+    if together is not None:
+        filed = to_files and any(text.role == "path" for text in texts)
+        for member in structured_effects(tool, subject.arguments, together, to_files=filed):
+            found.effect(member.effect, Text(member.pointer, member.effect.evidence))
+    if found.written:
+        indexes = {text.path: index for index, text in enumerate(texts)}
+        for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
+            if path in indexes:
+                views.append(TextView(indexes[path], running, ("file",), role))
     if runs_by_name(tool):
         for program in run_by(tool, texts):
             analyse_run(program, found)
@@ -248,6 +258,7 @@ def gather(subject: FactSubject) -> Facts:
         vectors=vectors,
         runs=tuple(dict.fromkeys(found.runs)),
         written=tuple(found.written),
+        resource_effects=tuple(found.resource_effects),
     )
 
 

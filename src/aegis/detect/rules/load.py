@@ -12,6 +12,7 @@ import msgspec
 import orjson
 import yaml
 
+from aegis.core.effects import names_matched
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.cache import load_cached, store_cached
@@ -93,7 +94,7 @@ def builtin_folder() -> Path:
 # They are trusted as those databases are. What they depend on are the bytes of every file, and the code that checks
 # them.
 
-_CHECKED_BY: Final = ("../../core/text.py", "checks.py", "engine.py", "load.py", "model.py")
+_CHECKED_BY: Final = ("../../core/effects.py", "../../core/text.py", "checks.py", "engine.py", "load.py", "model.py")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -137,9 +138,9 @@ LEAST_EXAMPLES: Final = 2
 MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
 _MEMBERS: Final = frozenset({
     "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
-    "case_sensitive", "least", "anchors", "check",
+    "case_sensitive", "least", "anchors", "check", "unless",
     "entropy",
-    "facts", "references", "examples",
+    "facts", "effects", "references", "examples",
 })  # fmt: skip
 _REQUIRED: Final = ("id", "title", "category", "severity", "outcome", "roles", "message", "examples")
 _CATEGORIES: Final = frozenset(get_args(Category))
@@ -224,6 +225,7 @@ def _digest(rules: Sequence[Rule]) -> str:
         [
             rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
             rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.anchors, rule.check, rule.entropy,
+            rule.unless,
         ]
         for rule in rules
     ]  # fmt: skip
@@ -247,9 +249,10 @@ class _Reader:
         for key in _REQUIRED:
             if key not in value:
                 self.bad(f"the member `{key}` is missing", "")
-        patterns, facts = self.words(value, "patterns"), self.words(value, "facts")
+        patterns = self.words(value, "patterns")
+        facts = (*self.words(value, "facts"), *self.effects(value))
         if bool(patterns) == bool(facts):
-            self.bad("a rule has either `patterns` or `facts`", "")
+            self.bad("a rule has either `patterns`, or `facts` and `effects`", "")
         case_sensitive = value.get("case_sensitive", False)
         if not isinstance(case_sensitive, bool):
             self.bad("`case_sensitive` must be true or false", "/case_sensitive")
@@ -261,6 +264,11 @@ class _Reader:
             self.bad(
                 f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join((*CHECKS, *WHOLE_CHECKS))}"
             )
+        unless = self.words(value, "unless")
+        for at, pattern in enumerate(unless):
+            wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
+            if wrong:
+                self.bad(wrong, f"/unless/{at}")
         self.number(value, "least", 1, len(patterns) or 1)
         self.number(value, "entropy", 0, 8)
         category = self.one_of(value, "category", _CATEGORIES)
@@ -287,6 +295,7 @@ class _Reader:
             least=self.number(value, "least", 1, len(patterns) or 1),
             anchors=self.number(value, "anchors", 0, len(patterns)),
             check=str(value.get("check", "")),
+            unless=unless,
             entropy=float(self.number(value, "entropy", 0, 8)),
             facts=facts,
             references=self.words(value, "references"),
@@ -312,6 +321,16 @@ class _Reader:
             self.bad(f"`{key}` must be a list of texts", f"/{key}")
             return ()
         return tuple(items)
+
+    def effects(self, value: dict[str, Any]) -> tuple[str, ...]:
+        """The names of all effects that the patterns of a rule stand for."""
+        found: set[str] = set()
+        for at, pattern in enumerate(self.words(value, "effects")):
+            try:
+                found |= names_matched(pattern)
+            except ValueError as error:
+                self.bad(str(error), f"/effects/{at}")
+        return tuple(sorted(found))
 
     def number(self, value: dict[str, Any], key: str, least: int, most: int) -> Any:
         number = value.get(key, least)

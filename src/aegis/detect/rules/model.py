@@ -30,9 +30,12 @@ class Example:
 class Rule:
     """One detector rule: linear-time patterns, or the names of facts, on certain surfaces.
 
+    Effects of a rule file (`delete backup all`) are facts here: the names of all that its patterns stand for.
+
     A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
     must occur close together in one text, and of the first `anchors` at least one. `check` and
-    `entropy` (bits a character) judge the first group of a match, or all of it.
+    `entropy` (bits a character) judge the first group of a match, or all of it. A text that one of `unless` matches is
+    none, whatever occurs in it.
     """
 
     id: str
@@ -49,6 +52,7 @@ class Rule:
     least: int = 1
     anchors: int = 0
     check: str = ""
+    unless: tuple[str, ...] = ()
     entropy: float = 0.0
     facts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from typing import Final
 
 import re2
 
+from aegis.core.effects import ResourceEffect
 from aegis.detect.facts import LEAST, Effort, RanCommand
 from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
@@ -75,7 +76,8 @@ class ShellFacts:
     `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and
     `statements` the SQL that it hands to a database. `ran` are its commands, in plain words. `runs` are the files that
     it runs as programs, `written` those that it writes with what it writes to them, and `output` is what it prints.
-    `read` are the programs that it runs which stand in no argument as they are.
+    `read` are the programs that it runs which stand in no argument as they are. `effects` are what it does to which
+    resource; whoever reads the facts adds the argument that the text stands in.
     """
 
     too_long: bool = False
@@ -91,6 +93,7 @@ class ShellFacts:
     written: list[Written] = field(default_factory=list)
     output: FileFlow = EMPTY
     read: list[str] = field(default_factory=list)
+    effects: list[ResourceEffect] = field(default_factory=list)
     effort: Effort = field(default_factory=Effort)
 
     def may_read(self, units: int) -> bool:
@@ -112,6 +115,7 @@ class ShellFacts:
         self.runs.extend(inner.runs)
         self.written.extend(inner.written)
         self.read.extend(inner.read)
+        self.effects.extend(inner.effects)
         self.network |= inner.network
         self.writes |= inner.writes
         self.irreversible |= inner.irreversible

@@ -4,8 +4,9 @@ A call is one request. Principal: `Agent::"NAME"`. Resource: `Tool::"TOOL"` or
 `Tool::"SERVER/TOOL"`, which is in `Server::"SERVER"`. Action: `Action::"SELECTOR"` for a tool that is
 registered without `*`, which is in `Action::"call"`; `Action::"call"` itself for any other. Context:
 `tool server session category` (text), `risk` (0 to 3), `irreversible registered` (truth values),
-`effects roles` (sets of text), `time` (seconds since the epoch), `hour` (0 to 23) and `weekday` (0 is
-Monday), both UTC; and for registered tools with a schema `input`, the arguments that it declares.
+`effects roles` (sets of text; `effects` holds `write` as well as what refines it, `write startup` and
+`write startup one`), `time` (seconds since the epoch), `hour` (0 to 23) and `weekday` (0 is Monday), both UTC; and for
+registered tools with a schema `input`, the arguments that it declares.
 
 As in Cedar, what nothing permits is denied. Any error of evaluation refuses.
 """
@@ -238,12 +239,17 @@ def _context(case: Case, tool: str, server: str) -> dict[str, Any]:
         "risk": int(case.tier),
         "irreversible": case.irreversible,
         "registered": entry is not None and entry.registered,
-        "effects": list(case.effects),
+        "effects": [*case.effects, *_refined(case)],
         "roles": list(case.principal.roles),
         "time": seconds,
         "hour": seconds // 3_600 % 24,
         "weekday": (seconds // 86_400 + 3) % 7,  # the epoch began on a Thursday
     }
+
+
+def _refined(case: Case) -> list[str]:
+    """What the call does to which resource, with the scope and without it: `delete backup`, `delete backup all`."""
+    return list(dict.fromkeys(word for effect in case.facts.resource_effects for word in effect.words))
 
 
 def _request(agent: str, action: str, server: str, tool: str, context: dict[str, Any]) -> dict[str, Any]:

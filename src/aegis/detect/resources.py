@@ -1,0 +1,275 @@
+"""What a path names: the resource that stands there, on whichever system, as data (`data/resources/*.yaml`).
+
+Paths are compared in one spelling: links of spelling are carried out (`/etc/./shadow`, `//etc//`), a home folder is
+`~` whoever owns it, variables that stand for folders are put in, letters are small and slashes go one way. Of several
+patterns the one that says most wins; what no pattern names is no resource of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from aegis.core.effects import RESOURCES, Resource
+from aegis.core.names import glob_match
+from aegis.detect.paths import LONGEST, is_wild, plain_path, spread
+from aegis.detect.quick import remembered
+from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.errors import ConfigError, Problem
+
+DEEP: Final = "**"
+MAX_SEGMENTS: Final = 64  # of one path that are compared: deeper ones are compared by their first ones
+LEAST_EXAMPLES: Final = 1
+_HOMES: Final = frozenset({"home", "users"})
+
+
+class ResourcePlaces(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """Patterns of paths that name one resource: `*` is any run of characters in a segment, `**` any segments.
+
+    `except` are patterns that do not; `found` are paths that must be recognised and `pass` those that must not.
+    """
+
+    resource: Resource
+    paths: tuple[str, ...]
+    excluded: tuple[str, ...] = msgspec.field(name="except", default=())
+    found: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+
+
+class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of resources.
+
+    `names` are variables, in small letters, with the folder that each stands for; `words` are what tools call a
+    resource in their names.
+    """
+
+    about: str
+    places: tuple[ResourcePlaces, ...]
+    names: Mapping[str, str]
+    words: Mapping[Resource, tuple[str, ...]] = {}
+
+
+class Place(NamedTuple):
+    """What a path names: the resource, the path in its plain spelling, and whether all of the resource lies there."""
+
+    resource: Resource
+    path: str
+    whole: bool = False
+
+
+class _End(NamedTuple):
+    """What a pattern names; `whole` where it is written out to its end, so that it names a thing as a whole."""
+
+    weight: int
+    resource: Resource | None
+    whole: bool
+
+
+class _Node:
+    """What can follow the segments read so far; `ends` is what a path that ends here names, by the weight of that."""
+
+    __slots__ = ("deep", "ends", "globs", "is_deep", "literal")
+
+    def __init__(self, *, is_deep: bool = False) -> None:
+        self.literal: dict[str, _Node] = {}
+        self.globs: dict[str, _Node] = {}
+        self.deep: _Node | None = None  # behind `**`, which any number of segments lead to
+        self.is_deep = is_deep
+        self.ends: _End | None = None
+
+
+class _Table(NamedTuple):
+    """The patterns as a tree; `names` are the variables, the longest first."""
+
+    root: _Node
+    names: tuple[tuple[str, str], ...]
+
+
+@remembered
+def place_of(path: str) -> Place | None:
+    """The resource that a path names; `None` for a path of no particular kind.
+
+    Of a path with braces or wildcards, the first reading that names something.
+    """
+    if not path or len(path) > LONGEST or "://" in path[:12]:
+        return None
+    for word in spread(path) if "{" in path and "${" not in path else (path,):
+        found = _place(word)
+        if found is not None:
+            return found
+    return None
+
+
+def plain_segments(path: str) -> tuple[str, ...]:
+    """The segments of a path in the spelling that places are compared in; an absolute one begins with ``/``."""
+    lowered = _with_names(path.strip().strip("\"'").lower())
+    plain = plain_path(lowered)
+    if "\\" in plain:
+        plain = plain_path(plain.replace("\\", "/"))
+    absolute = plain.startswith("/")
+    parts = [part for part in plain.split("/") if part and part != "."][:MAX_SEGMENTS]
+    if lowered.startswith(("\\\\.\\", "//./")):
+        return ("//.", *parts)
+    if absolute:
+        if parts[:1] == ["root"]:
+            return ("~", *parts[1:])
+        if len(parts) > 1 and parts[0] in _HOMES and not is_wild(parts[1]):
+            return ("~", *parts[2:])
+        if parts[:2] == ["private", "etc"]:
+            parts = parts[1:]
+        return ("/", *parts)
+    if len(parts) > 2 and parts[0] == "c:" and parts[1] in _HOMES and parts[2] not in ("public", "default"):
+        return ("~", *parts[3:])
+    return tuple(parts)
+
+
+def _with_names(path: str) -> str:
+    """A path with the variable that it begins with put in."""
+    if path[:1] not in ("$", "%"):
+        return path
+    for name, folder in _builtin_table().names:
+        if path.startswith(name) and path[len(name) : len(name) + 1] in ("", "/", "\\"):
+            return folder + path[len(name) :]
+    return path
+
+
+def _place(path: str) -> Place | None:
+    segments = plain_segments(path)
+    if not segments:
+        return None
+    # Every place of the tree that the segments so far lead to: a few, for a node has few children.
+    nodes = _with_deep([_builtin_table().root])
+    best: _End | None = None
+    last = len(segments) - 1
+    for at, segment in enumerate(segments):
+        following: list[_Node] = []
+        for node in nodes:
+            child = node.literal.get(segment)
+            if child is not None:
+                following.append(child)
+            for glob, child in node.globs.items():
+                # A pattern of a name stands at the end of nearly every pattern that has one.
+                if (at == last or child.literal or child.deep) and glob_match(glob, segment):
+                    following.append(child)
+            if node.is_deep:
+                following.append(node)
+        if at == last:
+            for node in following:
+                if node.ends is not None and (best is None or node.ends.weight > best.weight):
+                    best = node.ends
+        else:
+            nodes = _with_deep(following)
+    return None if best is None or best.resource is None else Place(best.resource, _shown(segments), best.whole)
+
+
+def _with_deep(nodes: list[_Node]) -> list[_Node]:
+    return [*nodes, *[node.deep for node in nodes if node.deep is not None]]
+
+
+def _shown(segments: Sequence[str]) -> str:
+    return f"/{'/'.join(segments[1:])}" if segments[0] == "/" else "/".join(segments)
+
+
+# Files into the table
+
+
+@cache
+def _builtin_table() -> _Table:
+    return make_table(builtin_resources())
+
+
+@cache
+def builtin_resources() -> tuple[ResourceFile, ...]:
+    """Return every file of resources that ships with Aegis; raise as `load_resources` does."""
+    files = load_resources(resource_folder(), cache=default_cache_folder())
+    if not files:  # without them every path would look harmless
+        raise FileNotFoundError("the built-in resources are missing from this installation")
+    return files
+
+
+def resource_folder() -> Path:
+    """Return the folder of the built-in resources; raise `FileNotFoundError` where the installation lacks them."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_data" / "resources", package.parent.parent / "data" / "resources"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError("the built-in resources are missing from this installation")
+
+
+def load_resources(folder: Path, *, cache: Path | None = None) -> tuple[ResourceFile, ...]:
+    """Read every file of a folder; raise `ConfigError` with one problem for each that is wrong."""
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    identity = ("resources", Path(__file__).read_text(encoding="utf-8"), *(word for text in texts for word in text))
+    body = None if cache is None else load_cached(cache, identity)
+    if body is not None:
+        try:
+            return msgspec.msgpack.decode(body, type=tuple[ResourceFile, ...])
+        except msgspec.DecodeError:
+            body = None
+    files = tuple(_checked(name, text) for name, text in texts)
+    if cache is not None:
+        store_cached(cache, identity, msgspec.msgpack.encode(files))
+    return files
+
+
+def _checked(name: str, text: str) -> ResourceFile:
+    from aegis.detect.rules.load import parse  # YAML is read where nothing was kept
+
+    value, _ = parse(text, name)
+    try:
+        file = msgspec.convert(value, ResourceFile)
+    except msgspec.ValidationError as error:
+        raise ConfigError((Problem(message=str(error), file=name),)) from error
+    problems = [
+        Problem(message=f"`{place.resource}` needs {LEAST_EXAMPLES} `found` and `pass` examples", file=name)
+        for place in file.places
+        if len(place.found) < LEAST_EXAMPLES or len(place.passes) < LEAST_EXAMPLES
+    ]
+    problems += [
+        Problem(message=f"`{place.resource}` is not a resource", file=name)
+        for place in file.places
+        if place.resource not in RESOURCES
+    ]
+    if problems:
+        raise ConfigError(tuple(problems))
+    return file
+
+
+def make_table(files: Sequence[ResourceFile]) -> _Table:
+    """The table that paths are looked up in."""
+    root = _Node()
+    for place in (place for file in files for place in file.places):
+        for text in place.paths:
+            _add(root, text, place.resource)
+        for text in place.excluded:
+            _add(root, text, None)
+    names = {name: folder for file in files for name, folder in file.names.items()}
+    return _Table(root, tuple(sorted(names.items(), key=lambda item: -len(item[0]))))
+
+
+def _add(root: _Node, text: str, resource: Resource | None) -> None:
+    lowered = text.lower()
+    if lowered.startswith("//./"):
+        segments: tuple[str, ...] = ("//.", *lowered[4:].split("/"))
+    elif lowered.startswith("/"):
+        segments = ("/", *(part for part in lowered.split("/") if part))
+    else:
+        segments = tuple(lowered.split("/"))
+    node = root
+    for part in segments:
+        if part == DEEP:
+            node.deep = node.deep or _Node(is_deep=True)
+            node = node.deep
+        elif "*" in part:
+            node = node.globs.setdefault(part, _Node())
+        else:
+            node = node.literal.setdefault(part, _Node())
+    # What says more: letters that are written out, then fewer wildcards; an exception beats what it is one of.
+    weight = sum(len(part.replace("*", "")) * 4 + 2 for part in segments) - 3 * segments.count(DEEP)
+    end = _End(weight + (10_000 if resource is None else 0), resource, "*" not in segments[-1])
+    if node.ends is None or end.weight > node.ends.weight:
+        node.ends = end

@@ -1,0 +1,71 @@
+"""The vocabulary of effects, and the table of resources with its own examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
+from aegis.detect.facts import FactSubject, ReadLimits
+from aegis.detect.gather import gather
+from aegis.detect.resources import builtin_resources, load_resources, place_of, resource_folder
+from aegis.errors import ConfigError
+
+_PLACES = [(file.about, place) for file in builtin_resources() for place in file.places]
+_FOUND = [(place.resource, path) for _, place in _PLACES for path in place.found]
+_PASS = [(place.resource, path) for _, place in _PLACES for path in place.passes]
+
+
+@pytest.mark.claim("DET-80")
+@pytest.mark.parametrize(("resource", "path"), _FOUND)
+def test_a_path_is_recognised(resource: str, path: str) -> None:
+    found = place_of(path)
+    assert found is not None
+    assert found.resource == resource
+
+
+@pytest.mark.claim("DET-80")
+@pytest.mark.parametrize(("resource", "path"), _PASS)
+def test_a_path_like_it_is_not(resource: str, path: str) -> None:
+    found = place_of(path)
+    assert found is None or found.resource != resource
+
+
+@given(st.text(alphabet=st.sampled_from("/\\.~%$*{},:abetcshadow "), max_size=200))
+def test_any_text_can_be_looked_up(path: str) -> None:
+    place_of(path)
+
+
+@pytest.mark.claim("DET-80")
+def test_patterns_of_rules_stand_for_names() -> None:
+    assert names_matched("delete backup all") == {"delete backup all"}
+    assert names_matched("delete|encrypt backup|log") >= {"encrypt log one", "delete backup many"}
+    assert len(names_matched("* *")) == len(VERBS) * len(RESOURCES) * 3
+
+
+@pytest.mark.parametrize("pattern", ["delete", "delete backups", "remove backup", "delete backup some", "a b c d"])
+def test_an_unknown_word_is_an_error(pattern: str) -> None:
+    with pytest.raises(ValueError, match="is not"):
+        names_matched(pattern)
+
+
+def test_every_verb_that_changes_something_is_an_effect_of_the_wire() -> None:
+    assert set(VERBS) - set(KIND_OF) == {"read", "impersonate"}
+    assert ResourceEffect("delete", "backup", "all").words == ("delete backup", "delete backup all")
+
+
+def test_a_wrong_file_says_what_is_wrong(tmp_path: Path) -> None:
+    folder = resource_folder()
+    text = (folder / "linux.yaml").read_text(encoding="utf-8")
+    other = tmp_path / "wrong.yaml"
+    other.write_text(text.replace("resource: boot", "resource: boots"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="boots"):
+        load_resources(other.parent)
+
+
+def test_a_call_without_effects_has_none() -> None:
+    facts = gather(FactSubject(tool="add", server=None, arguments={"a": "1"}, limits=ReadLimits()))
+    assert facts.resource_effects == ()
