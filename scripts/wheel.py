@@ -12,6 +12,7 @@ SHIPPED = {
     "policies": "policies",
     "data/programs": "programs",
     "data/resources": "resources",
+    "data/calls": "calls",
 }  # folders, by their names in the wheel
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +19,8 @@ from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.detect.paths import climbs, is_secret_file
+from aegis.detect.resources import place_of
+from aegis.detect.self_running import commands_in
 from aegis.detect.tool_files import language_by_ending
 
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
@@ -256,6 +259,7 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
     if executed:
+        found.written.extend(facts.written)
         for effect in facts.effects:
             found.effect(effect, text)
 
@@ -271,6 +275,22 @@ def analyse_run(text: Text, found: Gathering) -> None:
         language = language_by_ending(text.value)
         role: TextRole = "sql" if language == "sql" else "code" if language else "command"
         analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
+
+
+def analyse_written(found: Gathering, texts: Sequence[Text]) -> None:
+    """Add what the writes of a call do: to which resource, and what will run of them by itself."""
+    for written in found.written[:_MOST_PROGRAMS]:
+        place = place_of(written.path)
+        if place is None:
+            continue
+        text = next((one for one in texts if one.value == written.path), None)
+        if text is None:
+            text = next((one for one in texts if one.role in _PARSED), None) or Text("", written.path)
+        named = Text(text.path, written.path, False, "path", EXECUTED)
+        found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
+        language, programs = commands_in(place.resource, written)
+        for program in programs:
+            analyse(Text(text.path, program, False, "code" if language else "command", EXECUTED), found, language)
 
 
 def _path(text: Text, found: Gathering) -> None:

@@ -1,63 +1,42 @@
-"""What a piece of code does: its calls after parsing (Python, JavaScript, PHP), and what flows into them.
+"""What a piece of code does: its calls after parsing, what flows into them, and the resources that they touch.
 
 Running programs and reading files is what code is for. What is looked for is what honest code does not do: running
-what was fetched or decoded, giving a shell to the network, carrying credentials out, deleting a system.
+what was fetched or decoded, giving a shell to the network, carrying credentials out, destroying a system.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import re2
-import tree_sitter_javascript
-import tree_sitter_php
-import tree_sitter_python
-from tree_sitter import Language, Node, Query
+from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.detect.facts import Effort
-from aegis.detect.files import Files
+from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
-from aegis.detect.grammar import Grammar, captures
+from aegis.detect.grammar import captures
+from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
+from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, text_of
 from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.heredocs import unescaped
 from aegis.detect.shell.shell import analyse_shell
 from aegis.detect.shell.words import SYSTEM_ROOTS
+
+__all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
 # A piece of code as its calls and assignments, by the grammar of its language (tree-sitter).
 #
 # The parsers never fail: what they cannot read becomes an error node, and everything around it is still there.
 
-CodeLanguage = Literal["python", "javascript", "php"]
 MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
 _LONGER: Final = 2  # times as long as itself that a text may become; one character can stand for eighteen
 _UNITS: Final = 1  # of effort that a character of a call costs
-_QUERIES: Final[dict[CodeLanguage, str]] = {
-    "python": "(call) @call (assignment) @assign (import_statement) @import (import_from_statement) @import",
-    "javascript": "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)] @assign",
-    "php": (
-        "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
-        " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
-        " (assignment_expression) @assign"
-    ),
-}
-_PHP: Final = re2.compile(
-    r"(?i)<\?(?:php|=)|\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"
-)
-_JAVASCRIPT: Final = re2.compile(
-    r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
-    r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]"
-)
-_PYTHON: Final = re2.compile(
-    r"(?m)^\s*(?:import\s+\w|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)"
-)
-
-
 _LOADED: Final = re2.compile(
     r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
 )
@@ -87,53 +66,17 @@ class Code(NamedTuple):
     calls: tuple[CodeCall, ...]
     assignments: tuple[Assignment, ...]
     cut: bool = False
-
-
-def language_of(text: str, hint: str = "") -> CodeLanguage:
-    """The language of a piece of code: by its opening tag, the name of what runs it, then how it is written."""
-    if text.lstrip().startswith("<?"):
-        return "php"
-    for word, language in _HINTS.items():
-        if word in hint:
-            return language
-    if _PYTHON.search(text):
-        return "python"
-    if "<?" in text:
-        return "php"
-    if _JAVASCRIPT.search(text):
-        return "javascript"
-    return "php" if _PHP.search(text) else "python"
-
-
-_HINTS: Final[dict[str, CodeLanguage]] = {
-    "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
-    "javascript": "javascript", "typescript": "javascript", "deno": "javascript", "bun": "javascript", "php": "php",
-}  # fmt: skip
-
-
-# The grammar of PHP is the largest, and its repairs take longest.
-_REPAIR: Final[dict[CodeLanguage, int]] = {"python": 6, "javascript": 6, "php": 48}
-
-
-@cache
-def _grammar(language: CodeLanguage) -> Grammar:
-    modules = {
-        "python": tree_sitter_python.language,
-        "javascript": tree_sitter_javascript.language,
-        "php": tree_sitter_php.language_php,
-    }
-    grammar = Language(modules[language]())
-    return Grammar(grammar, Query(grammar, _QUERIES[language]), _REPAIR[language])
+    deeds: tuple[ProgramDeeds, ...] = ()
 
 
 def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
-    """The calls and assignments of at most `MAX_CODE` characters of code, as far as `effort` goes.
+    """The calls and assignments of at most `MAX_CODE` characters of code, and what they do, as far as `effort` goes.
 
     Calls stand inside calls, and each is read whole: what it costs is its own length.
     """
     if language == "php" and "<?" not in text:
         text = f"<?php {text}"
-    grammar = _grammar(language)
+    grammar = grammar_of(language)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
         if len(text) > MAX_CODE * _LONGER:
@@ -141,20 +84,23 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     calls: list[CodeCall] = []
     assignments: list[Assignment] = []
     aliases: dict[str, str] = {}
+    deeds: list[ProgramDeeds] = []
     cut = False
     for captured in captures(grammar, text, effort):
         if captured is None:
             cut = True
             continue
         found = captured.nodes
-        for node in found.get("import", ()):
-            _aliases(node, aliases)
-        called = _affordable(found.get("call", ()), effort)
+        if language == "python":
+            for node in found.get("import", ()):
+                _aliases(node, aliases)
+        nodes = _affordable(found.get("call", ()), effort)
         assigned = _affordable(found.get("assign", ()), effort)
-        calls += sorted((_call(node, aliases) for node in called), key=_order)
+        calls += sorted((_call(node, aliases, language) for node in nodes), key=_order)
         assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
-        cut = cut or len(called) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
-    return Code(tuple(calls), tuple(assignments), cut)
+        cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
+        deeds.append(deeds_of({**found, "call": nodes, "assign": assigned}, language, aliases))
+    return Code(tuple(calls), tuple(assignments), cut, tuple(deeds))
 
 
 def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:
@@ -171,21 +117,27 @@ def _order(item: CodeCall | Assignment) -> int:
     return item.order
 
 
-def _call(node: Node, aliases: dict[str, str]) -> CodeCall:
+def _call(node: Node, aliases: Mapping[str, str], language: CodeLanguage) -> CodeCall:
     function = (
         node.child_by_field_name("function")
         or node.child_by_field_name("constructor")
         or node.child_by_field_name("name")
     )
-    name = _text(function) if function is not None else node.type.removesuffix("_expression")
     receiver = node.child_by_field_name("object") or node.child_by_field_name("scope")
-    if receiver is not None and node.type.startswith(("member", "scoped")):
-        name = f"{_text(receiver)}.{name}"
-    head, dot, rest = name.partition(".")
+    if function is None:
+        parts = called(node)
+        function_name = parts.name or node.type.removesuffix("_expression")
+        receiver = parts.receiver
+    else:
+        function_name = text_of(function)
+    if receiver is not None and (language != "php" or node.type.startswith(("member", "scoped"))):
+        function_name = f"{text_of(receiver)}.{function_name}"
+    head, dot, rest = function_name.partition(".")
     name = f"{aliases.get(head, head)}{dot}{rest}"
     arguments = node.child_by_field_name("arguments")
-    given = _text(arguments) if arguments is not None else _text(node)
-    return CodeCall(_plain("".join(name.split()).lower())[-200:], given, _text(node), node.start_byte)
+    whole = text_of(node)
+    given = text_of(arguments) if arguments is not None else whole
+    return CodeCall(_plain("".join(name.split()).lower())[-200:], given, whole, node.start_byte)
 
 
 def _plain(name: str) -> str:
@@ -200,25 +152,20 @@ def _assignment(node: Node) -> Assignment | None:
     right = node.child_by_field_name("right") or node.child_by_field_name("value")
     if left is None or right is None:
         return None
-    return Assignment(_text(left)[:80], _text(right), node.start_byte)
+    return Assignment(text_of(left)[:80], text_of(right), node.start_byte)
 
 
 def _aliases(node: Node, aliases: dict[str, str]) -> None:
     """The names that an import brings in, with what they stand for: `from os import system as s`."""
     module = node.child_by_field_name("module_name")
-    prefix = f"{_text(module)}." if module is not None else ""
+    prefix = f"{text_of(module)}." if module is not None else ""
     for child in node.named_children:
         if child.type == "aliased_import":
             target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
             if target is not None and alias is not None:
-                aliases[_text(alias)] = prefix + _text(target)
+                aliases[text_of(alias)] = prefix + text_of(target)
         elif prefix and child.type == "dotted_name" and child != module:
-            aliases[_text(child)] = prefix + _text(child)
-
-
-def _text(node: Node) -> str:
-    raw: bytes = node.text or b""
-    return raw.decode("utf-8", "replace")
+            aliases[text_of(child)] = prefix + text_of(child)
 
 
 _SHELL_CALLS: Final = re2.compile(
@@ -288,6 +235,8 @@ class CodeFacts:
     runs: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
     effects: list[ResourceEffect] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    commands: set[str] = field(default_factory=set)
 
 
 def analyse_code(
@@ -305,9 +254,14 @@ def analyse_code(
     language = language_of(text, hint)
     code = parse_code(text, language, effort)
     facts.too_long = code.cut
-    kinds = _flows(code)
+    kinds = _flows(code) if _MAY_FLOW(text) else None
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
+    for deeds in code.deeds:
+        facts.effects.extend(deeds.effects)
+        for command in deeds.commands:
+            _command(command, facts, effort, files)
+        facts.programs.extend((language, program) for program in deeds.programs)
     for started, program in facts.programs[:_MOST_PROGRAMS]:
         if depth == _DEEPEST:
             facts.too_long = True
@@ -326,8 +280,41 @@ def analyse_code(
     return facts
 
 
+# What is asked of the name of a call; names come again, so the answers are remembered.
+_ASKED: Final = remembered(
+    one_of(*(pattern.pattern for pattern in (_RUNS_TEXT, _SHELL_CALLS, _UNPICKLES, _SENDS, _DELETES, _PRIVILEGE)))
+)
+_READS: Final = remembered(one_of("open|read|load|copy|get_contents|path"))
+
+
 def _judge(
     call: CodeCall,
+    kinds: dict[str, frozenset[str]] | None,
+    language: CodeLanguage,
+    facts: CodeFacts,
+    effort: Effort,
+    files: Files | None,
+) -> None:
+    """Judge one call; `kinds` is what names of the text hold, `None` where no text of its may hold anything."""
+    name = call.name
+    asked = _ASKED(name)
+    if kinds is None:
+        if 1 in asked:
+            _shell(call, facts, effort, files)
+        if 3 in asked and _NETWORK_SENDS.search(call.text):
+            facts.network = True
+    elif asked or _READS(name):
+        _judge_flow(call, asked, kinds, language, facts, effort, files)
+    if 4 in asked and any(_is_system(word) for word in _strings(call.arguments)):
+        facts.irreversible = True
+        facts.signals.append(("code.destroys", call.text[:80]))
+    if 5 in asked and call.arguments.strip("() ") == "0":
+        facts.signals.append(("code.privilege", call.text[:80]))
+
+
+def _judge_flow(
+    call: CodeCall,
+    asked: list[int],
     kinds: dict[str, frozenset[str]],
     language: CodeLanguage,
     facts: CodeFacts,
@@ -335,34 +322,31 @@ def _judge(
     files: Files | None,
 ) -> None:
     name, shown = call.name, call.text[:80]
-    given = _kinds(call.arguments, kinds)
-    if _RUNS_TEXT.match(name) and not (language == "javascript" and name in {"require", "compile"}):
+    given = _kinds(call.arguments, kinds) if set(asked) & {0, 1, 2, 3} else frozenset()
+    if 0 in asked and not (language in ("javascript", "typescript") and name in {"require", "compile"}):
         if "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
-    if _SHELL_CALLS.match(name):
+    if 1 in asked:
         if "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
         _shell(call, facts, effort, files)
-    if _UNPICKLES.match(name) and given & {"fetched", "decoded"}:
+    if 2 in asked and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))
-    if _DELETES.match(name) and any(_is_system(word) for word in _strings(call.arguments)):
-        facts.irreversible = True
-        facts.signals.append(("code.destroys", shown))
-    if _PRIVILEGE.match(name) and call.arguments.strip("() ") == "0":
-        facts.signals.append(("code.privilege", shown))
-    reads = (
-        "open" in name or "read" in name or "load" in name or "copy" in name or "get_contents" in name or "path" in name
-    )
-    if reads and any(is_secret_file(word) or is_secret_place(word) for word in _strings(call.arguments)):
+    if _READS(name) and any(_is_secret(word) for word in _strings(call.arguments)):
         facts.signals.append(("code.reads-secret", shown))
-    if _SENDS.search(name) and _NETWORK_SENDS.search(call.text):
+    if 3 in asked and _NETWORK_SENDS.search(call.text):
         facts.network = True
         if given & {"secret", "environment"}:
             facts.signals.append(("code.sends-secret", shown))
+
+
+def _is_secret(word: str) -> bool:
+    """Whether a program that names the file is after credentials: settings of its own (`.env`) are none."""
+    return (is_secret_file(word) or is_secret_place(word)) and not word.rpartition("/")[2].startswith(".env")
 
 
 def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
@@ -373,14 +357,33 @@ def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None
     line = " ".join(words) if call.arguments.lstrip("( ").startswith("[") else words[0]
     # A raw string keeps its backslashes, every other one is undone.
     for script in dict.fromkeys((unescaped(line), line)):
-        inner = analyse_shell(script, 1, effort, files=files)
-        facts.runs.extend(inner.runs)
-        facts.programs.extend(inner.programs)
-        facts.too_long |= inner.too_long
-        facts.network |= inner.network
-        facts.irreversible |= inner.irreversible
-        facts.signals.extend(inner.signals)
-        facts.effects.extend(inner.effects)
+        _command(script, facts, effort, files)
+
+
+def _command(script: str, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
+    """Add what a command line does that the code runs; each is read once."""
+    if script in facts.commands:
+        return
+    facts.commands.add(script)
+    inner = analyse_shell(script, 1, effort, files=files)
+    facts.runs.extend(inner.runs)
+    facts.programs.extend(inner.programs)
+    facts.too_long |= inner.too_long
+    facts.network |= inner.network
+    facts.irreversible |= inner.irreversible
+    facts.signals.extend(inner.signals)
+    facts.effects.extend(inner.effects)
+    facts.written.extend(inner.written)
+
+
+_SECRETS: Final = (
+    r"(?i)\.ssh|id_rsa|id_dsa|id_ecdsa|id_ed25519|identity|\.aws|\.azure|gcloud|\.kube|docker|netrc|pgpass|"
+    r"my\.cnf|npmrc|pypirc|git-credentials|gnupg|vault|htpasswd|history|shadow|passwd|sudoers|keytab|environ|[/\\]proc[/\\]|"
+    r"[/\\]sam\b|system32|ntds|login data|cookies|logins\.json|key[34]\.db|wallet|service[_-]account|\.env|\.pem|\.p12|"
+    r"\.pfx|keystore|\.jks|\.ppk|kdbx|secrets?|credential|keyring|keychain|s3cfg|\.boto|password|rhosts|mozilla|rclone|[/\\]gh[/\\]|master"
+)
+# What something must stand in the text for: most programs have nothing of it, and are not asked call by call.
+_MAY_FLOW: Final = one_of(_FETCHED.pattern, _DECODED.pattern, _ENVIRONMENT.pattern, _SECRETS)
 
 
 def _flows(code: Code) -> dict[str, frozenset[str]]:

@@ -1,0 +1,142 @@
+"""What calls of other people's libraries do and make, as data: `data/calls/*.yaml`, one file a language.
+
+A call is known by its name in full (`shutil.rmtree`, whatever it was imported as), or a method by its name behind a dot
+(`.unlink`). An entry says what it does to which argument; the resource is read from that argument's value, unless the
+entry names it. What a call makes (`values`) is followed: joined paths, formats, decoded constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from aegis.core.effects import EffectScope, Resource, Verb
+from aegis.detect.languages.syntax import CodeLanguage
+from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.errors import ConfigError, Problem
+
+Makes = Literal[
+    "join", "same", "home", "temp", "here", "parent", "environment", "format", "replace", "concat", "lower", "split",
+    "base64", "hex", "codes", "reversed",
+]  # fmt: skip
+Runs = Literal["command", "words", "split", "rest", "code"]
+RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
+
+
+class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the calls of some names do.
+
+    `of` are the places of the arguments that it is done to, `keywords` their names. `mode` and `flags` are the places
+    of what says that a file is opened for writing, `inline_mode` that its name begins with that. `paths` says that a
+    value counts where it is a path; `on` are words of which what it is called on must hold one; `everything` are
+    values that stand for all of a resource, and `empty` is the place of a condition that nothing must stand in.
+    """
+
+    names: tuple[str, ...]
+    does: Verb = "execute"
+    resource: Resource | None = None
+    scope: EffectScope = "one"
+    runs: Runs | None = None
+    of: tuple[int, ...] = ()
+    keywords: tuple[str, ...] = ()
+    mode: int | None = None
+    flags: int | None = None
+    inline_mode: bool = False
+    paths: bool = False
+    on: tuple[str, ...] = ()
+    everything: tuple[str, ...] = ()
+    empty: int | None = None
+
+
+class CodeExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program, and the effect that it must have."""
+
+    code: str
+    effect: str
+
+
+class CodeExamples(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """Programs that must have an effect, and programs that have none worth a rule."""
+
+    found: tuple[CodeExample, ...]
+    passes: tuple[str, ...]
+
+
+class CallFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of calls."""
+
+    about: str
+    languages: tuple[CodeLanguage, ...]
+    values: Mapping[Makes, tuple[str, ...]]
+    calls: tuple[CallEntry, ...]
+    examples: CodeExamples
+
+
+class KnownCalls:
+    """The calls of one language, by their names in small letters."""
+
+    def __init__(self, files: tuple[CallFile, ...]) -> None:
+        self.does: dict[str, tuple[CallEntry, ...]] = {}
+        self.makes: dict[str, Makes] = {}
+        for file in files:
+            for entry in file.calls:
+                for name in entry.names:
+                    self.does[name.lower()] = (*self.does.get(name.lower(), ()), entry)
+            for makes, names in file.values.items():
+                self.makes.update(dict.fromkeys(map(str.lower, names), makes))
+        # What a call ends with that is worth looking at: most calls of most programs are not.
+        self.ends = frozenset(name.rpartition(".")[2].removeprefix("new ") for name in self.does)
+
+
+@cache
+def calls_of(language: CodeLanguage) -> KnownCalls:
+    """The calls that are known of a language."""
+    return KnownCalls(tuple(file for file in builtin_calls() if language in file.languages))
+
+
+@cache
+def builtin_calls() -> tuple[CallFile, ...]:
+    """Return every file of calls that ships with Aegis; raise as `load_calls` does."""
+    files = load_calls(call_folder(), cache=default_cache_folder())
+    if not files:  # without them every program would look harmless
+        raise FileNotFoundError("the built-in calls are missing from this installation")
+    return files
+
+
+def call_folder() -> Path:
+    """Return the folder of the built-in calls; raise `FileNotFoundError` where the installation lacks them."""
+    package = Path(__file__).resolve().parents[2]
+    for folder in (package / "_data" / "calls", package.parent.parent / "data" / "calls"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError("the built-in calls are missing from this installation")
+
+
+def load_calls(folder: Path, *, cache: Path | None = None) -> tuple[CallFile, ...]:
+    """Read every file of a folder; raise `ConfigError` for the first that is wrong."""
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    identity = ("calls", Path(__file__).read_text(encoding="utf-8"), *(word for text in texts for word in text))
+    body = None if cache is None else load_cached(cache, identity)
+    if body is not None:
+        try:
+            return msgspec.msgpack.decode(body, type=tuple[CallFile, ...])
+        except msgspec.DecodeError:
+            body = None
+    files = tuple(_checked(name, text) for name, text in texts)
+    if cache is not None:
+        store_cached(cache, identity, msgspec.msgpack.encode(files))
+    return files
+
+
+def _checked(name: str, text: str) -> CallFile:
+    from aegis.detect.rules.load import parse  # YAML is read where nothing was kept
+
+    value, _ = parse(text, name)
+    try:
+        return msgspec.convert(value, CallFile)
+    except msgspec.ValidationError as error:
+        raise ConfigError((Problem(message=str(error), file=name),)) from error

@@ -1,0 +1,291 @@
+"""The languages that are read: how each is told, its grammar, and what a call, an assignment and a loop is in it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+import re2
+from tree_sitter import Language, Node, Query
+
+from aegis.detect.grammar import Grammar
+
+CodeLanguage = Literal["python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp"]
+
+
+class _Spoken(NamedTuple):
+    """A language's grammar, what is captured in it, and how many times more a step costs in a broken text."""
+
+    module: str
+    function: str
+    query: str
+    repair: int
+
+
+_LOOPS_OF_C: Final = "(enhanced_for_statement) @loop"
+_SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
+    "python": _Spoken(
+        "tree_sitter_python", "language",
+        "(call) @call [(assignment) (augmented_assignment) (named_expression)] @assign [(import_statement)"
+        " (import_from_statement)] @import [(for_statement) (for_in_clause)] @loop (function_definition) @function"
+        " (as_pattern) @alias",
+        6,
+    ),
+    "javascript": _Spoken(
+        "tree_sitter_javascript", "language",
+        "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
+        " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
+        " [(function_declaration) (arrow_function)] @function",
+        6,
+    ),
+    "typescript": _Spoken(
+        "tree_sitter_typescript", "language_typescript",
+        "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
+        " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
+        " [(function_declaration) (arrow_function)] @function",
+        12,
+    ),
+    "php": _Spoken(
+        "tree_sitter_php", "language_php",
+        "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
+        " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
+        " [(assignment_expression) (augmented_assignment_expression) (const_element)] @assign (foreach_statement) @loop"
+        " (function_definition) @function",
+        48,
+    ),
+    "ruby": _Spoken(
+        "tree_sitter_ruby", "language",
+        "[(call) (subshell)] @call [(assignment) (operator_assignment)] @assign (for) @loop (method) @function", 24,
+    ),
+    "perl": _Spoken(
+        "tree_sitter_perl", "language",
+        "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
+        " (func1op_call_expression) (command_string)] @call (assignment_expression) @assign (for_statement) @loop",
+        24,
+    ),
+    "java": _Spoken(
+        "tree_sitter_java", "language",
+        "[(method_invocation) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)]"
+        f" @assign {_LOOPS_OF_C} (method_declaration) @function",
+        12,
+    ),
+    "go": _Spoken(
+        "tree_sitter_go", "language",
+        "(call_expression) @call [(short_var_declaration) (assignment_statement) (var_spec) (const_spec)] @assign"
+        " (range_clause) @loop (function_declaration) @function",
+        12,
+    ),
+    "csharp": _Spoken(
+        "tree_sitter_c_sharp", "language",
+        "[(invocation_expression) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)]"
+        " @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)] @function",
+        48,
+    ),
+}  # fmt: skip
+LANGUAGES: Final[tuple[CodeLanguage, ...]] = tuple(_SPOKEN)
+
+# How each language is told where nothing names it: what its programs begin with, the most telling first.
+_SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
+    ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|\b\w+\s*:=\s*\w+\.\w+\("),
+    (
+        "csharp",
+        r"(?m)^\s*using\s+[A-Z][\w.]*;|\bConsole\.Write|\bnamespace\s+[A-Z][\w.]*\s*[{;]|\bstring\[\]\s+\w+\s*=",
+    ),
+    (
+        "java",
+        r"(?m)^\s*import\s+(?:static\s+)?java[x]?\.|\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\s|System\.out\.print|"
+        r"\bRuntime\.getRuntime\(\)|\bFiles\.\w+\(\s*Paths?\.",
+    ),
+    ("perl", r"(?m)^#!.*\bperl\b|^\s*use\s+(?:strict|warnings|File::\w+)\b|\bmy\s+[$@%]\w+|\bunlink\s+[\"'$]"),
+    (
+        "python",
+        r"(?m)^\s*(?:import\s+\w[\w., ]*$|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)",
+    ),
+    ("php", r"<\?"),
+    (
+        "ruby",
+        r"(?m)^#!.*\bruby\b|^\s*require\s+['\"]|^\s*def\s+\w+[?!]?\s*(?:\(|$)|\bFileUtils\.|\bputs\s|\bdo\s*\|\w+\||"
+        r"\bend\s*$|\bFile\.(?:delete|write|read|open|unlink|join)\b",
+    ),
+    (
+        "typescript",
+        r"(?m)\b(?:const|let|var)\s+\w+\s*:\s*[A-Za-z]|^\s*(?:export\s+)?(?:interface|type|enum)\s+[A-Z]\w*|"
+        r"\bimport\s+type\b|\)\s*:\s*(?:Promise<|void\b|string\b)",
+    ),
+    (
+        "javascript",
+        r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
+        r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]",
+    ),
+    ("php", r"(?i)\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"),
+)
+_TOLD: Final = tuple((language, re2.compile(pattern)) for language, pattern in _SHOWN)
+_HINTS: Final[Mapping[str, CodeLanguage]] = {
+    "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
+    "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
+    "tsx": "typescript", "ts-node": "typescript", "php": "php", "ruby": "ruby", "irb": "ruby", "perl": "perl",
+    "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
+}  # fmt: skip
+_TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
+
+
+def language_of(text: str, hint: str = "") -> CodeLanguage:
+    """The language of a piece of code: by its opening tag, the name of what runs it, then how it is written."""
+    if text.lstrip().startswith("<?"):
+        return "php"
+    for word, language in _HINTS.items():
+        if word in hint:
+            return "typescript" if language == "javascript" and _TYPED.search(text) else language
+    return next((language for language, pattern in _TOLD if pattern.search(text)), "python")
+
+
+def _capsule(address: int) -> object:
+    """The address of a grammar in the form that its parser takes; grammars that were built earlier give it bare."""
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule: object = make(address, b"tree_sitter.Language", None)
+    return capsule
+
+
+@cache
+def grammar_of(language: CodeLanguage) -> Grammar:
+    """The grammar of a language, loaded when the first text of it is read."""
+    spoken = _SPOKEN[language]
+    given = getattr(importlib.import_module(spoken.module), spoken.function)()
+    grammar = Language(_capsule(given) if isinstance(given, int) else given)
+    return Grammar(grammar, Query(grammar, spoken.query), spoken.repair)
+
+
+def text_of(node: Node | None) -> str:
+    """What a node is written with; empty for none."""
+    raw = b"" if node is None else node.text or b""
+    return raw.decode("utf-8", "replace")
+
+
+# One shape for all languages
+
+
+class Called(NamedTuple):
+    """A call by its parts: what it is called on, the name of what is called, and the arguments."""
+
+    receiver: Node | None
+    name: str
+    arguments: tuple[Node, ...]
+    created: bool = False
+
+
+_FUNCTIONS: Final = ("function", "constructor", "method", "name", "type")
+_RECEIVERS: Final = ("receiver", "object", "scope", "invocant", "operand", "expression", "value")
+_MEMBERS: Final = frozenset({
+    "attribute", "member_expression", "selector_expression", "member_access_expression", "field_access",
+    "scoped_identifier", "class_constant_access_expression", "scope_resolution", "member_call_expression",
+})  # fmt: skip
+_CREATED: Final = frozenset({"new_expression", "object_creation_expression"})
+_WRAPPED: Final = frozenset({"argument", "literal_element", "expression_list", "array_element_initializer"})
+_LISTED: Final = frozenset({"list_expression", "parenthesized_expression"})
+_COMMENTS: Final = frozenset({"comment", "line_comment", "block_comment"})
+SHELLS_OUT: Final = frozenset({"subshell", "shell_command_expression", "command_string"})
+
+
+def called(node: Node) -> Called:
+    """The parts of a call, whichever language it is of."""
+    function = next((found for field in _FUNCTIONS if (found := node.child_by_field_name(field)) is not None), None)
+    receiver = next(
+        (found for field in _RECEIVERS if (found := node.child_by_field_name(field)) is not None and found != function),
+        None,
+    )
+    created = node.type in _CREATED
+    if function is None and created and node.named_child_count:
+        function = node.named_children[0]
+    name = text_of(function)
+    if function is not None and function.type in _MEMBERS and receiver is None:
+        receiver, last = member_parts(function)
+        name = name if last is None else text_of(last)
+    return Called(receiver, name, arguments_of(node), created)
+
+
+def member_parts(node: Node) -> tuple[Node | None, Node | None]:
+    """What a member belongs to, and the node of its name."""
+    children = node.named_children
+    return (children[0], children[-1]) if len(children) > 1 else (None, None)
+
+
+def arguments_of(node: Node) -> tuple[Node, ...]:
+    """The arguments of a call, each without what only wraps it; those that are named stay as they are."""
+    listed = node.child_by_field_name("arguments")
+    if listed is None:
+        listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)
+    if listed is None:
+        return ()
+    plain = listed.type in ("argument_list", "arguments") or listed.type in _LISTED
+    return tuple(unwrapped(one) for one in (listed.named_children if plain else (listed,)) if one.type not in _COMMENTS)
+
+
+def unwrapped(node: Node) -> Node:
+    """A node without the wrappers of its grammar."""
+    for _ in range(4):
+        if node.type not in _WRAPPED or node.named_child_count != 1:
+            break
+        node = node.named_children[0]
+    return node
+
+
+class Bound(NamedTuple):
+    """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item."""
+
+    name: str
+    value: Node
+    whole: Node
+    adds: bool = False
+    each: bool = False
+
+
+_ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment"})
+_NAMED: Final = ("left", "name", "variable", "alias")
+_VALUED: Final = ("right", "value", "collection")
+
+
+def bound(node: Node) -> Iterator[Bound]:
+    """The names that an assignment, a declaration or a loop binds."""
+    left = next((found for field in _NAMED if (found := node.child_by_field_name(field)) is not None), None)
+    right = next((found for field in _VALUED if (found := node.child_by_field_name(field)) is not None), None)
+    children = node.named_children
+    if node.type in ("foreach_statement", "for_statement", "for") and (right is None or left is None):
+        parts = [child for child in children if child.type not in ("block", "compound_statement", "do")]
+        if len(parts) < 2:
+            return
+        # PHP: the list, then the name; Perl, C# and Ruby: the name, then the list.
+        left, right = (
+            (parts[1], parts[0]) if node.type == "foreach_statement" and left is None else (parts[-2], parts[-1])
+        )
+    if right is None and node.type in ("variable_declarator", "const_element") and len(children) > 1:
+        left, right = children[0], children[-1]
+    if left is None or right is None:
+        return
+    each = "for" in node.type or node.type in ("range_clause", "enhanced_for_statement")
+    adds = node.type in _ADDS or (node.type == "assignment_expression" and b".=" in _between(left, right, node))
+    names, values = _spread(left), _spread(right)
+    if not each and len(names) == len(values):
+        for name, value in zip(names, values, strict=True):
+            yield Bound(_name_of(name), value, node, adds)
+    else:
+        for name in names[-1:] if each else names:
+            yield Bound(_name_of(name), right, node, adds, each)
+
+
+def _between(left: Node, right: Node, node: Node) -> bytes:
+    raw = node.text or b""
+    return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte]
+
+
+def _spread(node: Node) -> list[Node]:
+    if node.type in ("expression_list", "pattern_list", "left_assignment_list", "tuple_pattern"):
+        return node.named_children
+    return [node]
+
+
+def _name_of(node: Node) -> str:
+    return text_of(node).removeprefix("my ").removeprefix("our ").removeprefix("local ").strip()[:80]

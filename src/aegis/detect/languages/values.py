@@ -1,0 +1,417 @@
+"""What an expression may be: constants, and what is simply computed of them, as far as a reader would follow it.
+
+Followed are assignments, concatenation, interpolation, joined paths, formats, loops over lists, members of objects
+that were written out, constant encodings, and functions of the text itself, once. What comes from outside is a hole in
+the text around it, so that `"/home/" + user + "/.ssh/authorized_keys"` still names what it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import Final, NamedTuple
+
+import re2
+from tree_sitter import Node
+
+from aegis.detect.languages.syntax import Bound, Called, called, member_parts, text_of, unwrapped
+
+HOLE: Final = "\x1a"  # stands for text that comes from outside
+MAX_TEXTS: Final = 8  # that one expression is followed to
+MAX_ITEMS: Final = 64  # of one list
+MAX_CHARS: Final = 4_096  # of one text
+MAX_DEPTH: Final = 12  # expressions inside each other that are followed
+MAX_STEPS: Final = 1_500  # expressions that are looked at for one text: bounds what many names for one thing cost
+
+
+class Value(NamedTuple):
+    """What an expression may be: texts, or a list of values, or an object by its members."""
+
+    texts: tuple[str, ...] = ()
+    items: tuple[Value, ...] = ()
+    members: tuple[tuple[str, Value], ...] = ()
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The texts of which something is known."""
+        return tuple(text for text in self.texts if text.strip(HOLE))
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """The texts of a value and of its items."""
+        found = dict.fromkeys(self.known)
+        for item in self.items:
+            found.update(dict.fromkeys(item.known))
+        return tuple(found)
+
+
+UNKNOWN: Final = Value((HOLE,))
+_STRINGS: Final = frozenset({
+    "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
+    "encapsed_string",
+    "verbatim_string_literal", "interpolated_string_expression", "interpolated_string_literal", "heredoc",
+    "nowdoc", "character_literal", "bare_string", "heredoc_body", "shell_command_expression", "subshell",
+    "command_string",
+})  # fmt: skip
+_CONTENT: Final = frozenset({
+    "string_content", "string_fragment", "interpreted_string_literal_content", "raw_string_literal_content",
+    "string_literal_content", "heredoc_content", "multiline_string_fragment",
+})  # fmt: skip
+_SKIPPED: Final = frozenset({
+    "string_start", "string_end", "interpolation_start", "interpolation_brace", "interpolation_quote",
+    "heredoc_start", "heredoc_end", "heredoc_beginning", "format_specifier", "type_conversion",
+    "string_literal_encoding",
+})  # fmt: skip
+_FILLED: Final = frozenset({
+    "interpolation", "template_substitution", "variable_name", "scalar", "array", "hash", "dynamic_variable_name",
+    "subscript_expression", "member_access_expression",
+})  # fmt: skip
+_NAMES: Final = frozenset({
+    "identifier", "variable_name", "scalar", "constant", "instance_variable", "global_variable", "class_variable",
+    "name", "type_identifier", "array", "shorthand_property_identifier",
+})  # fmt: skip
+_BINARY: Final = frozenset({"binary_operator", "binary_expression", "binary", "infix_expression"})
+_LISTS: Final = frozenset({
+    "list", "tuple", "set", "array", "array_creation_expression", "string_array", "literal_value", "array_initializer",
+    "initializer_expression", "collection_expression", "list_expression", "expression_list",
+    "implicit_array_creation_expression",
+    "argument_list",
+})  # fmt: skip
+_WRAPPERS: Final = frozenset({
+    "parenthesized_expression", "await", "await_expression", "expression_statement", "as_expression",
+    "non_null_expression", "satisfies_expression", "argument", "literal_element", "cast_expression", "unary_expression",
+    "array_element_initializer", "type_assertion", "keyword_argument", "named_argument", "pair_value", "spread_element",
+    "conversion_expression", "element_value",
+})  # fmt: skip
+_CALLS: Final = frozenset({
+    "call", "call_expression", "new_expression", "function_call_expression", "member_call_expression",
+    "scoped_call_expression", "object_creation_expression", "method_invocation", "invocation_expression",
+    "ambiguous_function_call_expression", "method_call_expression", "func1op_call_expression",
+})  # fmt: skip
+_CHOICES: Final = frozenset({"conditional_expression", "ternary_expression", "boolean_operator", "conditional"})
+_MEMBERS: Final = frozenset({
+    "attribute", "member_expression", "selector_expression", "member_access_expression", "field_access",
+})  # fmt: skip
+_SUBSCRIPTS: Final = frozenset({
+    "subscript", "subscript_expression", "element_reference", "index_expression", "array_access",
+    "element_access_expression", "hash_element_expression",
+})  # fmt: skip
+_OBJECTS: Final = frozenset({"dictionary", "object", "hash", "anonymous_hash_expression"})
+_BLOCKS: Final = frozenset({
+    "block", "statement_block", "compound_statement", "body_statement", "module", "program", "source_file",
+    "compilation_unit", "statement_list", "block_body", "do", "then",
+})  # fmt: skip
+_ESCAPES: Final[Mapping[str, str]] = {
+    "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
+}  # fmt: skip
+_FIELD: Final = re2.compile(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+
+
+class Scope:
+    """The names of one text, and what its expressions may be; `of_call` says what a call of somebody else makes."""
+
+    def __init__(self, names: Mapping[str, Sequence[Bound]], of_call: Callable[[Called, Scope], Value | None]):
+        self._names = names
+        self._of_call = of_call
+        self._memo: dict[int, Value] = {}
+        self._steps = MAX_STEPS
+
+    def value(self, node: Node, depth: int = 0) -> Value:
+        """What a node may be; a hole where nothing is known."""
+        known = self._memo.get(node.id)
+        if known is not None:
+            return known
+        if depth > MAX_DEPTH or self._steps <= 0:
+            return UNKNOWN
+        self._steps -= 1
+        self._memo[node.id] = UNKNOWN  # a name that is made of itself
+        found = self._value(unwrapped(node), depth + 1)
+        self._memo[node.id] = found
+        return found
+
+    def _value(self, node: Node, depth: int) -> Value:
+        kind = node.type
+        if kind in _STRINGS and kind != "array":
+            return _texts(self._string(node, depth))
+        if kind == "concatenated_string" or kind == "chained_string":
+            return self._joined([self.value(child, depth) for child in node.named_children])
+        if kind in _NAMES and not (kind == "array" and text_of(node)[:1] == "["):
+            return self._name(text_of(node), node, depth)
+        if kind in _BINARY:
+            return self._binary(node, depth)
+        if kind in _CALLS:
+            return self._call(node, depth)
+        if kind in _LISTS:
+            return Value((), tuple(self.value(unwrapped(one), depth) for one in node.named_children[:MAX_ITEMS]))
+        if kind == "composite_literal":
+            body = node.child_by_field_name("body")
+            return UNKNOWN if body is None else self.value(body, depth)
+        if kind in _OBJECTS:
+            return self._object(node, depth)
+        if kind in _MEMBERS:
+            return self._member(node, depth)
+        if kind in _SUBSCRIPTS:
+            return self._item(node, depth)
+        if kind in _CHOICES:
+            parts = [self.value(child, depth) for child in node.named_children[-2:]]
+            return _union(part for part in parts if part.known or part.items)
+        if kind in _WRAPPERS and node.named_child_count:
+            inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
+            return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
+        if kind in ("integer", "number", "int_literal", "decimal_integer_literal", "integer_literal"):
+            return Value((text_of(node),))
+        return UNKNOWN
+
+    def _string(self, node: Node, depth: int) -> list[str]:
+        """The texts that a string may be, what is filled in put in."""
+        raw = node.text or b""
+        if not node.children:
+            return [_unquoted(raw.decode("utf-8", "replace"))]
+        pieces: list[tuple[str, ...]] = []
+        self._pieces(node, pieces, depth)
+        return ["".join(chosen)[:MAX_CHARS] for chosen in _chosen(pieces)]
+
+    def _pieces(self, node: Node, pieces: list[tuple[str, ...]], depth: int) -> None:
+        raw, start = node.text or b"", node.start_byte
+        at = start
+        inside = node.type in _CONTENT
+        for child in node.children:
+            if inside and child.start_byte > at:
+                pieces.append((raw[at - start : child.start_byte - start].decode("utf-8", "replace"),))
+            at = child.end_byte
+            if child.type in _CONTENT:
+                if child.children:
+                    self._pieces(child, pieces, depth)
+                else:
+                    pieces.append((text_of(child),))
+            elif child.type == "escape_sequence":
+                pieces.append((_escaped(text_of(child)),))
+            elif child.type in _STRINGS:
+                pieces.append(tuple(self._string(child, depth)))
+            elif child.type in _FILLED:
+                inner = child
+                if child.type in ("interpolation", "template_substitution"):
+                    held = [one for one in child.named_children if one.type not in _SKIPPED]
+                    if not held:
+                        continue
+                    inner = held[0]
+                pieces.append(self.value(inner, depth).texts or (HOLE,))
+            elif child.type not in _SKIPPED and child.is_named:
+                pieces.append((HOLE,))
+        if inside and at < node.end_byte:
+            pieces.append((raw[at - start :].decode("utf-8", "replace"),))
+
+    def _name(self, name: str, node: Node, depth: int) -> Value:
+        bounds = self._names.get(name)
+        if not bounds:
+            return UNKNOWN
+        before = [one for one in bounds if one.whole.start_byte < node.start_byte]
+        chosen: list[Bound] = []
+        for one in reversed(before):
+            chosen.append(one)
+            if not one.adds and not one.each and _holds(one.whole, node):
+                break
+        return _union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
+
+    def _bound(self, one: Bound, depth: int) -> Value:
+        found = self.value(one.value, depth)
+        if one.each:
+            return _union(found.items) if found.items else UNKNOWN
+        if one.adds:
+            before = [each for each in self._names[one.name] if each.whole.start_byte < one.whole.start_byte]
+            return (
+                self._joined([self._bound(before[-1], depth + 1), found]) if before and depth < MAX_DEPTH else UNKNOWN
+            )
+        return found
+
+    def _binary(self, node: Node, depth: int) -> Value:
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        if left is None or right is None:
+            return UNKNOWN
+        sign = text_of(node.child_by_field_name("operator")) or _sign(node, left, right)
+        one, other = self.value(left, depth), self.value(right, depth)
+        if sign in ("+", ".", "<<", ".."):
+            if one.items or other.items:
+                return Value((), (*one.items, *other.items)[:MAX_ITEMS])
+            return self._joined([one, other])
+        if sign == "/":
+            return join_paths([one, other])
+        if sign == "%":
+            return filled(one, list(other.items) or [other])
+        if sign in ("||", "??", "or", "//"):
+            return _union(part for part in (one, other) if part.known)
+        if sign == "*" and one.texts and len(one.texts) == 1 and other.texts and other.texts[0].isdigit():
+            return Value((one.texts[0] * min(int(other.texts[0][:3]), 64),))
+        return UNKNOWN
+
+    def _joined(self, parts: Sequence[Value]) -> Value:
+        return _texts(["".join(chosen)[:MAX_CHARS] for chosen in _chosen([part.texts or (HOLE,) for part in parts])])
+
+    def _call(self, node: Node, depth: int) -> Value:
+        parts = called(node)
+        made = self._of_call(parts, self)
+        return UNKNOWN if made is None else made
+
+    def _object(self, node: Node, depth: int) -> Value:
+        members = []
+        for pair in node.named_children[:MAX_ITEMS]:
+            key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
+            if key is not None and value is not None:
+                name = self.value(key, depth).known if key.type in _STRINGS else (text_of(key).strip("'\":"),)
+                members.append((name[0] if name else "", self.value(value, depth)))
+        return Value((HOLE,), (), tuple(members))
+
+    def _member(self, node: Node, depth: int) -> Value:
+        whole = text_of(node)
+        if whole in self._names:
+            return self._name(whole, node, depth)
+        owner, last = member_parts(node)
+        if owner is None or last is None:
+            return UNKNOWN
+        made = self._of_call(Called(owner, text_of(last), ()), self)
+        if made is not None:
+            return made
+        name = text_of(last)
+        return next((value for key, value in self.value(owner, depth).members if key == name), UNKNOWN)
+
+    def _item(self, node: Node, depth: int) -> Value:
+        children = node.named_children
+        if len(children) < 2:
+            return UNKNOWN
+        made = self._of_call(Called(children[0], "[]", tuple(children[1:])), self)
+        if made is not None:
+            return made
+        whole, index = self.value(children[0], depth), self.value(children[-1], depth).known
+        if not index:
+            return _union(whole.items) if whole.items else UNKNOWN
+        if whole.items and index[0].isdigit() and int(index[0][:4]) < len(whole.items):
+            return whole.items[int(index[0][:4])]
+        return next((value for key, value in whole.members if key == index[0]), UNKNOWN)
+
+
+def _holds(bound: Node, use: Node) -> bool:
+    """Whether what a name is bound to is what it is at a later use: the use lies in the block of the binding."""
+    block = bound.parent
+    for _ in range(MAX_DEPTH):
+        if block is None or block.type in _BLOCKS:
+            break
+        block = block.parent
+    return block is None or (block.start_byte <= use.start_byte and use.end_byte <= block.end_byte)
+
+
+def _sign(node: Node, left: Node, right: Node) -> str:
+    raw = node.text or b""
+    return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte].decode("utf-8", "replace").strip()
+
+
+def _chosen(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The ways of choosing one of each, at most `MAX_TEXTS`."""
+    wide = [piece[:MAX_TEXTS] for piece in pieces]
+    found = []
+    for chosen in product(*wide):
+        found.append(chosen)
+        if len(found) == MAX_TEXTS:
+            break
+    return found
+
+
+def _texts(texts: Iterable[str]) -> Value:
+    return Value(tuple(dict.fromkeys(texts))[:MAX_TEXTS] or (HOLE,))
+
+
+def _union(values: Iterable[Value]) -> Value:
+    texts: dict[str, None] = {}
+    items: list[Value] = []
+    members: list[tuple[str, Value]] = []
+    for value in values:
+        texts.update(dict.fromkeys(value.texts))
+        items.extend(value.items)
+        members.extend(value.members)
+    if not texts and not items:
+        return UNKNOWN
+    return Value(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
+
+
+def _unquoted(text: str) -> str:
+    """A literal without its quotes, whichever way its language writes them."""
+    body = text.lstrip("@$rRbBuUfFqL").strip() if text[:1] not in "'\"`" else text
+    for quote in ('"""', "'''"):
+        if body.startswith(quote) and body.endswith(quote) and len(body) >= 6:
+            return body[3:-3][:MAX_CHARS]
+    return body[1:-1][:MAX_CHARS] if len(body) > 1 else body
+
+
+def _escaped(text: str) -> str:
+    """What an escape stands for."""
+    body = text[1:]
+    if body[:1] in "xuU" and body[1:].strip("{}"):
+        try:
+            return chr(int(body[1:].strip("{}"), 16))
+        except (ValueError, OverflowError):
+            return text
+    if body.isdigit() and len(body) == 3:
+        return chr(int(body, 8)) if body.strip("01234567") == "" else text
+    return _ESCAPES.get(body, body)
+
+
+# What calls of libraries make of their arguments
+
+
+def join_paths(parts: Sequence[Value]) -> Value:
+    """The paths that parts are joined to: an absolute part leaves out what stands before it."""
+    found = []
+    for chosen in _chosen([part.texts or (HOLE,) for part in parts]):
+        path = ""
+        for part in chosen:
+            absolute = part.startswith("/") or part[1:3] in (":\\", ":/")
+            path = part if absolute or not path else f"{path.rstrip('/')}/{part}"
+        found.append(path[:MAX_CHARS])
+    return _texts(found)
+
+
+def joined_plainly(parts: Sequence[Value]) -> Value:
+    """The paths of parts that are put behind each other, whatever they begin with."""
+    found = []
+    for chosen in _chosen([part.texts or (HOLE,) for part in parts]):
+        rest = "/".join(part.strip("/") for part in chosen[1:])
+        found.append(f"{chosen[0].rstrip('/')}/{rest}"[:MAX_CHARS] if rest else chosen[0])
+    return _texts(found)
+
+
+def filled(pattern: Value, arguments: Sequence[Value]) -> Value:
+    """A format with its arguments put in, in their order."""
+    found = []
+    for text in pattern.known:
+        for chosen in _chosen([argument.texts or (HOLE,) for argument in arguments]):
+            rest = iter(chosen)
+            pieces, at = [], 0
+            for match in _FIELD.finditer(text):
+                pieces += [text[at : match.start()], next(rest, HOLE)]
+                at = match.end()
+            found.append("".join([*pieces, text[at:]])[:MAX_CHARS])
+    return _texts(found[:MAX_TEXTS])
+
+
+def decoded(value: Value, how: str) -> Value:
+    """What constant text says that was encoded: `base64`, `hex`, `reversed`, `codes`."""
+    if how == "codes":
+        numbers = value.every
+        if numbers and all(number.isdigit() and int(number) < 0x110000 for number in numbers):
+            return Value(
+                ("".join(chr(int(item.texts[0])) for item in value.items if item.texts) or chr(int(numbers[0])),)
+            )
+        return UNKNOWN
+    found = []
+    for text in value.known:
+        try:
+            if how == "base64":
+                found.append(base64.b64decode(text, validate=False).decode("utf-8", "replace"))
+            elif how == "hex":
+                found.append(bytes.fromhex(text).decode("utf-8", "replace"))
+            elif how == "reversed":
+                found.append(text[::-1])
+        except (binascii.Error, ValueError):
+            return UNKNOWN
+    return _texts(found) if found else UNKNOWN
