@@ -88,7 +88,7 @@ SIGNALS: Final = frozenset({
     "shell.destroy", "shell.dumps-secret", "shell.grants", "shell.hides-traces", "shell.infrastructure", "shell.kernel",
     "shell.persists", "shell.privilege", "shell.publishes", "shell.weakens",
 })  # fmt: skip
-OPERANDS: Final = frozenset({"key", "path", "process", "service"})  # resources that operands decide
+OPERANDS: Final = frozenset({"key", "path"})  # resources that operands decide
 EFFECTS: Final = frozenset({"exec", "network", "read", "write"})
 LEAST_EXAMPLES: Final = 2  # of each kind, in every file
 
@@ -181,7 +181,8 @@ class Use(_Member, frozen=True, kw_only=True):
     """What a program does where all words of one entry of `when` hold, and those of no entry of `unless`; see the how-to.
 
     `effect` is a verb and a resource of `core.effects`, perhaps a scope. Instead of a resource it names what the
-    operands are: `path`, `key` of a registry, `service` or `process`; `of` says which words those are.
+    operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process` are
+    what the name of one says: that of a defence, of a backup, or of any other.
     """
 
     effect: str

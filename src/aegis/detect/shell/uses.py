@@ -274,7 +274,7 @@ def _applies(entry: Use, used: Used) -> bool:
 
 def _did(entry: Use, used: Used) -> Iterator[Did]:
     verb, resource, *scopes = entry.effect.split()
-    if resource in RESOURCES:
+    if resource in RESOURCES and not (entry.of and resource in _KINDS):
         yield Did(_VERBS[verb], _RESOURCES[resource], _SCOPES[scopes[0]] if scopes else "one", tuple(used.operands[:4]))
         return
     values = _operands(entry.of, used)

@@ -29,7 +29,7 @@ _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
 _MOST_SCRIPTS: Final = 48  # of one text
 _EVIDENCE: Final = 200
 _BASHES: Final = frozenset({"bash", "sh", "zsh", "dash", "wsl"})
-_INVOKES: Final = frozenset({"invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"})
+_INVOKES: Final = frozenset({"iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"})
 _STARTS: Final = frozenset({
     "start-process", "[diagnostics.process]::start", "[process]::start", ".shellexecute", "new-scheduledtaskaction",
 })  # fmt: skip
