@@ -178,11 +178,11 @@ class OptionWords(_Member, frozen=True, kw_only=True):
 
 
 class Use(_Member, frozen=True, kw_only=True):
-    """What a program does where all words of one entry of `when` hold, and those of no entry of `unless`; see the how-to.
+    """What a program does where all words of one entry of `when` hold, and those of no entry of `unless`.
 
     `effect` is a verb and a resource of `core.effects`, perhaps a scope. Instead of a resource it names what the
-    operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process` are
-    what the name of one says: that of a defence, of a backup, or of any other.
+    operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process`
+    are what the name of one says: that of a defence, of a backup, or of any other.
     """
 
     effect: str
@@ -477,7 +477,7 @@ class _Reading:
                 self._bad(f"a file needs at least {LEAST_EXAMPLES} `{kind}` examples", f"/examples/{kind}")
         for at, example in enumerate(examples.found):
             if bool(example.signal) + bool(example.effect) + bool(example.does) != 1:
-                self._bad("an example names a `signal`, an `effect` or what it `does`", f"/examples/found/{at}")
+                self._bad("an example names a `signal` or an `effect`", f"/examples/found/{at}")
             if example.effect and example.effect not in EFFECTS:
                 hint = f"one of {', '.join(sorted(EFFECTS))}"
                 self._bad(f"`{example.effect}` is not an effect", f"/examples/found/{at}/effect", hint=hint)

@@ -1,4 +1,4 @@
-"""The scripts that a command line hands to a shell: those of `powershell` and `cmd`, and lines among a program's words."""
+"""The scripts that a command line hands to a shell: of `powershell` and `cmd`, and lines among a program's words."""
 
 from __future__ import annotations
 
@@ -33,10 +33,20 @@ def powershell_script(args: Sequence[str]) -> tuple[str, bool]:
 
 
 _VALUED: Final = (
-    "executionpolicy", "ep", "windowstyle", "version", "psconsolefile", "inputformat", "outputformat", "configurationname",
-    "settingsfile", "workingdirectory", "custompipename", "exec",
+    "executionpolicy", "ep", "windowstyle", "version", "psconsolefile", "inputformat", "outputformat",
+    "configurationname", "settingsfile", "workingdirectory", "custompipename", "exec",
 )  # fmt: skip
-_POWERSHELL_SWITCHES: Final = ("noprofile", "noninteractive", "nologo", "noexit", "sta", "mta", "interactive", "login", "help")
+_POWERSHELL_SWITCHES: Final = (
+    "noprofile",
+    "noninteractive",
+    "nologo",
+    "noexit",
+    "sta",
+    "mta",
+    "interactive",
+    "login",
+    "help",
+)
 
 
 def cmd_script(args: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ class PsValue:
         kinds: frozenset[str] = _NO_KINDS,
         items: tuple[PsValue, ...] = (),
         fields: dict[str, PsValue] | None = None,
-        type: str = "",
+        of: str = "",
         name: str = "",
         block: bool = False,
     ):
@@ -51,7 +51,7 @@ class PsValue:
         self.kinds = kinds
         self.items = items
         self.fields = fields
-        self.type = type
+        self.type = of
         self.name = name
         self.block = block
 
@@ -60,7 +60,7 @@ class PsValue:
         if self.name == name:
             return self
         return PsValue(
-            text=self.text, known=self.known, kinds=self.kinds, items=self.items, fields=self.fields, type=self.type,
+            text=self.text, known=self.known, kinds=self.kinds, items=self.items, fields=self.fields, of=self.type,
             name=name, block=self.block,
         )  # fmt: skip
 
@@ -272,10 +272,10 @@ def cast(name: str, value: PsValue) -> PsValue:
         return _texts(list(value.text), value) if name == "char[]" and value.known and not value.items else value
     if name in {"string", "void", "object", "array", "regex", "uri", "scriptblock"} or name.endswith("[]"):
         return PsValue(
-            text=value.text, known=value.known, kinds=value.kinds, items=value.items, type=name, block=value.block
+            text=value.text, known=value.known, kinds=value.kinds, items=value.items, of=name, block=value.block
         )
     if name in {"wmiclass", "adsi", "xml", "wmi", "wmisearcher", "io.fileinfo", "io.directoryinfo", "adsisearcher"}:
-        return PsValue(text=value.text, known=value.known, kinds=value.kinds, type=name)
+        return PsValue(text=value.text, known=value.known, kinds=value.kinds, of=name)
     return value
 
 
@@ -305,7 +305,7 @@ def member(value: PsValue, name: str) -> PsValue:
     if name == "length" or name == "count":
         return constant(str(len(value.items) or len(value.text))) if value.known else UNKNOWN
     if value.type:
-        return PsValue(text=f"{value.text}.{name}", known=False, kinds=value.kinds, type=f"{value.type}.{name}")
+        return PsValue(text=f"{value.text}.{name}", known=False, kinds=value.kinds, of=f"{value.type}.{name}")
     return PsValue(text=f"{value.spelling()}.{name}", known=False, kinds=value.kinds)
 
 
@@ -348,8 +348,8 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
         return value.named("")
     if name in {"getstring", "readtoend", "decompress", "read"}:
         source = next((one for one in given if one.kinds), value)
-        text = next((one for one in given if one.known and one.text), PsValue(text="", known=False))
-        return PsValue(text=text.text, known=text.known, kinds=kinds | source.kinds)
+        plain = next((one for one in given if one.known and one.text), UNKNOWN)
+        return PsValue(text=plain.text, known=plain.known, kinds=kinds | source.kinds)
     return PsValue(text=UNREAD, known=False, kinds=kinds)
 
 
@@ -396,7 +396,9 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
     if type_name == "string":
         rest = given[1:]
         if name == "join" and rest:
-            return _made(first.text.join(listed([piece for one in rest for piece in one.spread()]).spread_text()), *given)
+            return _made(
+                first.text.join(listed([piece for one in rest for piece in one.spread()]).spread_text()), *given
+            )
         if name == "concat":
             return _made("".join(piece for one in given for piece in one.spread_text()), *given)
         if name == "format" and rest:
@@ -408,16 +410,16 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
     if type_name == "environment" and name == "getenvironmentvariable":
         return variable(f"env:{first.text.lower()}")
     if type_name == "scriptblock" and name == "create":
-        return PsValue(text=first.text, known=first.known, kinds=kinds, type="scriptblock")
+        return PsValue(text=first.text, known=first.known, kinds=kinds, of="scriptblock")
     if type_name in {"io.file", "file"} and name.startswith("read"):
         return PsValue(text=first.text, known=False, kinds=kinds | READ)
     if name == "new":
-        return PsValue(text=first.text if given else f"[{type_name}]", known=False, kinds=kinds, type=type_name)
+        return PsValue(text=first.text if given else f"[{type_name}]", known=False, kinds=kinds, of=type_name)
     if type_name in {"text.encoding", "encoding"}:
         return PsValue(text=first.text, known=first.known, kinds=kinds)
     if type_name == "array" and name == "reverse":
         return UNKNOWN
-    return PsValue(text=UNREAD, known=False, kinds=kinds, type=type_name)
+    return PsValue(text=UNREAD, known=False, kinds=kinds, of=type_name)
 
 
 _SHOWS: Final = frozenset({"write-output", "echo", "write", "write-host", "out-string", "out-default", "oss"})
@@ -452,19 +454,21 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         shown = next((arg for arg in plain), "").lower().removeprefix("system.")
         inner = words[1:] if words else []
         packed = next((word for word in inner if word.kinds or word.type), NOTHING)
-        return PsValue(text=packed.text, known=False, kinds=kinds, type=shown)
+        return PsValue(text=packed.text, known=False, kinds=kinds, of=shown)
     if name in _PASSES:
         block = next((word for word in words if word.block), None)
         if block is not None and "[char]" in block.text.replace(" ", "").lower() and before.known:
             numbers = before.spread()
             return cast("char[]", listed(numbers)) if "bxor" not in block.text.lower() else UNKNOWN
         return PsValue(
-            text=before.text, known=before.known and block is None, kinds=kinds, items=before.items, type=before.type
+            text=before.text, known=before.known and block is None, kinds=kinds, items=before.items, of=before.type
         )
     if name in {"join-path"} and len(plain) > 1:
         return _made(f"{plain[0].rstrip(chr(92))}\\{plain[1].lstrip(chr(92))}", *words)
     if name in _READS:
         return PsValue(text=plain[0] if plain else "", known=False, kinds=kinds | READ)
     if name in _NAMES_FILE:
-        return PsValue(text=plain[0] if plain else "", known=name in {"get-command", "gcm", "get-alias", "gal"}, kinds=kinds)
+        return PsValue(
+            text=plain[0] if plain else "", known=name in {"get-command", "gcm", "get-alias", "gal"}, kinds=kinds
+        )
     return PsValue(text=UNREAD, known=False, kinds=kinds)

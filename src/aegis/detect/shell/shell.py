@@ -47,8 +47,8 @@ from aegis.detect.shell.starts import (
 )
 from aegis.detect.shell.tamper import grants, tampering, tampering_write, written
 from aegis.detect.shell.tree import MAX_SHELL, Command, Shell, parse_shell
-from aegis.detect.shell.uses import effects_of
 from aegis.detect.shell.unquote import expanded_words, with_variables
+from aegis.detect.shell.uses import effects_of
 from aegis.detect.shell.words import (
     DELETERS,
     LOOSE_PLACES,

@@ -13,7 +13,7 @@ from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
 from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import Use, of_kind, uses
-from aegis.detect.shell.tree import Command
+from aegis.detect.shell.words import LOOSE_PLACES
 
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
@@ -21,19 +21,19 @@ _MOST_WORDS: Final = 512  # of one command
 _CMDLETS: Final = of_kind("cmdlet")
 _DEFENCES: Final = of_kind("defence")
 _BACKUPS: Final = of_kind("keeps-backups")
+# Places that every user can write: a word that holds one of them is looked for.
 _LOOSE: Final = (
-    "\\temp\\", "%temp%", "%tmp%", "$env:temp", "$env:tmp", "\\users\\public", "%public%", "\\downloads\\", "\\appdata\\",
-    "%appdata%", "%localappdata%", "$env:appdata", "$env:localappdata", "\\programdata\\", "\\perflogs", "/tmp/",
-    "/var/tmp", "/dev/shm/", "/users/shared", "\\desktop\\", "\\inetcache\\", "\\windows\\tasks\\", "$recycle.bin",
-)  # fmt: skip # noqa: S108 - places that are looked for
+    "\\temp\\", "%temp%", "%tmp%", "$env:temp", "$env:tmp", "\\users\\public", "%public%", "\\downloads\\",
+    "\\appdata\\", "%appdata%", "%localappdata%", "$env:appdata", "$env:localappdata", "\\programdata\\",
+    "\\perflogs", "\\desktop\\", "\\inetcache\\", "\\windows\\tasks\\", "$recycle.bin", "/users/shared", *LOOSE_PLACES,
+)  # fmt: skip
 _SCHEMES: Final = ("http://", "https://", "ftp://", "webdav://", "davs://")
-_RUNS: Final = (
-    ".exe", ".dll", ".bat", ".cmd", ".ps1", ".vbs", ".vbe", ".js", ".jse", ".hta", ".cab", ".ini", ".cpl", ".scr", ".wsf",
-    ".inf", ".sct", ".msi", ".ttt", ".reg", ".txt", ".log", ".com", ".xml", ".py",
-)  # fmt: skip
+# Endings of files that are run or read as a program, then those in which one hides.
 _PROGRAMS: Final = (
-    ".exe", ".dll", ".bat", ".cmd", ".ps1", ".vbs", ".js", ".hta", ".cpl", ".scr", ".wsf", ".inf", ".sct", ".msi", ".com", ".pif",
+    ".exe", ".dll", ".bat", ".cmd", ".ps1", ".vbs", ".vbe", ".js", ".jse", ".hta", ".cpl", ".scr", ".wsf", ".inf",
+    ".sct", ".msi", ".com", ".pif", ".xsl",
 )  # fmt: skip
+_RUNS: Final = (*_PROGRAMS, ".cab", ".ini", ".reg", ".txt", ".log", ".xml", ".py", ".ttt")
 
 
 class Did(NamedTuple):
@@ -82,7 +82,11 @@ class Used:
         """Return the values that an option is given, in every spelling that the program takes."""
         wild = "*" in option
         for name, value in self.options:
-            if (wild and glob_match(option, name)) or name == option or (self.is_cmdlet and len(name) < len(option) and option.startswith(name)):
+            if (
+                (wild and glob_match(option, name))
+                or name == option
+                or (self.is_cmdlet and len(name) < len(option) and option.startswith(name))
+            ):
                 yield value
 
 
@@ -185,7 +189,16 @@ def is_stream(word: str) -> bool:
         word = word.replace("$env:", "").replace("${env:", "")
     rest = word[2:] if word[1:2] == ":" and word[:1].isalpha() else word
     left, colon, right = rest.rpartition(":")
-    if not colon or not left or not right or "/" in right or "\\" in right or left[0] in "/-%$@" or ":" in left or "@" in left:
+    if (
+        not colon
+        or not left
+        or not right
+        or "/" in right
+        or "\\" in right
+        or left[0] in "/-%$@"
+        or ":" in left
+        or "@" in left
+    ):
         return False
     if not right.replace(".", "").replace("_", "").replace("-", "").isalnum() or right.isdigit() or "=" in left:
         return False
@@ -195,12 +208,12 @@ def is_stream(word: str) -> bool:
     in_folder = "\\" in left
     if "." in name and not name.replace(".", "").isdigit() and (in_folder or right.lower().endswith(_RUNS)):
         return True
-    return right.lower().endswith(_RUNS[:19]) or (in_folder and word[1:2] == ":")
+    return right.lower().endswith(_PROGRAMS) or (in_folder and word[1:2] == ":")
 
 
 _DRIVES: Final = frozenset({
-    "hklm", "hkcu", "hkcr", "hku", "cert", "env", "variable", "function", "alias", "wsman", "registry", "script", "file",
-    "http", "https", "localhost", "mailto",
+    "hklm", "hkcu", "hkcr", "hku", "cert", "env", "variable", "function", "alias", "wsman", "registry", "script",
+    "file", "http", "https", "localhost", "mailto",
 })  # fmt: skip
 
 
@@ -275,18 +288,21 @@ def _applies(entry: Use, used: Used) -> bool:
 def _did(entry: Use, used: Used) -> Iterator[Did]:
     verb, resource, *scopes = entry.effect.split()
     if resource in RESOURCES and not (entry.of and resource in _KINDS):
-        yield Did(_VERBS[verb], _RESOURCES[resource], _SCOPES[scopes[0]] if scopes else "one", tuple(used.operands[:4]))
+        scope = _SCOPES[scopes[0]] if scopes else "one"
+        yield Did(_VERBS[verb], _RESOURCES[resource], scope, tuple(used.operands[:4]))
         return
     values = _operands(entry.of, used)
     seen: set[tuple[str, str]] = set()
     for value in values[:64]:
         found = _placed(resource, value, used)
         if found is not None:
-            what, scope, shown = found
-            scope = _SCOPES[scopes[0]] if scopes else scope
-            if (what, scope) not in seen:
-                seen.add((what, scope))
-                yield Did(_VERBS[verb], what, scope, (shown,))
+            what, wide, shown = found
+            if verb == "write" and wide == "all":  # what is put into a folder leaves the folder as it is
+                continue
+            wide = _SCOPES[scopes[0]] if scopes else wide
+            if (what, wide) not in seen:
+                seen.add((what, wide))
+                yield Did(_VERBS[verb], what, wide, (shown,))
 
 
 def _operands(where: Sequence[str], used: Used) -> list[str]:

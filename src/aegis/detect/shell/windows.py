@@ -22,14 +22,16 @@ from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import Did, effects_of, is_cmdlet, is_share, is_stream, placed_path, written_value
+from aegis.detect.shell.uses import Did, effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
 _MOST_SCRIPTS: Final = 48  # of one text
 _EVIDENCE: Final = 200
 _BASHES: Final = frozenset({"bash", "sh", "zsh", "dash", "wsl"})
-_INVOKES: Final = frozenset({"iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"})
+_INVOKES: Final = frozenset(
+    {"iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"}
+)
 _STARTS: Final = frozenset({
     "start-process", "[diagnostics.process]::start", "[process]::start", ".shellexecute", "new-scheduledtaskaction",
 })  # fmt: skip
@@ -43,6 +45,7 @@ _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuf
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | _BASHES | {"cmd", "command"}
 _TOOLS_OF_ATTACK: Final = of_kind("attack-tool")
+_FETCHERS: Final = of_kind("fetcher") | of_kind("downloader") | {"invoke-webrequest", "invoke-restmethod"}
 
 
 # Which shell a text is for
@@ -64,13 +67,15 @@ _POWERSHELL_SIGNS: Final = re2.compile(
     r"\bnew-object\b|\biex\b|^\s*param\s*\(|(?:^|[;|]\s*)\$\w+\s*=\s"
 )
 _CMD_SIGNS: Final = re2.compile(
-    r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|\\\\[a-z0-9.-]+\\|^\s*@echo off|"
+    r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|"
+    r"\\\\[a-z0-9.-]+\\|^\s*@echo off|"
     r"(?:^|[&|;\n(]\s*)(?:reg|sc|net|net1|wmic|schtasks|vssadmin|wevtutil|bcdedit|netsh|taskkill|icacls|attrib|cmdkey|"
     r"certutil|bitsadmin|mshta|rundll32|regsvr32|diskshadow|wbadmin|fsutil|cipher|del|erase|rd|format|rmdir|takeown|"
     r"auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
 )
 _SURELY_CMD: Final = re2.compile(
-    r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|^\s*rem\s|%%[~a-z#]|^\s*::|"
+    r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
+    r"^\s*rem\s|%%[~a-z#]|^\s*::|"
     r"^\s*(?:cl|link|lib|dumpbin|nmake|msbuild|set|setx|devcon|tracelog)\b"
 )
 
@@ -142,6 +147,35 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
     return facts
 
 
+_PLAIN_HOST: Final = re2.compile(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
+_RUNS_FILES: Final = frozenset({
+    "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
+    "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",
+})  # fmt: skip
+_TO_FILE: Final = frozenset({"-outfile", "-destination", "-o", "--output", "-of", "-out", "-outf"})
+
+
+def _base(path: str) -> str:
+    return path.replace("/", "\\").rstrip("\\").rpartition("\\")[2].strip("\"' ").lower()
+
+
+def fetched_file(command: Command, kinds: frozenset[str]) -> str:
+    """Return the file that a command writes what it fetches to; empty for every other command."""
+    name, args = command.name, command.args
+    if name in {".downloadfile", ".downloadfileasync"}:
+        return args[1] if len(args) > 1 else ""
+    if name.startswith(("[io.file]::writeall", "[file]::writeall")) or name in {"set-content", "out-file"}:
+        return args[0] if "fetched" in kinds and args else ""
+    if name in _FETCHERS or name in {"start-bitstransfer", "certutil", "bitsadmin"}:
+        for at, arg in enumerate(args[:-1]):
+            if arg.lower() in _TO_FILE:
+                return args[at + 1]
+        plain = [arg for arg in args if arg[:1] not in "-/"]
+        if name in {"certutil", "bitsadmin", "start-bitstransfer"} and len(plain) > 1:
+            return plain[-1]
+    return ""
+
+
 def _dialect_of(language: str) -> Dialect:
     return "powershell" if language == "powershell" else "cmd" if language == "cmd" else "bash"
 
@@ -156,7 +190,7 @@ class _Reading:
         self._aliases: dict[str, str] = {}
         self._sockets = False
         self._in_powershell = False
-        self._comes = False
+        self._fetched: dict[str, bool] = {}
 
     # The two languages
 
@@ -250,6 +284,8 @@ class _Reading:
             if name not in _COMMON_TYPES and (args or name not in _TOOLS_OF_ATTACK):
                 judge_command(command, self.facts)
             self._places(command)
+            self._runs_fetched(command)
+        self._fetches(command, kinds)
         self._effects(command)
         for inner in inner_lines(name, args):
             self._line(_dialect_of(inner[0]), inner[1])
@@ -284,6 +320,28 @@ class _Reading:
                 break
         if started_tool(command):
             self.facts.add("shell.attack-tool", command.text)
+
+    def _fetches(self, command: Command, kinds: frozenset[str]) -> None:
+        """Remember files that are fetched, and whether from a place, or to one, that no honest maker has."""
+        target = fetched_file(command, kinds)
+        if target and len(self._fetched) < 64:
+            words = " ".join(command.args).lower()
+            odd = is_of("loose", target) or _PLAIN_HOST.search(words) is not None
+            self._fetched[_base(target)] = odd
+
+    def _runs_fetched(self, command: Command) -> None:
+        """A file that was fetched from an odd place before is run, by itself or by a program that runs others."""
+        if not self._fetched or fetched_file(command, _NO_KINDS):
+            return
+        names = [command.program or command.name]
+        if command.name in _RUNS_FILES or command.name in _COMMON_TYPES:
+            names += command.args
+        hidden = "hidden" in command.text.lower()
+        for name in names:
+            odd = self._fetched.get(_base(name))
+            if odd or (odd is not None and hidden):
+                self._did("receive", "code", "one", (name,), command.text)
+                return
 
     def _writes(self, target: str, source: str) -> None:
         self.facts.writes = self.facts.writes or target.lower() not in {"nul", "$null"}
@@ -381,7 +439,9 @@ class _Reading:
 
 
 _NO_KINDS: Final[frozenset[str]] = frozenset()
-_SWITCHES: Final = frozenset({"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"})
+_SWITCHES: Final = frozenset(
+    {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
+)
 _START_OPTIONS: Final = _SWITCHES | {
     "-verb", "-windowstyle", "-workingdirectory", "-credential", "-redirectstandardoutput", "-redirectstandarderror",
     "-redirectstandardinput", "-erroraction", "-ea",
