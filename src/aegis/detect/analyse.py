@@ -26,6 +26,8 @@ from aegis.detect.tool_files import language_by_ending
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
+_QUERIES: Final[frozenset[TextRole]] = frozenset({"query_fragment", "unknown"})
+MAX_QUERY: Final = 16_384  # characters of a text that is looked at as a query though nothing says that it is one
 _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
@@ -151,6 +153,11 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _code(text, found, tool)
     elif role == "path":
         _path(text, found)
+    elif role in _QUERIES and "(" in text.value and len(text.value) <= MAX_QUERY:
+        from aegis.detect.built_sql import cypher_effects
+
+        for effect in cypher_effects(text.value):
+            found.effect(effect, text)
     elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
         _url(text, found)
 
@@ -181,6 +188,8 @@ def _sql(text: Text, found: Gathering) -> None:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
+    for effect in facts.effects:
+        found.effect(effect, text)
 
 
 def _shell(text: Text, found: Gathering, tool: str) -> None:

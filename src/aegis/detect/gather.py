@@ -17,6 +17,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
 from aegis.detect.roles import argument_of, named_role, role_of, words_of, writes_by_name, writes_file
+from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
@@ -207,6 +208,10 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
+    if together is not None:
+        filed = to_files and any(text.role == "path" for text in texts)
+        for member in structured_effects(tool, subject.arguments, together, to_files=filed):
+            found.effect(member.effect, Text(member.pointer, member.effect.evidence))
     if found.written:
         analyse_written(found, texts)
     if runs_by_name(tool):

@@ -41,11 +41,16 @@ class ResourcePlaces(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of resources; `names` are variables, in small letters, with the folder that each stands for."""
+    """One file of resources.
+
+    `names` are variables, in small letters, with the folder that each stands for; `words` are what tools call a
+    resource in their names.
+    """
 
     about: str
     places: tuple[ResourcePlaces, ...]
     names: Mapping[str, str]
+    words: Mapping[Resource, tuple[str, ...]] = {}
 
 
 class Place(NamedTuple):

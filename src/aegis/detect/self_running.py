@@ -49,9 +49,9 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name.endswith(".py"):
         return "python", [text]
     if name.endswith((".json", ".code-workspace")):
-        return "", list(_of_value(_json(text)))[:MOST_COMMANDS]
+        return "", list(_of_value(parsed_json(text)))[:MOST_COMMANDS]
     if name.endswith((".yml", ".yaml")):
-        return "", list(_of_value(_yaml(text)))[:MOST_COMMANDS]
+        return "", list(_of_value(parsed_yaml(text)))[:MOST_COMMANDS]
     if name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile"):
         return "", [line[4:].strip() for line in _folded(text) if line[:4].upper() == "RUN "][:MOST_COMMANDS]
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
@@ -82,7 +82,8 @@ def _folded(text: str) -> list[str]:
     return text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
 
 
-def _json(text: str) -> Any:
+def parsed_json(text: str) -> Any:
+    """The value of a text of JSON, lines of comments left out; nothing where it is none."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -93,8 +94,8 @@ def _json(text: str) -> Any:
             return None
 
 
-def _yaml(text: str) -> Any:
-    """The value of a document of YAML as plain lists and mappings; nothing where it is none, or names itself."""
+def parsed_yaml(text: str) -> Any:
+    """The value of a document of YAML as lists, mappings and texts; nothing where it is none, or names itself."""
     if len(text) > _MOST_YAML or ("*" in text and "&" in text and "<<:" in text):
         return None
     loader = _LOADER(text)
@@ -119,7 +120,7 @@ def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
         }
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, depth + 1, left) for item in node.value]
-    return node.value
+    return True if node.value == "true" and node.tag.endswith(":bool") else node.value
 
 
 def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str]:

@@ -8,7 +8,7 @@ its length allows is not read, and says that too: what is read depends on the te
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import re2
@@ -17,10 +17,13 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from aegis.core.effects import EffectScope, Resource, ResourceEffect
+from aegis.detect.built_sql import built_statements, cypher_effects
 from aegis.detect.facts import Effort
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
+_DEEPEST: Final = 2  # statements that build statements
 MAX_NODES: Final = 20_000  # of the trees of one text
 # Nodes that the parser may make for a token, those of readings that it gives up included. Ordinary statements take one
 # at most; joins without a condition make it read all that follows twice for each of them.
@@ -68,6 +71,7 @@ class SqlFacts:
     writes: bool = False
     irreversible: bool = False
     signals: list[tuple[str, str]]
+    effects: list[ResourceEffect] = field(default_factory=list)
 
 
 class SqlUnparsedError(Exception):
@@ -125,10 +129,22 @@ def _nesting(tokens: list[Token]) -> int:
     return deepest
 
 
-def analyse_sql(text: str, effort: Effort | None = None) -> SqlFacts:
-    """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters, as far as `effort` goes."""
+def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlFacts:
+    """The facts of one SQL text; never raises, and reads at most `MAX_SQL` characters, as far as `effort` goes.
+
+    What the database builds of constants and runs by itself is read like any other statement.
+    """
     facts = SqlFacts(signals=[])
     effort = effort or Effort()
+    if depth < _DEEPEST and len(text) <= MAX_SQL:
+        for built in built_statements(text):
+            inner = analyse_sql(built, effort, depth + 1)
+            facts.writes |= inner.writes
+            facts.irreversible |= inner.irreversible
+            facts.too_long |= inner.too_long
+            facts.signals.extend(inner.signals)
+            facts.effects.extend(inner.effects)
+    facts.effects.extend(cypher_effects(text))
     if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS):
         _unread(facts)
         return facts
@@ -224,11 +240,22 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
         ):
             facts.irreversible = True
             _signal("sql.destroy", node, facts)
+            whole = kind in ("DATABASE", "SCHEMA")
+            _effect("database" if whole else "table", "one", node, facts)
     elif isinstance(node, (exp.Delete, exp.Update)):
         where = node.args.get("where")
         if where is None or _always_true(where.this):
             facts.irreversible = True
             _signal("sql.every-row", node, facts)
+            if isinstance(node, exp.Delete):
+                _effect("record", "many", node, facts)
+
+
+def _effect(resource: Resource, scope: EffectScope, node: exp.Expr, facts: SqlFacts) -> None:
+    """Note that something is deleted for good, under the name that it has in the statement."""
+    table = node.find(exp.Table)
+    name = "" if table is None else table.name
+    facts.effects.append(ResourceEffect("delete", resource, scope, (name,) if name else (), "", name))
 
 
 def _is_catalogue(table: exp.Table) -> bool:

@@ -1,0 +1,324 @@
+"""What a call does by the members of its arguments: manifests, bodies of container APIs, deletions by name or by query.
+
+Such a call has no text that anything parses: what it does stands in the names and values of its members. A tool's name
+alone says nothing here; a resource that it deletes is named by one of its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple
+
+import re2
+
+from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.json import escape
+from aegis.detect.quick import one_of
+from aegis.detect.resources import builtin_resources, place_of
+from aegis.detect.roles import words_of
+from aegis.detect.self_running import parsed_json, parsed_yaml
+
+MOST_MEMBERS: Final = 2_000  # of one call that are looked at
+_DEEPEST: Final = 24
+_ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*"})
+_DELETES: Final = frozenset({
+    "delete", "destroy", "drop", "purge", "remove", "terminate", "wipe", "truncate", "deprovision", "nuke", "erase",
+    "teardown",
+})  # fmt: skip
+# Members by which a tool is told which one, and those that select several.
+_NAMED: Final = frozenset({
+    "name", "names", "namespace", "id", "ids", "identifier", "database", "db", "schema", "bucket", "cluster", "table",
+    "collection", "index", "target", "resource", "resourcename", "arn", "instanceids", "project", "stack", "key",
+    "snapshot", "volume", "backup", "trail", "stackname", "bucketname", "clustername", "databasename", "tablename",
+    "collectionname", "indexname", "instanceid", "snapshotid", "volumeid", "trailname", "dbinstanceidentifier",
+    "namespacename", "dbname", "projectid", "vmname", "resourcegroup", "resourcegroupname", "repo", "repository",
+})  # fmt: skip
+_SELECTS: Final = frozenset({"filter", "query", "selector", "where", "q", "criteria", "match", "condition", "body"})
+_FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinalsnapshot", "deleteall", "all"})
+_RIGHTS: Final = frozenset(
+    {"ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_RAWIO", "NET_ADMIN", "BPF"}
+)
+_POWERFUL: Final = frozenset(
+    {"cluster-admin", "system:masters", "administratoraccess", "roles/owner", "owner", "admin"}
+)
+_EVERYBODY: Final = frozenset(
+    {
+        "system:anonymous",
+        "system:unauthenticated",
+        "system:authenticated",
+        "allusers",
+        "allauthenticatedusers",
+        "*",
+        "public-read-write",
+        "public-read",
+    }
+)
+_OPEN_NETS: Final = frozenset({"0.0.0.0/0", "::/0"})
+# What one of must stand in a call whose members are worth a walk; the names of members among it.
+_MAY_TELL: Final = one_of(
+    r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
+    r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
+    r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
+    r"docker\.sock|\bvolumes\b|\bverbs\b|principal"
+)
+
+
+# Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
+_MANIFEST: Final = one_of(
+    r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*Statement:|\"(?:match_all)\""
+)
+_MOST_DOCUMENTS: Final = 16
+
+
+class Told(NamedTuple):
+    """An effect, and the pointer of the member that shows it."""
+
+    pointer: str
+    effect: ResourceEffect
+
+
+def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool) -> list[Told]:
+    """The effects that members of a call show; `together` are its strings, names of members included.
+
+    Text that holds a manifest is read as one, but for what is only written `to_files`.
+    """
+    found: list[Told] = []
+    if _may_delete(tool):
+        found.extend(_deleted(tool, arguments))
+    if _MAY_TELL(together):
+        for pointer, value in _objects(arguments):
+            found.extend(Told(pointer, effect) for effect in _of_object(value, tool))
+            for name, text in value.items() if not to_files else ():
+                if isinstance(text, str) and _MANIFEST(text):
+                    found.extend(_of_manifest(f"{pointer}/{escape(str(name))}", text, tool))
+    return found
+
+
+@lru_cache(maxsize=8_192)
+def _may_delete(tool: str) -> bool:
+    return not _DELETES.isdisjoint(words_of(tool)) or tool.lower().startswith(("flush", "deletemany"))
+
+
+@cache
+def _words() -> dict[str, Resource]:
+    return {word: resource for file in builtin_resources() for resource, words in file.words.items() for word in words}
+
+
+def _plain(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isalnum())
+
+
+def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
+    """What a tool that deletes deletes: named by one of its arguments, or selected by one that selects all."""
+    words = words_of(tool)
+    known = _words()
+    resource = next((known[word] for word in reversed(words) if word in known), None)
+    members = {_plain(str(name)): (str(name), value) for name, value in arguments.items()}
+    selected = next(
+        (members[name] for name in sorted(_SELECTS & members.keys()) if _is_everything(members[name][1])), None
+    )
+    if selected is not None and (resource is None or resource in ("table", "database")) and not _has_plain_name(words):
+        told = ResourceEffect("delete", "record", "all", (selected[0],), "", f"{tool} {selected[0]}")
+        yield Told(f"/{escape(selected[0])}", told)
+        return
+    if resource is None or resource in ("account", "cloud-identity", "repository") or _SELECTS & members.keys():
+        return
+    for name in sorted(_NAMED & members.keys()):
+        written, value = members[name]
+        values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one]
+        if values:
+            every = any(one.lower() in _ALL for one in values) or any(
+                members[force][1] in (True, "true", "all") for force in _FORCES & members.keys()
+            )
+            scope: EffectScope = "all" if every else "many" if len(values) > 1 else "one"
+            told = ResourceEffect("delete", resource, scope, tuple(values), "", f"{tool} {values[0]}")
+            yield Told(f"/{escape(written)}", told)
+            return
+
+
+def _has_plain_name(words: tuple[str, ...]) -> bool:
+    """Whether a tool deletes one thing by its name: `delete_one`, `remove_item`."""
+    return not {"one", "item", "row", "key"}.isdisjoint(words)
+
+
+def _is_everything(value: Any) -> bool:
+    """Whether a condition selects everything there is."""
+    if value == {} or (isinstance(value, str) and value.strip() in ("{}", "*", "*:*", "1=1", "true")):
+        return True
+    if isinstance(value, dict):
+        if "match_all" in value:
+            return True
+        inner = value.get("query")
+        return isinstance(inner, dict) and _is_everything(inner)
+    return False
+
+
+def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every object of a call with its pointer, the outermost first."""
+    waiting: list[tuple[str, Any, int]] = [("", arguments, 0)]
+    seen = 0
+    while waiting and seen < MOST_MEMBERS:
+        pointer, value, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST:
+            continue
+        if isinstance(value, dict):
+            yield pointer, value
+            waiting.extend(
+                (f"{pointer}/{escape(str(name))}", inner, depth + 1)
+                for name, inner in value.items()
+                if isinstance(inner, (dict, list))
+            )
+        elif isinstance(value, list):
+            waiting.extend(
+                (f"{pointer}/{at}", inner, depth + 1)
+                for at, inner in enumerate(value[:MOST_MEMBERS])
+                if isinstance(inner, (dict, list))
+            )
+
+
+def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
+    """What a manifest does that is given as text, of JSON or YAML."""
+    for document in text.split("\n---")[:_MOST_DOCUMENTS]:
+        value = parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
+        if isinstance(value, dict):
+            for _, inner in _objects(value):
+                for effect in _of_object(inner, tool):
+                    yield Told(pointer, effect)
+
+
+def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
+    """What the members of one object do."""
+    members = {_plain(str(name)): inner for name, inner in value.items()}
+    for name in ("privileged", "hostpid", "hostnetwork", "hostipc"):
+        if members.get(name) in (True, "true") and name != "hostnetwork":
+            yield ResourceEffect("escalate", "container-host", "all", (name,), "", f"{name}: true")
+        elif members.get(name) in (True, "true"):
+            yield ResourceEffect("expose", "container-host", "one", (name,), "", f"{name}: true")
+    for name in ("pidmode", "ipcmode", "usernsmode"):
+        if members.get(name) == "host":
+            yield ResourceEffect("escalate", "container-host", "all", (name,), "", f"{name}: host")
+    for name in ("capadd", "add"):
+        rights = members.get(name)
+        if isinstance(rights, list):
+            given = [str(one).upper().removeprefix("CAP_") for one in rights]
+            if _RIGHTS & set(given):
+                yield ResourceEffect("escalate", "container-host", "all", tuple(given), "", f"capabilities {given[0]}")
+    for option in members.get("securityopt", ()) if isinstance(members.get("securityopt"), list) else ():
+        if str(option).endswith(("=unconfined", ":unconfined")):
+            yield ResourceEffect("disable", "defence", "one", (str(option),), "", str(option))
+    yield from _mounts(members)
+    yield from _rights(members)
+    yield from _requests(members, tool)
+
+
+def _mounts(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Folders of the host that a container is given."""
+    given: list[str] = []
+    for name in ("binds", "volumes", "mounts"):
+        listed = members.get(name)
+        if isinstance(listed, dict):
+            given.extend(str(one) for one in listed)
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, str):
+                given.append(one[:3] if one[1:3] == ":\\" else one.split(":", 1)[0])
+            elif isinstance(one, dict):
+                plain = {_plain(str(key)): inner for key, inner in one.items()}
+                if str(plain.get("type", "bind")) == "bind":
+                    given.extend(
+                        str(plain[key]) for key in ("source", "src", "hostpath") if isinstance(plain.get(key), str)
+                    )
+    host = members.get("hostpath")
+    if isinstance(host, dict) and isinstance(host.get("path"), str):
+        given.append(host["path"])
+    for path in given:
+        place = place_of(path) if path.startswith(("/", "~", "$")) or path[1:3] == ":\\" else None
+        if place is not None and place.resource in _HOST_PLACES and (place.whole or place.resource != "home"):
+            yield ResourceEffect("escalate", "container-host", "all", (place.path,), "", f"mount {path}")
+
+
+_HOST_PLACES: Final = frozenset({
+    "system-file", "container-host", "account", "group", "credential", "boot", "kernel", "device", "startup", "service",
+    "task", "program", "library",
+})  # fmt: skip
+
+
+def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Who is given which rights over a cluster or a cloud."""
+    kind = str(members.get("kind", ""))
+    role = members.get("roleref")
+    if kind in ("ClusterRoleBinding", "RoleBinding") and isinstance(role, dict) and str(role.get("name")) in _POWERFUL:
+        yield ResourceEffect("permit", "cluster", "all", (str(role.get("name")),), "", f"{kind} {role.get('name')}")
+    subjects = members.get("subjects")
+    for subject in subjects if isinstance(subjects, list) else ():
+        if isinstance(subject, dict) and str(subject.get("name", "")).lower() in _EVERYBODY:
+            yield ResourceEffect("expose", "cluster", "all", (str(subject.get("name")),), "", str(subject.get("name")))
+    verbs, resources = members.get("verbs"), members.get("resources")
+    if isinstance(verbs, list) and isinstance(resources, list) and "*" in verbs and "*" in resources:
+        yield ResourceEffect("permit", "cluster", "all", ("*",), "", "verbs * resources *")
+    effect, action, target = (str(members.get(name, "")) for name in ("effect", "action", "resource"))
+    everything = action in ("*", "['*']") and target in ("*", "['*']")
+    if effect == "Allow" and everything:
+        yield ResourceEffect("permit", "cloud-identity", "all", ("*",), "", "Allow * on *")
+    principal = members.get("principal")
+    if effect == "Allow" and (
+        principal == "*" or (isinstance(principal, dict) and "*" in map(str, principal.values()))
+    ):
+        yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
+    for name in ("policyarn", "policy", "role"):
+        given = members.get(name)
+        if (
+            isinstance(given, str)
+            and given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}
+            and "/" in given
+        ):
+            yield ResourceEffect("permit", "cloud-identity", "all", (given,), "", given)
+    for name in ("acl", "member", "cidrip", "cidr", "sourceranges", "cidripv6", "cidrblock", "sourceaddressprefix"):
+        given = members.get(name)
+        for one in given if isinstance(given, list) else [given]:
+            if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
+                yield ResourceEffect(
+                    "expose", "storage" if name in ("acl", "member") else "cloud-resource", "all", (one,), "", one
+                )
+
+
+def _admits(members: Mapping[str, Any]) -> bool:
+    """Whether a rule of a network opens a port that administrators and databases use, or every port."""
+    ports = [members.get(name) for name in ("fromport", "port", "toport", "ports", "portrange", "destinationportrange")]
+    protocol = str(members.get("ipprotocol", members.get("protocol", "")))
+    return protocol == "-1" or any(_SENSITIVE_PORT.search(str(port)) is not None for port in ports if port is not None)
+
+
+_SENSITIVE_PORT: Final = re2.compile(
+    r"(?:^|\D)(?:22|23|135|445|1433|1521|2375|2376|2379|3306|3389|5432|5900|5984|6379|6443|9200|10250|11211|27017|0-65535)(?:\D|$)|^\*$"
+)
+
+
+def _requests(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
+    """A request to the API of a server: a deletion of everything, a query that selects all."""
+    method = members.get("method", members.get("httpmethod", members.get("verb")))
+    path = next(
+        (members[name] for name in ("path", "endpoint", "url", "uri", "route") if isinstance(members.get(name), str)),
+        "",
+    )
+    if isinstance(method, str) and path:
+        plain = path.split("?", 1)[0].rstrip("/")
+        last = plain.rpartition("/")[2]
+        if method.upper() == "DELETE":
+            if last in _ALL or not plain.replace("://", "").strip("/"):
+                yield _request("delete", "table", "all", path)
+            elif _NAMESPACE.search(plain):
+                yield _request("delete", "namespace", "all", path)
+        elif last == "_delete_by_query" and (members.get("body") is None or _is_everything(members.get("body"))):
+            yield _request("delete", "record", "all", path)
+    index = members.get("index")
+    if isinstance(index, str) and index.lower() in _ALL and _may_delete(tool):
+        yield _request("delete", "table", "all", index)
+
+
+_NAMESPACE: Final = re2.compile(r"/api/v1/namespaces/[^/]+$")
+
+
+def _request(verb: Verb, resource: Resource, scope: EffectScope, shown: str) -> ResourceEffect:
+    return ResourceEffect(verb, resource, scope, (shown,), "", shown)
