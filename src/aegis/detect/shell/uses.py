@@ -349,7 +349,9 @@ def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
     place = place_of(plain)
     if place is None:
         return "file", "many" if scope == "all" or "*" in value else "one", value
-    return place.resource, "all" if place.whole and (scope == "all" or not plain.rpartition(".")[1]) else "one", value
+    if scope == "all":
+        return place.resource, "all" if place.whole or place.resource == "system-file" else "many", value
+    return place.resource, "all" if place.whole and "." not in plain.rpartition("\\")[2] else "one", value
 
 
 def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
