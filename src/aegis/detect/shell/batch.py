@@ -162,7 +162,10 @@ class _BatchReader:
 
     def _read(self, line: str) -> None:
         """Read one line; what stands between `&`, `|` and brackets is a command."""
-        atoms = [atom for atom in line.translate(_ATOMS).split(_SEAM) if atom]
+        for sign in _SPECIAL:
+            if sign in line:
+                line = line.replace(sign, f"{_SEAM}{sign}{_SEAM}")
+        atoms = [atom for atom in line.split(_SEAM) if atom]
         at, most = 0, len(atoms)
         words: list[str] = []
         parts: list[str] = []

@@ -14,12 +14,14 @@ from typing import Final
 from aegis.detect.facts import Effort
 from aegis.detect.shell.powershell_atoms import (
     BLANK,
+    BLANK_OR_LINE,
     CLOSES,
     DEEPEST,
     ENDS,
     MOST_COMMANDS,
     NO_COMMAND,
     OPERATORS,
+    SPECIAL,
     VALUES,
     PsAtoms,
     PsScript,
@@ -224,7 +226,7 @@ class _Reader(PsAtoms):
             if self._at == ahead:
                 self._at += 1
         args: list[str] = []
-        for word in words:
+        for word in words if self._may_make(*words) else ():
             args.extend(word.spread_text())
         kinds = before.kinds.union(*(word.kinds for word in words)) if words else before.kinds
         called = name.text.strip()
@@ -268,6 +270,10 @@ class _Reader(PsAtoms):
         """One word of a command: everything up to a blank, put together."""
         parts: list[PsValue] = []
         atoms, most = self._atoms, self._most
+        first = atoms[self._at]
+        if first[0] not in SPECIAL and (self._at + 1 >= most or atoms[self._at + 1] in BLANK_OR_LINE):
+            self._at += 1
+            return constant(first)
         while self._at < most:
             atom = atoms[self._at]
             if atom in BLANK or atom in ENDS or atom == ",":
@@ -331,7 +337,9 @@ class _Reader(PsAtoms):
                     self._assigned(value, right)
                 if assigns and value.name:
                     old = self._known.get(value.name)
-                    self._known[value.name] = binary("+", old, right) if atom == "+" and old is not None else right
+                    self._known[value.name] = (
+                        self._binary("+", old, right) if atom == "+" and old is not None else right
+                    )
                 elif assigns:
                     self._assigned(value, right)
                 return NOTHING
@@ -339,17 +347,17 @@ class _Reader(PsAtoms):
             if operator[0] == "-" and operator[1:] in OPERATORS:
                 self._at += 1
                 self._blanks(lines=True)
-                value = binary(operator[1:], value, self._operands(operator))
+                value = self._binary(operator[1:], value, self._operands(operator))
                 continue
             if operator[0] in "+*%/" or operator == "-" or operator.startswith(".."):
                 sign = ".." if operator.startswith("..") else operator[0]
                 self._at += 1
                 rest = atom[len(sign) :]
                 if rest:
-                    value = binary(sign, value, constant(rest))
+                    value = self._binary(sign, value, constant(rest))
                     continue
                 self._blanks(lines=True)
-                value = binary(sign, value, self._operand())
+                value = self._binary(sign, value, self._operand())
                 continue
             if atom in {">", "<"}:
                 if atom == ">":
@@ -365,6 +373,9 @@ class _Reader(PsAtoms):
             value = UNKNOWN
             if self._at == before:
                 self._at += 1
+
+    def _binary(self, operator: str, left: PsValue, right: PsValue) -> PsValue:
+        return binary(operator, left, right) if self._may_make(left, right) else UNKNOWN
 
     def _array(self, first: PsValue) -> PsValue:
         items = list(first.spread())
@@ -413,7 +424,7 @@ class _Reader(PsAtoms):
                 value = self._operand()
                 self._depth -= 1
                 if rest in {"join", "split"}:
-                    return binary(rest, value, constant(""))
+                    return self._binary(rest, value, constant(""))
                 return constant(f"-{value.text}") if sign == "-" and not rest and value.known else UNKNOWN
         return self._postfix(self._primary())
 
@@ -429,11 +440,11 @@ class _Reader(PsAtoms):
             before = self._at
             if operator[0] == "-" and operator[1:] in OPERATORS:
                 self._at += 1
-                value = binary(operator[1:], value, self._operand())
+                value = self._binary(operator[1:], value, self._operand())
             elif operator[0] == "+" or operator.startswith(".."):
                 sign = "+" if operator[0] == "+" else ".."
                 self._leave(atom[len(sign) :])
-                value = binary(sign, value, self._operand())
+                value = self._binary(sign, value, self._operand())
             else:
                 self._operand()
                 value = UNKNOWN

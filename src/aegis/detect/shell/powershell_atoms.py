@@ -16,6 +16,7 @@ from aegis.detect.shell.powershell_values import (
     constant,
     indexed,
     listed,
+    made,
     member,
     method,
     static_call,
@@ -25,16 +26,17 @@ from aegis.detect.shell.tree import Command
 
 DEEPEST: Final = 48  # brackets inside brackets: bounds what a crafted text does to the stack
 MOST_COMMANDS: Final = 2_000
+_MOST_MADE: Final = 262_144  # characters of all values that are put together: bounds `$a += $a` in a crafted text
 _SEAM: Final = "\x1f"
-_SPECIAL: Final = "'\"$@(){}[];|&,<>=#` \t\n"
+SPECIAL: Final = "'\"$@(){}[];|&,<>=#` \t\n"
 # PowerShell takes typographic quotes and dashes for plain ones (about_Quoting_Rules, about_Operators).
 _ALIKE: Final = {
     **dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("–—―", "-"),
     **dict.fromkeys("\r\v\f\x1f\u00a0\u0085", " "),
 }  # fmt: skip
-_ATOMS: Final = str.maketrans({char: f"{_SEAM}{char}{_SEAM}" for char in _SPECIAL})
 _PLAIN: Final = str.maketrans(_ALIKE)
 BLANK: Final = frozenset(" \t")
+BLANK_OR_LINE: Final = frozenset(" \t\n")
 ENDS: Final = frozenset({"\n", ";", "|", "&", ")", "}", "]"})
 CLOSES: Final = frozenset({")", "}", "]"})
 VALUES: Final = frozenset({"'", '"', "$", "@", "(", "["})
@@ -71,7 +73,9 @@ def atoms_of(text: str) -> list[str]:
     plain = text.replace("\r\n", "\n")
     if not plain.isascii() or "\r" in plain or "\x1f" in plain:
         plain = plain.translate(_PLAIN)
-    return [atom for atom in plain.translate(_ATOMS).split(_SEAM) if atom]
+    for sign in SPECIAL:  # each a pass at the speed of C, which a table for `translate` is not
+        plain = plain.replace(sign, f"{_SEAM}{sign}{_SEAM}")
+    return [atom for atom in plain.split(_SEAM) if atom]
 
 
 class PsAtoms(ABC):
@@ -87,6 +91,7 @@ class PsAtoms(ABC):
         self._pipes = 0
         self._known: dict[str, PsValue] = {}
         self._piped: PsValue = NOTHING
+        self._left = _MOST_MADE
 
     @abstractmethod
     def _statements(self) -> PsValue:
@@ -103,6 +108,12 @@ class PsAtoms(ABC):
     @abstractmethod
     def _argument(self) -> PsValue:
         """Read one argument of a call: an expression up to a comma."""
+
+    def _may_make(self, *values: PsValue) -> bool:
+        """Whether a further value may be made of these; making one costs what they are long."""
+        self._left -= 16 + sum([len(value.text) + 8 * len(value.items) for value in values])
+        self._script.cut = self._script.cut or self._left < 0
+        return self._left >= 0
 
     def _peek(self) -> str:
         return self._atoms[self._at] if self._at < self._most else ""
@@ -367,11 +378,10 @@ class PsAtoms(ABC):
             self._at += 1
         name = "".join(self._atoms[start : self._at]).replace(" ", "").lower()
         self._at += 1
-        for prefix in ("system.", "management.automation.", "microsoft.win32."):
-            name = name.removeprefix(prefix)
+        name = name.removeprefix("system.").removeprefix("management.automation.").removeprefix("microsoft.win32.")
         following = self._peek()
         if following.startswith("::"):
-            return PsValue(text=f"[{name}]", known=False, of=name)
+            return PsValue(text=f"[{name}]", known=False, type=name)
         self._blanks()
         following = self._peek()
         if following in VALUES or following == "{" or (following and (following[0].isdigit() or following[0] == "-")):
@@ -382,7 +392,7 @@ class PsAtoms(ABC):
             inner = self._operand()
             self._depth -= 1
             return cast(name, inner)
-        return PsValue(text=f"[{name}]", known=False, of=name)
+        return PsValue(text=f"[{name}]", known=False, type=name)
 
     def _postfix(self, value: PsValue) -> PsValue:
         """Members, calls and indexes behind a value."""
@@ -393,7 +403,7 @@ class PsAtoms(ABC):
                 index = self._statements()
                 if self._peek() == "]":
                     self._at += 1
-                value = indexed(value, index)
+                value = indexed(value, index) if self._may_make(value, index) else UNKNOWN
             elif atom[0] == "." and atom[:2] != ".." and (len(atom) > 1 or self._following() in {"'", '"', "$", "("}):
                 value = self._member(value, atom, ".")
             elif atom.startswith("::"):
@@ -447,6 +457,8 @@ class PsAtoms(ABC):
         )
         if kinds:
             self._script.flows[place] = kinds
+        if not self._may_make(value, *given, *(given * 8 if lowered.startswith("frombase64") else ())):
+            return UNKNOWN
         if mark == "::":
             return static_call(value.type, lowered, given)
         return method(value, lowered, given)
@@ -486,5 +498,4 @@ def joined(parts: list[PsValue]) -> PsValue:
         return constant("")
     if len(parts) == 1:
         return parts[0].named("")
-    kinds = frozenset().union(*(part.kinds for part in parts))
-    return PsValue(text="".join([part.text for part in parts]), known=all(part.known for part in parts), kinds=kinds)
+    return made("".join([part.text for part in parts]), *parts)

@@ -12,11 +12,11 @@ from typing import Final, Literal, NamedTuple
 import re2
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
-from aegis.detect.facts import Effort
+from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import Files
 from aegis.detect.operands import runs
 from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
-from aegis.detect.shell.catalogue import of_kind, powershell_aliases
+from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases
 from aegis.detect.shell.handed import POWERSHELLS, cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
@@ -40,6 +40,7 @@ _REMOTE_CODE: Final = frozenset({
     "[reflection.assembly]::load", "[reflection.assembly]::loadfrom", "[reflection.assembly]::loadfile",
     "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
 })  # fmt: skip
+_READS_CODE: Final = POWERSHELLS | _BASHES | {"cmd", "python", "python3", "node", "perl", "ruby", "cscript", "wscript"}
 _SOCKETS: Final = ("net.sockets.tcpclient", "net.sockets.udpclient", "net.sockets.tcplistener", "clientwebsocket")
 _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
@@ -58,6 +59,7 @@ class Spoken(NamedTuple):
     sure: bool
 
 
+_BASH_SIGNS: Final = frozenset("$`'#{")
 _WORDS: Final = re2.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _POWERSHELL_SIGNS: Final = re2.compile(
     r"(?i)\$env:\w|\[(?:system\.)?[a-z.]+\]::|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
@@ -86,7 +88,10 @@ def spoken(tool: str, text: str) -> Spoken:
     if "powershell" in tool.lower() or words & {"pwsh", "ps1"}:
         return Spoken(("powershell",), True)
     if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower():
-        return Spoken(("cmd", "bash"), _SURELY_CMD.search(text) is not None)
+        sure = _SURELY_CMD.search(text) is not None
+        if sure and _BASH_SIGNS.isdisjoint(text):
+            return Spoken(("cmd",), True)  # a tool of this name may be a shell of Linux, but not for this text
+        return Spoken(("cmd", "bash"), sure)
     found: list[Dialect] = ["bash"]
     if ("-" in text or "$" in text or "[" in text or "iex" in text) and _POWERSHELL_SIGNS.search(text):
         found.append("powershell")
@@ -155,6 +160,15 @@ _RUNS_FILES: Final = frozenset({
 _TO_FILE: Final = frozenset({"-outfile", "-destination", "-o", "--output", "-of", "-out", "-outf"})
 
 
+# One of these stands in every command that an entry for any program speaks of.
+_SIGNS_OF_ANY: Final = (
+    "\\\\", "launcher", "prefix", "callback", "proxycommand", "localcommand", "subprocess-path", "comspec=", "|driver",
+)  # fmt: skip
+_CHANGES: Final = of_kind("writer") | of_kind("deleter")
+_CMDLETS: Final = of_kind("cmdlet")
+_JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - _CMDLETS
+
+
 def _base(path: str) -> str:
     return path.replace("/", "\\").rstrip("\\").rpartition("\\")[2].strip("\"' ").lower()
 
@@ -203,6 +217,8 @@ class _Reading:
         for place, command in enumerate(script.commands):
             if not command.name:
                 continue
+            if not self.facts.may_read(LEAST):
+                break
             name = self._resolved(command)
             piped, known = script.texts.get(place, ("", False))
             args = command.args
@@ -225,7 +241,14 @@ class _Reading:
         self.scripts += [("cmd", inner) for inner in script.texts]
         commands: list[Command] = []
         before: Command | None = None
+        fetches = 0
         for command in script.commands:
+            if not self.facts.may_read(LEAST):
+                break
+            if command.name in _FETCHERS:
+                fetches = command.pipe
+            elif command.stage and command.pipe == fetches and command.name in _READS_CODE:
+                self._did("execute", "host", "one", (), command.text)
             printed = ""
             if before is not None and before.pipe == command.pipe and before.stage == command.stage - 1:
                 printed = " ".join(before.args) if before.name == "echo" else ""
@@ -281,7 +304,10 @@ class _Reading:
         if name[:1] in "[." and any(word in arg.lower() for arg in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (), command.text)
         elif name[:1] not in "[.=":
-            if name not in _COMMON_TYPES and (args or name not in _TOOLS_OF_ATTACK):
+            if name in _CMDLETS:
+                self.facts.writes = self.facts.writes or name in _CHANGES
+                self.facts.network = self.facts.network or name in _FETCHERS
+            elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
                 judge_command(command, self.facts)
             self._places(command)
             self._runs_fetched(command)
@@ -299,7 +325,8 @@ class _Reading:
     def _effects(self, command: Command) -> None:
         for did in effects_of(command.name, command.args):
             self._takes(did, command.text)
-        if not is_cmdlet(command.name):
+        lowered = command.text.lower()
+        if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
             for did in effects_of("any", command.args):
                 self._takes(did, command.text)
 
