@@ -286,8 +286,12 @@ def analyse_run(text: Text, found: Gathering) -> None:
         analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
 
 
-def analyse_written(found: Gathering, texts: Sequence[Text]) -> None:
-    """Add what the writes of a call do: to which resource, and what will run of them by itself."""
+def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, TextRole, str]]:
+    """Add what the writes of a call do: to which resource, and what will run of them by itself.
+
+    Returns the programs that will, each with the place that it stands in and what it is read as.
+    """
+    running: list[tuple[str, TextRole, str]] = []
     for written in found.written[:_MOST_PROGRAMS]:
         place = place_of(written.path)
         if place is None:
@@ -299,7 +303,10 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> None:
         found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
         language, programs = commands_in(place.resource, written)
         for program in programs:
-            analyse(Text(text.path, program, False, "code" if language else "command", EXECUTED), found, language)
+            role: TextRole = "code" if language else "command"
+            running.append((text.path, role, program))
+            analyse(Text(text.path, program, False, role, EXECUTED), found, language)
+    return running
 
 
 def _path(text: Text, found: Gathering) -> None:

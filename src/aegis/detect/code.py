@@ -25,7 +25,6 @@ from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.heredocs import unescaped
 from aegis.detect.shell.shell import analyse_shell
-from aegis.detect.shell.words import SYSTEM_ROOTS
 
 __all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
@@ -169,7 +168,7 @@ def _aliases(node: Node, aliases: dict[str, str]) -> None:
 
 
 _SHELL_CALLS: Final = re2.compile(
-    r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:\w+\.)*(?:exec|execsync|"
+    r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:(?:child_process|cp|shell|shelljs|process|require)\.)*(?:exec|execsync|"
     r"spawn|spawnsync|execfile|execfilesync)|system|shell_exec|passthru|popen|proc_open|pcntl_exec|shell_command|run|"
     r"asyncio\.create_subprocess_shell|call|check_output|check_call)$"
 )
@@ -187,9 +186,6 @@ _SENDS: Final = re2.compile(
 )
 _NETWORK_SENDS: Final = re2.compile(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
-)
-_DELETES: Final = re2.compile(
-    r"^(?:shutil\.rmtree|(?:fs\.)?(?:rm|rmsync|rmdir|rmdirsync)|fs\.promises\.rm|rimraf|os\.removedirs|rmdir)$"
 )
 _FETCHED: Final = re2.compile(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|\bfetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
@@ -259,6 +255,9 @@ def analyse_code(
         _judge(call, kinds, language, facts, effort, files)
     for deeds in code.deeds:
         facts.effects.extend(deeds.effects)
+        facts.irreversible |= any(
+            effect.verb == "delete" and effect.scope == "all" and effect.resource != "file" for effect in deeds.effects
+        )
         for command in deeds.commands:
             _command(command, facts, effort, files)
         facts.programs.extend((language, program) for program in deeds.programs)
@@ -282,7 +281,7 @@ def analyse_code(
 
 # What is asked of the name of a call; names come again, so the answers are remembered.
 _ASKED: Final = remembered(
-    one_of(*(pattern.pattern for pattern in (_RUNS_TEXT, _SHELL_CALLS, _UNPICKLES, _SENDS, _DELETES, _PRIVILEGE)))
+    one_of(*(pattern.pattern for pattern in (_RUNS_TEXT, _SHELL_CALLS, _UNPICKLES, _SENDS, _PRIVILEGE)))
 )
 _READS: Final = remembered(one_of("open|read|load|copy|get_contents|path"))
 
@@ -305,10 +304,7 @@ def _judge(
             facts.network = True
     elif asked or _READS(name):
         _judge_flow(call, asked, kinds, language, facts, effort, files)
-    if 4 in asked and any(_is_system(word) for word in _strings(call.arguments)):
-        facts.irreversible = True
-        facts.signals.append(("code.destroys", call.text[:80]))
-    if 5 in asked and call.arguments.strip("() ") == "0":
+    if 4 in asked and call.arguments.strip("() ") == "0":
         facts.signals.append(("code.privilege", call.text[:80]))
 
 
@@ -336,7 +332,10 @@ def _judge_flow(
         _shell(call, facts, effort, files)
     if 2 in asked and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))
-    if _READS(name) and any(_is_secret(word) for word in _strings(call.arguments)):
+    folders = "copy" in name or "archive" in name
+    if _READS(name) and any(
+        _is_secret(word) or (folders and is_secret_place(word)) for word in _strings(call.arguments)
+    ):
         facts.signals.append(("code.reads-secret", shown))
     if 3 in asked and _NETWORK_SENDS.search(call.text):
         facts.network = True
@@ -346,7 +345,7 @@ def _judge_flow(
 
 def _is_secret(word: str) -> bool:
     """Whether a program that names the file is after credentials: settings of its own (`.env`) are none."""
-    return (is_secret_file(word) or is_secret_place(word)) and not word.rpartition("/")[2].startswith(".env")
+    return is_secret_file(word) and not word.rpartition("/")[2].startswith(".env")
 
 
 def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
@@ -420,8 +419,3 @@ def _strings(text: str) -> Iterator[str]:
         if number >= 100:
             return
         yield next(group for group in match.groups() if group is not None)
-
-
-def _is_system(word: str) -> bool:
-    lowered = word.lower()
-    return lowered in SYSTEM_ROOTS or (lowered.rstrip("/") or "/") in SYSTEM_ROOTS

@@ -213,7 +213,10 @@ def gather(subject: FactSubject) -> Facts:
         for member in structured_effects(tool, subject.arguments, together, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
     if found.written:
-        analyse_written(found, texts)
+        indexes = {text.path: index for index, text in enumerate(texts)}
+        for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
+            if path in indexes:
+                views.append(TextView(indexes[path], running, ("file",), role))
     if runs_by_name(tool):
         for program in run_by(tool, texts):
             analyse_run(program, found)

@@ -55,8 +55,27 @@ _SQL_TOOL: Final = frozenset(
     {"sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb"}
 )
 _CODE_TOOL: Final = frozenset(
-    {"python", "javascript", "code", "node", "repl", "notebook", "jupyter", "interpreter", "ruby", "php"}
+    {
+        "python",
+        "javascript",
+        "typescript",
+        "code",
+        "node",
+        "deno",
+        "repl",
+        "notebook",
+        "jupyter",
+        "interpreter",
+        "ruby",
+        "php",
+        "perl",
+        "java",
+        "golang",
+        "csharp",
+        "dotnet",
+    }
 )
+_RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
 
 
 @lru_cache(maxsize=8_192)
@@ -139,6 +158,12 @@ _WRITES: Final = frozenset({
 def writes_by_name(tool: str) -> bool:
     """Whether a tool's name says that it writes."""
     return not _WRITES.isdisjoint(words_of(tool))
+
+
+@lru_cache(maxsize=8_192)
+def runs_code(tool: str) -> bool:
+    """Whether a tool's name says that it runs what it is given, in whatever language: `run_go`, `sandbox_exec`."""
+    return not _RUNNING.isdisjoint(words_of(tool))
 
 
 @lru_cache(maxsize=8_192)
@@ -305,6 +330,8 @@ def role_of(
         if word is not None:
             return word, 100
     role, confidence, inert, runs = _named(tool, argument)
+    if role == "code" and runs is None and not to_file and runs_code(tool):
+        return "code", 60
     if role in _WRITTEN and (to_file or value.startswith(_PATCH)):
         return "document", 70
     if inert:

@@ -7,6 +7,7 @@ document like any other, one that pipes a download into a shell is not.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -141,6 +142,6 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
         arguments = named.get("args")
         for key, inner in named.items():
             if key == "command" and isinstance(inner, str) and isinstance(arguments, list):
-                yield " ".join([inner, *(one for one in arguments if isinstance(one, str))])
+                yield f"{inner} {shlex.join([one for one in arguments if isinstance(one, str)])}"
             else:
                 yield from _of_value(inner, runs=runs or key in _RUN or key in _IN_SCRIPTS, depth=depth + 1)

@@ -60,7 +60,7 @@ _MAY_TELL: Final = one_of(
     r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
-    r"docker\.sock|\bvolumes\b|\bverbs\b|principal"
+    r"docker\.sock|\bstatement\b|\bvolumes\b|\bverbs\b|principal"
 )
 
 

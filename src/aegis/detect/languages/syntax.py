@@ -127,6 +127,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
     "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
     "tsx": "typescript", "ts-node": "typescript", "php": "php", "ruby": "ruby", "irb": "ruby", "perl": "perl",
+    "mongo": "javascript",
     "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
 }  # fmt: skip
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")

@@ -155,7 +155,13 @@ class Scope:
         if kind in _SUBSCRIPTS:
             return self._item(node, depth)
         if kind in _CHOICES:
-            parts = [self.value(child, depth) for child in node.named_children[-2:]]
+            children = node.named_children
+            chosen = (
+                [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
+                if node.child_by_field_name("alternative") is not None
+                else [children[0], children[-1]]
+            )
+            parts = [self.value(child, depth) for child in chosen if child is not None]
             return _union(part for part in parts if part.known or part.items)
         if kind in _WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
@@ -200,6 +206,8 @@ class Scope:
                 pieces.append(self.value(inner, depth).texts or (HOLE,))
             elif child.type not in _SKIPPED and child.is_named:
                 pieces.append((HOLE,))
+            elif inside and not child.is_named:
+                pieces.append((text_of(child),))
         if inside and at < node.end_byte:
             pieces.append((raw[at - start :].decode("utf-8", "replace"),))
 

@@ -138,7 +138,7 @@ LEAST_EXAMPLES: Final = 2
 MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
 _MEMBERS: Final = frozenset({
     "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
-    "case_sensitive", "least", "anchors", "check",
+    "case_sensitive", "least", "anchors", "check", "unless",
     "entropy",
     "facts", "effects", "references", "examples",
 })  # fmt: skip
@@ -225,6 +225,7 @@ def _digest(rules: Sequence[Rule]) -> str:
         [
             rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
             rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.anchors, rule.check, rule.entropy,
+            rule.unless,
         ]
         for rule in rules
     ]  # fmt: skip
@@ -263,6 +264,11 @@ class _Reader:
             self.bad(
                 f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join((*CHECKS, *WHOLE_CHECKS))}"
             )
+        unless = self.words(value, "unless")
+        for at, pattern in enumerate(unless):
+            wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
+            if wrong:
+                self.bad(wrong, f"/unless/{at}")
         self.number(value, "least", 1, len(patterns) or 1)
         self.number(value, "entropy", 0, 8)
         category = self.one_of(value, "category", _CATEGORIES)
@@ -289,6 +295,7 @@ class _Reader:
             least=self.number(value, "least", 1, len(patterns) or 1),
             anchors=self.number(value, "anchors", 0, len(patterns)),
             check=str(value.get("check", "")),
+            unless=unless,
             entropy=float(self.number(value, "entropy", 0, 8)),
             facts=facts,
             references=self.words(value, "references"),

@@ -34,7 +34,8 @@ class Rule:
 
     A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
     must occur close together in one text, and of the first `anchors` at least one. `check` and
-    `entropy` (bits a character) judge the first group of a match, or all of it.
+    `entropy` (bits a character) judge the first group of a match, or all of it. A text that one of `unless` matches is
+    none, whatever occurs in it.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Rule:
     least: int = 1
     anchors: int = 0
     check: str = ""
+    unless: tuple[str, ...] = ()
     entropy: float = 0.0
     facts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()

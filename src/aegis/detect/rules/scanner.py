@@ -254,6 +254,8 @@ class Scanner:
                 if len(distinct) < rule.least or not self._dense(rule, distinct, data):
                     continue
             taken.add(rule.id)
+            if rule.unless and _is_excepted(rule, data):
+                continue
             start, end = span
             if len(data) != len(text):
                 start, end = _characters(data, start), _characters(data, end)
@@ -426,6 +428,12 @@ def _confirming(rule: Rule, pattern: str) -> _Confirming:
     judged = bool(rule.check or rule.entropy)
     compiled = compile_pattern(pattern, case_sensitive=rule.case_sensitive, groups=judged)
     return _Confirming(compiled, 1 if judged and compiled.groups else 0)
+
+
+def _is_excepted(rule: Rule, data: bytes) -> bool:
+    """Whether a text is one that the rule says nothing of, whatever occurs in it."""
+    patterns = (compile_pattern(text, case_sensitive=rule.case_sensitive) for text in rule.unless)
+    return any(pattern.search(data) is not None for pattern in patterns)
 
 
 def _passes(rule: Rule, match: Any, group: int) -> bool:
