@@ -16,7 +16,7 @@ _LONGEST_VALUE: Final = 8_191  # of a variable: what cmd.exe holds
 _MOST_EXPANDED: Final = 65_536  # characters that variables may add to one text: `set a=%a%%a%` doubles
 _MOST_COMMANDS: Final = 2_000
 _SEAM: Final = "\x1f"
-_ATOMS: Final = str.maketrans({char: f"{_SEAM}{char}{_SEAM}" for char in '"^&|()<>\n \t'})
+_SPECIAL: Final = '"^&|()<> \t'
 _BLANK: Final = frozenset(" \t")
 _WINDOWS: Final = {
     "comspec": "C:\\WINDOWS\\system32\\cmd.exe", "systemroot": "C:\\Windows", "windir": "C:\\Windows",

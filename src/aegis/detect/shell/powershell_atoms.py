@@ -79,7 +79,7 @@ def atoms_of(text: str) -> list[str]:
 
 
 class PsAtoms(ABC):
-    """A walk over the atoms of a text that reads single values; `at` only grows, so that the work is linear."""
+    """A walk over the atoms of a text that reads single values; it never goes back, so that the work is linear."""
 
     def __init__(self, atoms: list[str], script: PsScript):
         self._atoms = atoms
