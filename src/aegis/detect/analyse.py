@@ -14,7 +14,7 @@ from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.text import TextRole
 from aegis.detect.extract import exceeded
-from aegis.detect.facts import Effort, RanCommand, Signal, Text
+from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
@@ -32,6 +32,7 @@ _EVIDENCE: Final = 200
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
 _MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
+_SHARE: Final = 4  # of the effort of a call, one part is for what its writes run later
 _MOST_PROGRAMS: Final = 64  # pieces of code in one command that are parsed; a command with more was not read whole
 
 
@@ -292,6 +293,8 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
     Returns the programs that will, each with the place that it stands in and what it is read as.
     """
     running: list[tuple[str, TextRole, str]] = []
+    # The call runs nothing of it: what is too long to be read is a document still.
+    later = Gathering(None, Effort(MOST_EFFORT // _SHARE))
     for written in found.written[:_MOST_PROGRAMS]:
         place = place_of(written.path)
         if place is None:
@@ -305,7 +308,10 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         for program in programs:
             role: TextRole = "code" if language else "command"
             running.append((text.path, role, program))
-            analyse(Text(text.path, program, False, role, EXECUTED), found, language)
+            analyse(Text(text.path, program, False, role, EXECUTED), later, language)
+    for signal in later.signals:
+        found.signal(signal.fact, Text(signal.path, "", role=signal.role), signal.evidence)
+    found.resource_effects.extend(later.resource_effects)
     return running
 
 

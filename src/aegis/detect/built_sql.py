@@ -225,7 +225,7 @@ def cypher_effects(text: str) -> list[ResourceEffect]:
     elif _EVERY_OF_LABEL.search(text):
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))
     if _DROPS.search(text):
-        found.append(ResourceEffect("delete", "database", "all", (), "", shown))
+        found.append(ResourceEffect("delete", "database", "one", (), "", shown))
     if _READS_FILE.search(text):
         found.append(ResourceEffect("read", "credential", "one", (), "", shown))
     if _RUNS.search(text):
