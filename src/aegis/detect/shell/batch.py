@@ -15,6 +15,7 @@ MAX_BATCH: Final = 16_384  # characters; a line of cmd.exe ends after 8,191 of t
 _LONGEST_VALUE: Final = 8_191  # of a variable: what cmd.exe holds
 _MOST_EXPANDED: Final = 65_536  # characters that variables may add to one text: `set a=%a%%a%` doubles
 _MOST_COMMANDS: Final = 2_000
+_MOST_LOOPED: Final = 64  # words that the variable of a `for` stands for
 _SEAM: Final = "\x1f"
 _SPECIAL: Final = '"^&|()<> \t'
 _BLANK: Final = frozenset(" \t")
@@ -78,6 +79,7 @@ class _BatchReader:
         self._expanded = 0
         self._pipes = 0
         self._loops: dict[str, str] = {}
+        self._open = 0
 
     def line(self, line: str) -> None:
         stripped = line.lstrip(" \t@")
@@ -179,9 +181,12 @@ class _BatchReader:
         def end_word() -> None:
             nonlocal redirects
             if parts:
-                word = self._word("".join(parts))
+                written = "".join(parts)
+                word = self._word(written)
                 parts.clear()
-                if redirects is not None:
+                if redirects is None and written in self._loops:
+                    words.extend(word.split()[:_MOST_LOOPED])
+                elif redirects is not None:
                     redirects.append(word.strip('"'))
                     redirects = None
                 else:
@@ -227,15 +232,18 @@ class _BatchReader:
                 self._pipes += 1
                 stage = 0
             elif atom == "(":
-                if words or parts:
+                if parts or (words and not _opens(words)):
                     parts.append(atom)
                 else:
-                    end_command()
+                    self._open += 1
+                    if words:
+                        parts.append(atom)
             elif atom == ")":
-                if parts and "(" in parts:
-                    parts.append(atom)
-                else:
+                if self._open and "(" not in parts[1:]:
+                    self._open -= 1
                     end_command()
+                else:
+                    parts.append(atom)
             elif atom in "<>":
                 if parts and parts[-1] in {"1", "2", "0"}:
                     parts.clear()
@@ -259,7 +267,7 @@ class _BatchReader:
         words = self._started(words)
         if not words:
             return
-        program = words[0].lstrip("@").strip('"')
+        program = words[0].lstrip("@(").strip('"')
         cut = program.find("/", 1)
         rest = words[1:]
         if cut > 0 and "\\" not in program and not program.startswith(("/", ".")):  # `del/f/s/q`
@@ -324,6 +332,11 @@ class _BatchReader:
                 self._script.cut = True
                 value = value[:_LONGEST_VALUE]
             self._known[name.strip().lower()] = value
+
+
+def _opens(words: list[str]) -> bool:
+    """Whether a bracket behind these words begins a block: behind a condition, `else`, `do` or the `in` of a loop."""
+    return words[0].lower().lstrip("@(") in {"if", "else", "for", "do", "in"} or words[-1].lower() in {"do", "else"}
 
 
 def _behind_condition(words: list[str], at: int) -> int:

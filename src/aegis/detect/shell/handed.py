@@ -24,6 +24,8 @@ def powershell_script(args: Sequence[str]) -> tuple[str, bool]:
             return " ".join(args[at + 1 :]), False
         if body and "file".startswith(body):
             return ("& " + " ".join(args[at + 1 :])) if at + 1 < len(args) else "", False
+        if word == "-":
+            return "", False
         if body:
             takes = any(option.startswith(body) for option in _VALUED) and body not in {"noprofile", "nop"}
             at += 2 if takes and not any(switch.startswith(body) for switch in _POWERSHELL_SWITCHES) else 1

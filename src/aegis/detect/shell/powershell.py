@@ -270,8 +270,8 @@ class _Reader(PsAtoms):
         """One word of a command: everything up to a blank, put together."""
         parts: list[PsValue] = []
         atoms, most = self._atoms, self._most
-        first = atoms[self._at]
-        if first[0] not in SPECIAL and (self._at + 1 >= most or atoms[self._at + 1] in BLANK_OR_LINE):
+        first = self._peek()
+        if first and first[0] not in SPECIAL and (self._at + 1 >= most or atoms[self._at + 1] in BLANK_OR_LINE):
             self._at += 1
             return constant(first)
         while self._at < most:
@@ -426,6 +426,10 @@ class _Reader(PsAtoms):
                 if rest in {"join", "split"}:
                     return self._binary(rest, value, constant(""))
                 return constant(f"-{value.text}") if sign == "-" and not rest and value.known else UNKNOWN
+            if rest[0].isdigit():
+                self._leave(atom[1:])
+                number = self._primary()
+                return constant(f"-{number.text}") if sign == "-" else number
         return self._postfix(self._primary())
 
     def _argument(self) -> PsValue:

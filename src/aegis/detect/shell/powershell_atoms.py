@@ -1,6 +1,6 @@
 """The atoms of a PowerShell text, and the values written with them: strings, variables, tables, types, members.
 
-The text is cut into atoms once, at the speed of C; a reader walks over them and never goes back.
+The text is cut into atoms once; a reader walks over them and never goes back.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PsAtoms(ABC):
     def _may_make(self, *values: PsValue) -> bool:
         """Whether a further value may be made of these; making one costs what they are long."""
         self._left -= 16 + sum([len(value.text) + 8 * len(value.items) for value in values])
-        self._script.cut = self._script.cut or self._left < 0
+        self._script.cut |= self._left < 0
         return self._left >= 0
 
     def _peek(self) -> str:
@@ -379,8 +379,7 @@ class PsAtoms(ABC):
         name = "".join(self._atoms[start : self._at]).replace(" ", "").lower()
         self._at += 1
         name = name.removeprefix("system.").removeprefix("management.automation.").removeprefix("microsoft.win32.")
-        following = self._peek()
-        if following.startswith("::"):
+        if self._peek().startswith("::"):
             return PsValue(text=f"[{name}]", known=False, type=name)
         self._blanks()
         following = self._peek()

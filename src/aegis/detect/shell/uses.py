@@ -297,7 +297,7 @@ def _did(entry: Use, used: Used) -> Iterator[Did]:
         found = _placed(resource, value, used)
         if found is not None:
             what, wide, shown = found
-            if verb == "write" and wide == "all":  # what is put into a folder leaves the folder as it is
+            if verb == "write" and wide == "all" and what == "system-file":  # what is put into a folder leaves the rest
                 continue
             wide = _SCOPES[scopes[0]] if scopes else wide
             if (what, wide) not in seen:
@@ -374,7 +374,9 @@ def _plain_number(text: str) -> str:
 
 def _key_at(place: str) -> tuple[Resource, EffectScope, str] | None:
     found = place_of(place)
-    return None if found is None else (found.resource, "all" if found.whole else "one", place)
+    if found is None:
+        return None
+    return found.resource, "all" if found.whole and "=" not in place else "one", place
 
 
 def written_value(place: str, name: str, data: str) -> Did | None:
