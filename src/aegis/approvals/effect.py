@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aegis.cockpit import text as words
 from aegis.core.json import resolve
+from aegis.core.text import visible
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
 from aegis.detect.touch.touch import touch
@@ -62,10 +63,23 @@ def touched(tool: str, server: str | None, arguments: Mapping[str, Any], effects
     return named
 
 
-def sentence(approval: Mapping[str, Any], named: Sequence[Named], irreversible: bool, effects: Sequence[str]) -> str:
-    """Return the call in one sentence, as far as it is known."""
+def done_to(tool: str, server: str | None, arguments: Mapping[str, Any]) -> list[str]:
+    """Return what the call does to which resources, a phrase each; nothing for plain files."""
+    facts = gather(FactSubject(tool=tool, server=server, arguments=dict(arguments), limits=ReadLimits()))
+    told = [effect for effect in facts.resource_effects if effect.resource != "file"]
+    return list(dict.fromkeys(visible(effect.sentence) for effect in told))[:MAX_NAMED]
+
+
+def sentence(
+    approval: Mapping[str, Any],
+    named: Sequence[Named],
+    irreversible: bool,
+    effects: Sequence[str],
+    deeds: Sequence[str] = (),
+) -> str:
+    """Return the call in one sentence, as far as it is known; `deeds` are what it does to which resources."""
     seen = list(_seen(approval.get("preview") or {}))
-    parts = seen or [words.effects(effects) or "has no effect that its arguments show"]
+    parts = seen or list(deeds) or [words.effects(effects) or "has no effect that its arguments show"]
     if not seen and named:
         parts.append(
             "names " + ", ".join(group.kind if group.kind[0].isdigit() else f"a {group.kind}" for group in named)

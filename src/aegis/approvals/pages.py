@@ -13,7 +13,7 @@ import orjson
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
-from aegis.approvals.effect import MAX_FILES, changed_files, reach, sentence, touched
+from aegis.approvals.effect import MAX_FILES, changed_files, done_to, reach, sentence, touched
 from aegis.approvals.queue import find
 from aegis.approvals.routes import (
     LIST_APPROVALS,
@@ -342,12 +342,13 @@ def _facts(approval: dict[str, Any], receipt: dict[str, Any]) -> dict[str, Any]:
     irreversible = facts.get("irreversible", receipt.get("reason") == "irreversible" or "irreversible" in rules)
     arguments = approval.get("arguments")
     named = touched(approval["tool"], approval["server"], arguments, effects) if arguments else []
+    deeds = done_to(approval["tool"], approval["server"], arguments) if arguments else []
     return {
         "risk": facts.get("risk") or receipt.get("risk", "high"),
         "effects": effects,
         "irreversible": irreversible,
         "named": named,
-        "sentence": sentence(approval, named, irreversible, effects),
+        "sentence": sentence(approval, named, irreversible, effects, deeds),
         "why": approval.get("held_because") or receipt.get("reason", ""),
     }
 

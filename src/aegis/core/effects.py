@@ -100,6 +100,14 @@ RESOURCES: Final[Mapping[Resource, str]] = {
     "code": "a program given as text",
     "self": "Aegis",
 }
+# The verbs in a sentence about a call, before what `RESOURCES` says.
+_SENTENCES: Final[Mapping[Verb, str]] = {
+    "read": "reads", "write": "writes", "delete": "deletes", "encrypt": "encrypts", "execute": "runs",
+    "send": "sends data to", "receive": "fetches data from", "permit": "changes who may do what with",
+    "start": "starts", "stop": "stops", "persist": "plants a start of its own in", "escalate": "gains the rights of",
+    "hide": "removes traces in", "disable": "switches off or weakens", "impersonate": "acts in the name of",
+    "mine": "computes for somebody else on", "scan": "looks for weaknesses of", "expose": "opens to everyone",
+}  # fmt: skip
 SCOPES: Final[tuple[EffectScope, ...]] = get_args(EffectScope)
 # The effect of the wire that each verb refines, where the verb alone says it; `read` is said by whoever reads.
 KIND_OF: Final[Mapping[Verb, Effect]] = {
@@ -128,6 +136,13 @@ class ResourceEffect(NamedTuple):
     def name(self) -> str:
         """The words that rules match on: `delete system-file all`."""
         return effect_name(self.verb, self.resource, self.scope)
+
+    @property
+    def sentence(self) -> str:
+        """What the call does, for a person: `deletes the certificates and keys that a machine believes (/etc/ssl)`."""
+        named = ", ".join(value for value in self.values if value)
+        every = "all of " if self.scope == "all" else ""
+        return f"{_SENTENCES[self.verb]} {every}{RESOURCES[self.resource]}{f' ({named})' if named else ''}"
 
     @property
     def words(self) -> tuple[str, str]:

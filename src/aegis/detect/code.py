@@ -20,7 +20,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
 from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
-from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, text_of
+from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.heredocs import unescaped
@@ -36,6 +36,10 @@ MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
 _LONGER: Final = 2  # times as long as itself that a text may become; one character can stand for eighteen
 _UNITS: Final = 1  # of effort that a character of a call costs
+# Brackets that may stay open in a text that is parsed whole: the grammars of other languages than these take more than
+# their steps show to find the way out of many.
+_MOST_OPEN: Final = 64
+_STURDY: Final[frozenset[CodeLanguage]] = frozenset({"python", "javascript", "php"})
 _LOADED: Final = re2.compile(
     r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
 )
@@ -73,8 +77,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
 
     Calls stand inside calls, and each is read whole: what it costs is its own length.
     """
-    if language == "php" and "<?" not in text:
-        text = f"<?php {text}"
+    text = spelled(text, language)
     grammar = grammar_of(language)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
@@ -85,7 +88,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     aliases: dict[str, str] = {}
     deeds: list[ProgramDeeds] = []
     cut = False
-    for captured in captures(grammar, text, effort):
+    for captured in captures(grammar, text, effort, whole=language in _STURDY or _open(text) <= _MOST_OPEN):
         if captured is None:
             cut = True
             continue
@@ -100,6 +103,11 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
         deeds.append(deeds_of({**found, "call": nodes, "assign": assigned}, language, aliases))
     return Code(tuple(calls), tuple(assignments), cut, tuple(deeds))
+
+
+def _open(text: str) -> int:
+    """How many brackets of a text are not closed."""
+    return sum(max(0, text.count(opens) - text.count(closes)) for opens, closes in ("()", "[]", "{}"))
 
 
 def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:

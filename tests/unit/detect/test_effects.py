@@ -19,6 +19,7 @@ _FOUND = [(place.resource, path) for _, place in _PLACES for path in place.found
 _PASS = [(place.resource, path) for _, place in _PLACES for path in place.passes]
 
 
+@pytest.mark.claim("DET-80")
 @pytest.mark.parametrize(("resource", "path"), _FOUND)
 def test_a_path_is_recognised(resource: str, path: str) -> None:
     found = place_of(path)
@@ -26,6 +27,7 @@ def test_a_path_is_recognised(resource: str, path: str) -> None:
     assert found.resource == resource
 
 
+@pytest.mark.claim("DET-80")
 @pytest.mark.parametrize(("resource", "path"), _PASS)
 def test_a_path_like_it_is_not(resource: str, path: str) -> None:
     found = place_of(path)
@@ -37,6 +39,7 @@ def test_any_text_can_be_looked_up(path: str) -> None:
     place_of(path)
 
 
+@pytest.mark.claim("DET-80")
 def test_patterns_of_rules_stand_for_names() -> None:
     assert names_matched("delete backup all") == {"delete backup all"}
     assert names_matched("delete|encrypt backup|log") >= {"encrypt log one", "delete backup many"}

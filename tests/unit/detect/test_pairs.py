@@ -39,6 +39,7 @@ def is_allowed(gate: aegis.Gate, tool: str, arguments: dict[str, Any]) -> bool:
     return gate.decide(aegis.ToolCall(tool=tool, arguments=arguments)).outcome is Outcome.ALLOW
 
 
+@pytest.mark.claim("DET-82")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_dangerous_calls_and_their_twins_are_told_apart(path: Path, gate: aegis.Gate) -> None:
     wrong, total = [], 0

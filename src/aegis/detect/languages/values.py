@@ -70,7 +70,7 @@ _FILLED: Final = frozenset({
 })  # fmt: skip
 _NAMES: Final = frozenset({
     "identifier", "variable_name", "scalar", "constant", "instance_variable", "global_variable", "class_variable",
-    "name", "type_identifier", "array", "shorthand_property_identifier",
+    "name", "type_identifier", "array", "shorthand_property_identifier", "base",
 })  # fmt: skip
 _BINARY: Final = frozenset({"binary_operator", "binary_expression", "binary", "infix_expression"})
 _LISTS: Final = frozenset({
