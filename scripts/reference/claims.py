@@ -41,6 +41,7 @@ AREAS: Final[dict[str, str]] = {
     "RUN": "Governed runs",
     "COK": "The cockpit",
     "EGR": "What leaves the machine",
+    "CLI": "The command line",
 }
 
 
