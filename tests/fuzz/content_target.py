@@ -19,7 +19,7 @@ from aegis.policy.guards.base import ResultCase
 from aegis.policy.guards.result import ResultContentGuard
 
 _LONGEST: Final = 200_000  # characters of one value that a few bytes are repeated to
-_NAMES: Final = tuple(ROLES.items())
+_NAMES: Final = (*ROLES.items(), ("command", "powershell"), ("command", "cmd"))
 _JUDGE: Final = Judge()
 _RESULTS: Final = ResultContentGuard(Scanner(load(builtin_folder()), cache=default_cache_folder()))
 _NOBODY: Final = Principal(id="fuzz", roles=frozenset({"agent"}))

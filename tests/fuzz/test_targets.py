@@ -17,6 +17,6 @@ def test_every_seed_is_judged() -> None:
 
 @pytest.mark.claim("DET-13")
 @pytest.mark.parametrize("shape", range(10))
-@pytest.mark.parametrize("role", range(7))
+@pytest.mark.parametrize("role", range(9))
 def test_bytes_that_spell_nothing_are_judged(role: int, shape: int) -> None:
     run(bytes([role, shape + 150]) + b"\xff\xfe{\x00[\"\xed\xa0\x80${ \n$(`'\\u{110000}%u0000&#xd800;\xf0\x9f\x8f\xb4")

@@ -27,8 +27,8 @@ FILES = sorted(program_folder().glob("*.yaml"))
 RULES = load(builtin_folder(), cache=default_cache_folder())
 
 
-def facts_of(command: str) -> Facts:
-    return gather(FactSubject(tool="bash", server=None, arguments={"command": command}, limits=ReadLimits()))
+def facts_of(command: str, shell: str = "bash") -> Facts:
+    return gather(FactSubject(tool=shell, server=None, arguments={"command": command}, limits=ReadLimits()))
 
 
 def family(path: Path) -> Family:
@@ -40,9 +40,9 @@ def family(path: Path) -> Family:
 def test_every_file_finds_what_its_examples_say(path: Path) -> None:
     wrong = []
     for example in family(path).found:
-        facts = facts_of(example.command)
+        facts = facts_of(example.command, example.shell)
         seen = {signal.fact for signal in facts.signals} | set(facts.effects)
-        if (example.signal or example.effect) not in seen:
+        if (example.signal or example.effect or example.does) not in seen:
             wrong.append(f"{example.command}: {sorted(seen)}")
     assert wrong == []
 

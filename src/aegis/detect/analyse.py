@@ -38,7 +38,7 @@ _MOST_PROGRAMS: Final = 64  # pieces of code in one command that are parsed; a c
 
 def preload() -> None:
     """Import every parser now; without it the first text that needs one waits for that."""
-    for name in ("code", "shell.shell", "sql"):
+    for name in ("code", "shell.windows", "sql"):
         importlib.import_module(f"aegis.detect.{name}")
 
 
@@ -149,7 +149,7 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
     if role == "sql":
         _sql(text, found)
     elif role == "command":
-        _shell(text, found)
+        _shell(text, found, tool)
     elif role == "code":
         _code(text, found, tool)
     elif role == "path":
@@ -193,12 +193,12 @@ def _sql(text: Text, found: Gathering) -> None:
         found.effect(effect, text)
 
 
-def _shell(text: Text, found: Gathering) -> None:
-    from aegis.detect.shell.shell import analyse_shell
+def _shell(text: Text, found: Gathering, tool: str) -> None:
+    from aegis.detect.shell.windows import analyse_command
 
     if found.files is None:
         found.files = Files()
-    facts = analyse_shell(text.value, 0, found.effort, files=found.files)
+    facts = analyse_command(text.value, tool, found.effort, found.files)
     found.touched = True
     found.runs.extend(facts.runs)
     found.written.extend(facts.written)

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 import re2
 
+from aegis.core.effects import RESOURCES, SCOPES, VERBS
 from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
 from aegis.errors import ConfigError, Problem
 
@@ -26,6 +27,7 @@ KINDS: Final[dict[str, str]] = {
     "attack-tool": "breaks into systems or cracks secrets; starting it is a finding",
     "awk": "takes its program as the first operand",
     "carrier": "carries files to a service, with words such as `cp` and `upload`",
+    "cmdlet": "is a command of PowerShell, whose parameters may be abbreviated",
     "cloud": "administers a cloud or a cluster; what its options open to everyone is looked for",
     "connects": "prints what another host sends over a connection",
     "container": "starts containers, whose mounts and rights are looked at",
@@ -48,6 +50,7 @@ KINDS: Final[dict[str, str]] = {
     "host-option": "takes a host by `-h`, which therefore asks for no help",
     "http-client": "asks a host for a page by its address",
     "interpreter": "runs the code that it reads from a pipe",
+    "keeps-backups": "is the service of a machine's backups or snapshots",
     "joins-by-commas": "takes a command line whose words are joined by commas",
     "joins-letters": "takes a program behind letters that are put together, such as `-lne`",
     "lister": "prints the names of files",
@@ -85,6 +88,7 @@ SIGNALS: Final = frozenset({
     "shell.destroy", "shell.dumps-secret", "shell.grants", "shell.hides-traces", "shell.infrastructure", "shell.kernel",
     "shell.persists", "shell.privilege", "shell.publishes", "shell.weakens",
 })  # fmt: skip
+OPERANDS: Final = frozenset({"key", "path"})  # resources that operands decide
 EFFECTS: Final = frozenset({"exec", "network", "read", "write"})
 LEAST_EXAMPLES: Final = 2  # of each kind, in every file
 
@@ -173,10 +177,38 @@ class OptionWords(_Member, frozen=True, kw_only=True):
     unsafe: Words = ()
 
 
+class Use(_Member, frozen=True, kw_only=True):
+    """What a program does where all words of one entry of `when` hold, and those of no entry of `unless`.
+
+    `effect` is a verb and a resource of `core.effects`, perhaps a scope. Instead of a resource it names what the
+    operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process`
+    are what the name of one says: that of a defence, of a backup, or of any other.
+    """
+
+    effect: str
+    when: Words = ()
+    unless: Words = ()
+    of: Words = ()
+
+
+class Line(_Member, frozen=True, kw_only=True):
+    """Where a command line stands among a program's words, and what reads it.
+
+    It is the value of an option of `after`, everything behind a word of `rest`, or the words from operand `start` on.
+    """
+
+    shell: Literal["cmd", "powershell", "bash"] = "cmd"
+    after: Words = ()
+    rest: Words = ()
+    start: int = 0
+    unless: Words = ()
+
+
 class KnownProgram(_Member, frozen=True, kw_only=True):
     """One program under all of its names, and what is known of it.
 
-    `secrets` are words that all stand in a command which prints what a store of secrets holds.
+    `secrets` are words that all stand in a command which prints what a store of secrets holds. `aliases` are the names
+    that PowerShell alone has for it.
     """
 
     names: Words
@@ -189,14 +221,22 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     elsewhere: RemoteStart | None = None
     prints: Prints | None = None
     options: OptionWords = OptionWords()
+    aliases: Words = ()
+    does: tuple[Use, ...] = ()
+    lines: tuple[Line, ...] = ()
 
 
 class CommandExample(_Member, frozen=True, kw_only=True):
-    """A command line, with the signal that it must raise or the effect that it must have."""
+    """A command line, with the signal that it must raise or the effect that it must have.
+
+    `does` is an effect of `core.effects`; `shell` says which shell reads the line, `bash` where nothing does.
+    """
 
     command: str
     signal: str = ""
     effect: str = ""
+    does: str = ""
+    shell: Literal["bash", "cmd", "powershell"] = "bash"
 
 
 class Family(_Member, frozen=True, kw_only=True):
@@ -249,6 +289,24 @@ def options(member: str) -> dict[str, Words]:
     """Return the options of one meaning of every program that has any, by the program's names."""
     found = ((name, getattr(program.options, member)) for name, program in builtin_programs().items())
     return {name: words for name, words in found if words}
+
+
+@cache
+def uses() -> Mapping[str, tuple[Use, ...]]:
+    """Return what programs do to resources, by their names."""
+    return {name: program.does for name, program in builtin_programs().items() if program.does}
+
+
+@cache
+def command_lines() -> Mapping[str, tuple[Line, ...]]:
+    """Return where command lines stand among the words of programs, by their names."""
+    return {name: program.lines for name, program in builtin_programs().items() if program.lines}
+
+
+@cache
+def powershell_aliases() -> Mapping[str, str]:
+    """Return the names that PowerShell has for programs, with the name of each program."""
+    return {alias: program.names[0] for program in builtin_programs().values() for alias in program.aliases}
 
 
 @cache
@@ -374,6 +432,7 @@ class _Reading:
             taken[name] = self._file
         if not program.names or program == KnownProgram(names=program.names):
             self._bad("a program has `names` and something that is known of it", pointer)
+        self._check_uses(program, pointer)
         for at, kind in enumerate(program.kinds):
             if kind not in KINDS:
                 self._bad(f"`{kind}` is not a kind", f"{pointer}/kinds/{at}", hint=f"one of {', '.join(KINDS)}")
@@ -386,6 +445,19 @@ class _Reading:
                 self._bad("a sign names the words that it looks for", f"{pointer}/signs/{at}")
             if any(len(pair.split()) != 2 for pair in sign.pair):
                 self._bad("a `pair` is two words", f"{pointer}/signs/{at}/pair")
+
+    def _check_uses(self, program: KnownProgram, pointer: str) -> None:
+        for at, use in enumerate(program.does):
+            verb, _, rest = use.effect.partition(" ")
+            resource, _, scope = rest.partition(" ")
+            if verb not in VERBS or resource not in (*RESOURCES, *OPERANDS) or scope not in ("", *SCOPES):
+                self._bad(f"`{use.effect}` is no effect", f"{pointer}/does/{at}/effect")
+            for words in (*use.when, *use.unless):
+                if not words.strip() or _CAPITALS.search(words):
+                    self._bad(f"`{words}` is compared in small letters", f"{pointer}/does/{at}")
+        for at, line in enumerate(program.lines):
+            if not (line.after or line.rest or line.start):
+                self._bad("a line names where it stands", f"{pointer}/lines/{at}")
 
     def _check_signal(self, signal: str, pointer: str) -> None:
         if signal not in SIGNALS:
@@ -404,7 +476,7 @@ class _Reading:
             if len(given) < LEAST_EXAMPLES:
                 self._bad(f"a file needs at least {LEAST_EXAMPLES} `{kind}` examples", f"/examples/{kind}")
         for at, example in enumerate(examples.found):
-            if bool(example.signal) == bool(example.effect):
+            if bool(example.signal) + bool(example.effect) + bool(example.does) != 1:
                 self._bad("an example names a `signal` or an `effect`", f"/examples/found/{at}")
             if example.effect and example.effect not in EFFECTS:
                 hint = f"one of {', '.join(sorted(EFFECTS))}"

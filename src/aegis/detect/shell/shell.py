@@ -16,7 +16,7 @@ from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
-from aegis.detect.shell.catalogue import of_kind, options
+from aegis.detect.shell.catalogue import command_lines, of_kind, options, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
     breaks,
@@ -31,6 +31,7 @@ from aegis.detect.shell.destroy import (
 )
 from aegis.detect.shell.feeds import Feeds
 from aegis.detect.shell.flow import asks_with_output, dropped, pipeline, substitutions
+from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
 from aegis.detect.shell.programs import moves_programs
 from aegis.detect.shell.services import service_deed
@@ -47,6 +48,7 @@ from aegis.detect.shell.starts import (
 from aegis.detect.shell.tamper import grants, tampering, tampering_write, written
 from aegis.detect.shell.tree import MAX_SHELL, Command, Shell, parse_shell
 from aegis.detect.shell.unquote import expanded_words, with_variables
+from aegis.detect.shell.uses import effects_of
 from aegis.detect.shell.words import (
     DELETERS,
     LOOSE_PLACES,
@@ -77,7 +79,8 @@ class ShellFacts:
     `statements` the SQL that it hands to a database. `ran` are its commands, in plain words. `runs` are the files that
     it runs as programs, `written` those that it writes with what it writes to them, and `output` is what it prints.
     `read` are the programs that it runs which stand in no argument as they are. `effects` are what it does to which
-    resource; whoever reads the facts adds the argument that the text stands in.
+    resource; whoever reads the facts adds the argument that the text stands in. `foreign` are scripts for the shells of
+    Windows, each with the name of its shell.
     """
 
     too_long: bool = False
@@ -94,6 +97,7 @@ class ShellFacts:
     output: FileFlow = EMPTY
     read: list[str] = field(default_factory=list)
     effects: list[ResourceEffect] = field(default_factory=list)
+    foreign: list[tuple[str, str]] = field(default_factory=list)
     effort: Effort = field(default_factory=Effort)
 
     def may_read(self, units: int) -> bool:
@@ -116,6 +120,7 @@ class ShellFacts:
         self.written.extend(inner.written)
         self.read.extend(inner.read)
         self.effects.extend(inner.effects)
+        self.foreign.extend(inner.foreign)
         self.network |= inner.network
         self.writes |= inner.writes
         self.irreversible |= inner.irreversible
@@ -221,8 +226,15 @@ def _follow(
     return done
 
 
-def _command(command: Command, facts: ShellFacts, depth: int) -> None:
+def judge_command(command: Command, facts: ShellFacts) -> None:
+    """Add what a simple command does that another shell than this one runs."""
+    _command(command, facts, MAX_DEPTH, known=False)
+
+
+def _command(command: Command, facts: ShellFacts, depth: int, *, known: bool = True) -> None:
     name = command.name.lower()
+    if known and name in _KNOWN:
+        _uses(name, command, facts)
     facts.network = facts.network or name in NETWORK
     if (name in NETWORK or name in _CLIENTS) and any(map(asks_metadata, command.args)):
         facts.add("host.metadata", command.text)
@@ -260,7 +272,10 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
         facts.network = True
         facts.add("shell.sends-secret", command.text)
     facts.statements.extend(statements(command))
-    if name in SHELLS or name in {"eval", "su", "runuser"}:
+    if name in _OF_WINDOWS:
+        if known:
+            _hands(command, _OF_WINDOWS[name], facts)
+    elif name in SHELLS or name in {"eval", "su", "runuser"}:
         _script(command, facts)
     if command.name.rstrip("0123456789.") in _CODE_OPTIONS:
         _program(command, facts)
@@ -274,6 +289,33 @@ def _command(command: Command, facts: ShellFacts, depth: int) -> None:
     for signal, evidence in spawned(command, depth):
         facts.add(signal, evidence)
     _reads(command, facts)
+
+
+_OF_WINDOWS: Final = {
+    **dict.fromkeys(("powershell", "powershell.exe", "pwsh", "pwsh.exe"), "powershell"),
+    **dict.fromkeys(("cmd", "cmd.exe"), "cmd"),
+}  # fmt: skip
+_KNOWN: Final = frozenset({*uses(), *command_lines()})
+
+
+def _hands(command: Command, shell: str, facts: ShellFacts) -> None:
+    """Take in the script that a command hands to a shell of Windows."""
+    script, hidden = powershell_script(command.args) if shell == "powershell" else (cmd_script(command.args), False)
+    if script:
+        facts.foreign.append((shell, script))
+    elif hidden:
+        facts.effects.append(ResourceEffect("execute", "code", "one", (), "", command.text[:_SHOWN]))
+
+
+def _uses(name: str, command: Command, facts: ShellFacts) -> None:
+    """Add what the entries of a program say that it does to which resource."""
+    for did in effects_of(name, command.args):
+        facts.effects.append(ResourceEffect(did.verb, did.resource, did.scope, did.values, "", command.text[:_SHOWN]))
+    for shell, line in inner_lines(name, command.args):
+        if shell == "bash":
+            facts.scripts.append(line)
+        else:
+            facts.foreign.append((shell, line))
 
 
 def _script(command: Command, facts: ShellFacts) -> None:

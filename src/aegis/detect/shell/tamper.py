@@ -138,9 +138,26 @@ def tampering(command: Command) -> list[Signalled]:
         found.append(("shell.hides-traces", shown))
     if _is_miner(name) or any("stratum+" in arg and _POOL.search(arg) for arg in args):
         found.append(("shell.miner", shown))
-    elif name in _ATTACK_TOOLS:
+    elif name in _ATTACK_TOOLS or (name in _RUNNERS and started_tool(command)):
         found.append(("shell.attack-tool", shown))
     return found
+
+
+_RUNNERS: Final = frozenset({
+    "python", "python2", "python3", "py", "ruby", "perl", "proxychains", "proxychains4", "wine", "mono", "uv", "pipx",
+})  # fmt: skip
+_ENDINGS: Final = (".py", ".exe", ".ps1", ".rb", ".pl", ".sh")
+
+
+def started_tool(command: Command) -> bool:
+    """Whether a command starts a tool of attack, by the name of its program or of the script that it runs."""
+    if command.name.lower() in _RUNNERS:
+        program = next((arg for arg in command.args if not arg.startswith("-") and arg != "run"), "")
+    else:
+        program = command.program or command.name
+    base = program.replace("\\", "/").rpartition("/")[2].lower()
+    ending = next((ending for ending in _ENDINGS if base.endswith(ending)), "")
+    return bool(ending) and (base in _ATTACK_TOOLS or base[: -len(ending)] in _ATTACK_TOOLS)
 
 
 def _shows(sign: Sign, args: tuple[str, ...]) -> bool:

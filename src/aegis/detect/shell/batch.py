@@ -1,0 +1,376 @@
+"""A text for `cmd.exe` as its simple commands, by a bounded reader of our own.
+
+Carets are undone, variables that the text sets or that every Windows has are put in (`%VAR:~n,m%`, `%VAR:a=b%`, delayed
+expansion), `for` and `if` give the command that they start. What is not known keeps its spelling.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aegis.detect.facts import Effort
+from aegis.detect.shell.tree import Command
+
+MAX_BATCH: Final = 16_384  # characters; a line of cmd.exe ends after 8,191 of them
+_LONGEST_VALUE: Final = 8_191  # of a variable: what cmd.exe holds
+_MOST_EXPANDED: Final = 65_536  # characters that variables may add to one text: `set a=%a%%a%` doubles
+_MOST_COMMANDS: Final = 2_000
+_MOST_LOOPED: Final = 64  # words that the variable of a `for` stands for
+_SEAM: Final = "\x1f"
+_SPECIAL: Final = '"^&|()<> \t'
+_BLANK: Final = frozenset(" \t")
+_WINDOWS: Final = {
+    "comspec": "C:\\WINDOWS\\system32\\cmd.exe", "systemroot": "C:\\Windows", "windir": "C:\\Windows",
+    "systemdrive": "C:", "programdata": "C:\\ProgramData", "allusersprofile": "C:\\ProgramData",
+    "public": "C:\\Users\\Public", "programfiles": "C:\\Program Files", "programfiles(x86)": "C:\\Program Files (x86)",
+    "commonprogramfiles": "C:\\Program Files\\Common Files", "os": "Windows_NT", "homedrive": "C:",
+    "pathext": ".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC",
+}  # fmt: skip
+_FOR_OPTIONS: Final = frozenset({"/f", "/r", "/d", "/l"})
+_COMPARES: Final = frozenset({"equ", "neq", "lss", "leq", "gtr", "geq"})
+_ENDINGS: Final = (".exe", ".com", ".cmd", ".bat")
+
+
+class BatchScript:
+    """What was read: commands in their order, the files that redirections write or read, whether anything was left out.
+
+    `texts` are commands that `for /f` runs, which are scripts of their own.
+    """
+
+    __slots__ = ("commands", "cut", "reads", "texts", "writes")
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.writes: list[tuple[str, int]] = []
+        self.reads: list[tuple[str, int]] = []
+        self.texts: list[str] = []
+        self.cut = False
+
+
+def program_name(program: str) -> str:
+    r"""The name of a program without its folder and ending: `reg` of `C:\Windows\System32\REG.exe`."""
+    name = program.replace("/", "\\").rstrip("\\").rpartition("\\")[2].lower()
+    for ending in _ENDINGS:
+        if name.endswith(ending) and len(name) > len(ending):
+            return name[: -len(ending)]
+    return name
+
+
+def parse_batch(text: str, effort: Effort) -> BatchScript:
+    """Read a text of at most `MAX_BATCH` characters, as far as `effort` goes; never raises."""
+    script = BatchScript()
+    if len(text) > MAX_BATCH or not effort.take(len(text)):
+        script.cut = True
+        return script
+    reader = _BatchReader(script, "enabledelayedexpansion" in text.lower() or "/v" in text.lower())
+    text = text.replace("\r\n", "\n").replace("^\n", "")
+    for line in text.split("\n"):
+        reader.line(line.replace("\r", " ").replace(_SEAM, " "))
+    return script
+
+
+class _BatchReader:
+    """The lines of a text, one after the other, with the variables that they set."""
+
+    def __init__(self, script: BatchScript, delayed: bool):
+        self._script = script
+        self._delayed = delayed
+        self._known: dict[str, str] = {}
+        self._expanded = 0
+        self._pipes = 0
+        self._loops: dict[str, str] = {}
+        self._open = 0
+
+    def line(self, line: str) -> None:
+        stripped = line.lstrip(" \t@")
+        if not stripped or stripped.startswith(":"):
+            return
+        if stripped[:4].lower() in {"rem ", "rem\t"} or stripped.lower() == "rem":
+            return
+        self._read(self._percent(line) if "%" in line else line)
+
+    # Variables
+
+    def _value(self, name: str) -> str | None:
+        lowered = name.lower()
+        value = self._known.get(lowered)
+        return _WINDOWS.get(lowered) if value is None else value
+
+    def _changed(self, inside: str, mark: str) -> str | None:
+        """What `%inside%` stands for; `None` where that is not known."""
+        name, colon, change = inside.partition(":")
+        value = self._value(name)
+        if value is None:
+            return None
+        if colon and change.startswith("~"):
+            first, _, count = change[1:].partition(",")
+            try:
+                start = int(first or 0)
+                end = int(count) if count.strip() else None
+            except ValueError:
+                return None
+            value = value[start:] if start >= 0 else value[max(0, len(value) + start) :]
+            return value if end is None else value[:end]
+        if colon and "=" in change:
+            old, _, new = change.partition("=")
+            if not old or len(value) * (len(new) + 1) > _MOST_EXPANDED:
+                return None
+            return _replaced(value, old, new)
+        return f"{mark}{inside}{mark}" if colon else value
+
+    def _percent(self, line: str, mark: str = "%") -> str:
+        out: list[str] = []
+        at = 0
+        while True:
+            start = line.find(mark, at)
+            if start < 0:
+                break
+            end = line.find(mark, start + 1)
+            if end < 0:
+                break
+            inside = line[start + 1 : end]
+            value = self._changed(inside, mark) if inside and len(inside) < 256 else None
+            if value is None:  # `%%i`, an argument, or a name that nobody knows
+                out.append(line[at:end])
+                at = end
+                if not inside:
+                    out.append(mark)
+                    at = end + 1
+                continue
+            self._expanded += len(value)
+            if self._expanded > _MOST_EXPANDED:
+                self._script.cut = True
+                break
+            out.append(line[at:start])
+            out.append(value)
+            at = end + 1
+        out.append(line[at:])
+        return "".join(out)
+
+    def _word(self, word: str) -> str:
+        if self._delayed and "!" in word:
+            word = self._percent(word, "!")
+        if "%" in word and self._loops:
+            for name, value in self._loops.items():
+                if name in word:
+                    self._expanded += len(value) * word.count(name)
+                    if self._expanded > _MOST_EXPANDED:
+                        self._script.cut = True
+                        break
+                    word = word.replace(f"%~{name[1:]}", value).replace(name, value)
+        return word
+
+    # Commands
+
+    def _read(self, line: str) -> None:
+        """Read one line; what stands between `&`, `|` and brackets is a command."""
+        for sign in _SPECIAL:
+            if sign in line:
+                line = line.replace(sign, f"{_SEAM}{sign}{_SEAM}")
+        atoms = [atom for atom in line.split(_SEAM) if atom]
+        at, most = 0, len(atoms)
+        words: list[str] = []
+        parts: list[str] = []
+        writes: list[str] = []
+        reads: list[str] = []
+        redirects: list[str] | None = None
+        quoted = False
+        stage = 0
+        self._pipes += 1
+
+        def end_word() -> None:
+            nonlocal redirects
+            if parts:
+                written = "".join(parts)
+                word = self._word(written)
+                parts.clear()
+                if redirects is None and written in self._loops:
+                    words.extend(word.split()[:_MOST_LOOPED])
+                elif redirects is not None:
+                    redirects.append(word.strip('"'))
+                    redirects = None
+                else:
+                    words.append(word)
+
+        def end_command() -> None:
+            end_word()
+            if words or writes:
+                self._command(list(words), stage, writes, reads)
+            words.clear()
+            writes.clear()
+            reads.clear()
+
+        while at < most:
+            atom = atoms[at]
+            at += 1
+            if quoted:
+                parts.append(atom)
+                quoted = atom != '"'
+            elif atom == '"':
+                parts.append(atom)
+                quoted = True
+            elif atom == "^":
+                if at < most:
+                    parts.append(atoms[at])
+                    at += 1
+            elif atom in _BLANK:
+                end_word()
+            elif atom == "|":
+                end_command()
+                if at < most and atoms[at] == "|":
+                    at += 1
+                    self._pipes += 1
+                    stage = 0
+                else:
+                    stage += 1
+            elif atom == "&":
+                if redirects is not None and not parts:  # `2>&1`
+                    redirects = None
+                    at += 1
+                    continue
+                end_command()
+                self._pipes += 1
+                stage = 0
+            elif atom == "(":
+                if parts or (words and not _opens(words)):
+                    parts.append(atom)
+                else:
+                    self._open += 1
+                    if words:
+                        parts.append(atom)
+            elif atom == ")":
+                if self._open and "(" not in parts[1:]:
+                    self._open -= 1
+                    end_command()
+                else:
+                    parts.append(atom)
+            elif atom in "<>":
+                if parts and parts[-1] in {"1", "2", "0"}:
+                    parts.clear()
+                end_word()
+                if at < most and atoms[at] == ">":
+                    at += 1
+                redirects = writes if atom == ">" else reads
+            else:
+                parts.append(atom)
+        end_command()
+
+    def _command(self, words: list[str], stage: int, writes: list[str], reads: list[str]) -> None:
+        place = len(self._script.commands)
+        if place >= _MOST_COMMANDS:
+            self._script.cut = True
+            return
+        for target in writes:
+            self._script.writes.append((target, place))
+        for source in reads:
+            self._script.reads.append((source, place))
+        words = self._started(words)
+        if not words:
+            return
+        program = words[0].lstrip("@(").strip('"')
+        cut = program.find("/", 1)
+        rest = words[1:]
+        if cut > 0 and "\\" not in program and not program.startswith(("/", ".")):  # `del/f/s/q`
+            rest = [*[f"/{part}" for part in program[cut + 1 :].split("/")], *rest]
+            program = program[:cut]
+        name = program_name(program.replace('"', ""))
+        if name == "set" and rest and rest[0].lower() not in {"/a", "/p"}:
+            self._set(" ".join(rest))
+        args = tuple([_unquoted(word) for word in rest])
+        text = " ".join(words)[:400]
+        fed = bool(reads)
+        self._script.commands.append(
+            Command(name, args, text, self._pipes, stage, False, words=tuple(words[:64]), program=program, fed=fed)
+        )
+
+    def _started(self, words: list[str]) -> list[str]:
+        """The command that `if`, `for`, `else`, `call` and `do` start, with what they ask or name taken in."""
+        at = 0
+        for _ in range(8):
+            word = words[at].lower().lstrip("@(") if at < len(words) else ""
+            if word in {"else", "do", "call", ""} and at < len(words):
+                at += 1
+            elif word == "if":
+                at = _behind_condition(words, at + 1)
+            elif word == "for":
+                at = self._loop(words, at + 1)
+            else:
+                break
+        return words[at:]
+
+    def _loop(self, words: list[str], at: int) -> int:
+        if at < len(words) and words[at].lower() in _FOR_OPTIONS:
+            at += 1
+        while at < len(words) and not words[at].startswith("%"):
+            at += 1
+        if at >= len(words):
+            return at
+        name = words[at]
+        name = "%" + name.lstrip("%")[:1]
+        at += 1
+        if at < len(words) and words[at].lower() == "in":
+            at += 1
+        start = at
+        while at < len(words) and words[at].lower() != "do" and not words[at].lower().startswith(")do"):
+            at += 1
+        inside = " ".join(words[start:at]).strip("() ")
+        if inside[:1] in {"'", "`"} and len(self._script.texts) < 64:
+            self._script.texts.append(inside.strip("'`"))
+        elif len(inside) < 1_024 and len(self._loops) < 64:
+            self._loops[f"%{name}"] = inside.strip('"')
+            self._loops[name] = inside.strip('"')
+        return at
+
+    def _set(self, given: str) -> None:
+        given = given.strip()
+        if given.startswith('"'):
+            given = given[1:].rpartition('"')[0] or given[1:]
+        name, sign, value = given.partition("=")
+        if sign and len(name) < 256 and len(self._known) < 1_024:
+            value = self._word(value)
+            if len(value) > _LONGEST_VALUE:
+                self._script.cut = True
+                value = value[:_LONGEST_VALUE]
+            self._known[name.strip().lower()] = value
+
+
+def _opens(words: list[str]) -> bool:
+    """Whether a bracket behind these words begins a block: behind a condition, `else`, `do` or the `in` of a loop."""
+    return words[0].lower().lstrip("@(") in {"if", "else", "for", "do", "in"} or words[-1].lower() in {"do", "else"}
+
+
+def _behind_condition(words: list[str], at: int) -> int:
+    """Where the command behind the condition of an `if` begins."""
+    while at < len(words) and words[at].lower() in {"/i", "not"}:
+        at += 1
+    word = words[at].lower() if at < len(words) else ""
+    if word in {"exist", "defined", "errorlevel", "cmdextversion"}:
+        return at + 2
+    if at + 1 < len(words) and words[at + 1].lower() in _COMPARES:
+        return at + 3
+    if "==" in word:
+        return at + 1 + word.endswith("==")
+    if at + 1 < len(words) and words[at + 1].startswith("=="):
+        return at + 2 + (words[at + 1] == "==")
+    return at + 1
+
+
+def _unquoted(word: str) -> str:
+    return word.replace('"', "") if '"' in word else word
+
+
+def _replaced(value: str, old: str, new: str) -> str:
+    """Text with every `old` in it, in any case, replaced; with `*` before it, everything up to its first place."""
+    if old.startswith("*") and len(old) > 1:
+        at = value.lower().find(old[1:].lower())
+        return value if at < 0 else new + value[at + len(old) - 1 :]
+    if not (value.isascii() and old.isascii()):
+        return value.replace(old, new)
+    lowered, wanted = value.lower(), old.lower()
+    out: list[str] = []
+    start = 0
+    while (at := lowered.find(wanted, start)) >= 0:
+        out += (value[start:at], new)
+        start = at + len(old)
+    out.append(value[start:])
+    return "".join(out)

@@ -1,0 +1,394 @@
+"""What a command does to which resource, by what is known of its program: the member `does` of `data/programs`.
+
+The same entries serve every shell: a program has the effects that its options say, whoever starts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
+from aegis.core.names import glob_match
+from aegis.detect.resources import place_of
+from aegis.detect.shell.catalogue import Use, of_kind, uses
+from aegis.detect.shell.words import LOOSE_PLACES
+
+_OPTION: Final = frozenset("-/")
+_LONGEST: Final = 4_096  # characters of a word that is compared
+_MOST_WORDS: Final = 512  # of one command
+_CMDLETS: Final = of_kind("cmdlet")
+_DEFENCES: Final = of_kind("defence")
+_BACKUPS: Final = of_kind("keeps-backups")
+# Places that every user can write: a word that holds one of them is looked for.
+_LOOSE: Final = (
+    "\\temp\\", "%temp%", "%tmp%", "$env:temp", "$env:tmp", "\\users\\public", "%public%", "\\downloads\\",
+    "\\appdata\\", "%appdata%", "%localappdata%", "$env:appdata", "$env:localappdata", "\\programdata\\",
+    "\\perflogs", "\\desktop\\", "\\inetcache\\", "\\windows\\tasks\\", "$recycle.bin", "/users/shared", *LOOSE_PLACES,
+)  # fmt: skip
+_SCHEMES: Final = ("http://", "https://", "ftp://", "webdav://", "davs://")
+# Endings of files that are run or read as a program, then those in which one hides.
+_PROGRAMS: Final = (
+    ".exe", ".dll", ".bat", ".cmd", ".ps1", ".vbs", ".vbe", ".js", ".jse", ".hta", ".cpl", ".scr", ".wsf", ".inf",
+    ".sct", ".msi", ".com", ".pif", ".xsl",
+)  # fmt: skip
+_RUNS: Final = (*_PROGRAMS, ".cab", ".ini", ".reg", ".txt", ".log", ".xml", ".py", ".ttt")
+
+
+class Did(NamedTuple):
+    """One effect of a command, with the values that it was read from."""
+
+    verb: Verb
+    resource: Resource
+    scope: EffectScope
+    values: tuple[str, ...] = ()
+
+
+class Used:
+    """The words of one command, read once for every entry that asks about them."""
+
+    __slots__ = ("args", "is_cmdlet", "lowered", "name", "operands", "options")
+
+    def __init__(self, name: str, args: Sequence[str]):
+        self.name = name
+        self.is_cmdlet = name in _CMDLETS
+        self.args = args[:_MOST_WORDS]
+        self.lowered = [arg.lower() for arg in self.args]
+        self.options: list[tuple[str, str]] = []
+        self.operands: list[str] = []
+        for at, arg in enumerate(self.lowered):
+            if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not arg.startswith("//")):
+                self._option(arg, at)
+            else:
+                self.operands.append(self.args[at])
+                cut = arg.find("=", 1, 24)
+                if cut > 0:  # `binPath= x`, `start=disabled`
+                    following = self.lowered[at + 1] if at + 1 < len(self.lowered) else ""
+                    self.options.append((arg[: cut + 1], arg[cut + 1 :] or following))
+
+    def _option(self, arg: str, at: int) -> None:
+        body = arg.lstrip("-/")
+        cut = min((place for place in (body.find(":"), body.find("=")) if place > 0), default=-1)
+        following = self.lowered[at + 1] if at + 1 < len(self.lowered) else ""
+        if cut < 0:
+            self.options.append((body, following))
+        else:
+            self.options.append((body[:cut], body[cut + 1 :] or following))
+            if body[cut] == ":" and "\\" not in body:
+                self.options.append((body, following))
+
+    def values(self, option: str) -> Iterator[str]:
+        """Return the values that an option is given, in every spelling that the program takes."""
+        wild = "*" in option
+        for name, value in self.options:
+            if (
+                (wild and glob_match(option, name))
+                or name == option
+                or (self.is_cmdlet and len(name) < len(option) and option.startswith(name))
+            ):
+                yield value
+
+
+_TokenKind = Literal["word", "glob", "option", "valued", "operand", "class"]
+
+
+class _Token(NamedTuple):
+    kind: _TokenKind
+    text: str
+    value: str = ""
+    at: int = 0
+
+
+@lru_cache(maxsize=8_192)
+def _tokens(alternative: str) -> tuple[_Token, ...]:
+    return tuple(map(_token, alternative.split()))
+
+
+def _token(word: str) -> _Token:
+    word = word.replace("~", " ")
+    if word[0] == "<" and word[-1] == ">":
+        return _Token("class", word[1:-1])
+    if word[0].isdigit() and word[1:2] == ":":
+        return _Token("operand", word[2:], at=int(word[0]) - 1)
+    if word[0] in _OPTION and len(word) > 1:
+        name, sign, value = word.lstrip("-/").partition("=")
+        return _Token("valued", name, value) if sign else _Token("option", name)
+    if word.endswith("=") and len(word) > 2:
+        return _Token("option", word)
+    return _Token("glob" if "*" in word else "word", word)
+
+
+def _holds(token: _Token, used: Used) -> bool:
+    if token.kind == "word":
+        return token.text in used.lowered
+    if token.kind == "glob":
+        return any(glob_match(token.text, word[:_LONGEST]) for word in used.lowered)
+    if token.kind == "option":
+        return any(True for _ in used.values(token.text))
+    if token.kind == "valued":
+        if token.value[:1] == "<":
+            return any(is_of(token.value[1:-1], value) for value in used.values(token.text))
+        return any(glob_match(token.value, value[:_LONGEST]) for value in used.values(token.text))
+    if token.kind == "operand":
+        if token.at >= len(used.operands):
+            return False
+        word = used.operands[token.at].lower()[:_LONGEST]
+        return is_of(token.text[1:-1], word) if token.text[:1] == "<" else glob_match(token.text, word)
+    if token.text == "none":
+        return not used.args
+    if token.text == "operand":
+        return bool(used.operands)
+    return any(is_of(token.text, word) for word in used.lowered)
+
+
+CLASSES: Final = frozenset({
+    "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
+})  # fmt: skip
+
+
+def is_of(kind: str, word: str) -> bool:
+    """Whether a word belongs to a class of words that entries name in angle brackets."""
+    lowered = word.lower()
+    if kind == "url":
+        return any(scheme in lowered for scheme in _SCHEMES)
+    if kind == "unc":
+        return is_share(lowered)
+    if kind == "remote":
+        return is_share(lowered) or any(scheme in lowered for scheme in _SCHEMES)
+    if kind == "share-program":
+        return is_share(lowered) and lowered.rstrip("\"'").endswith(_PROGRAMS)
+    if kind == "loose":
+        return any(place in lowered for place in _LOOSE)
+    if kind == "stream":
+        return is_stream(word)
+    if kind == "path":
+        return "\\" in word or "/" in word[1:] or lowered.endswith(_RUNS)
+    if kind == "line":
+        return " " in word.strip() or lowered.endswith((".exe", ".bat", ".cmd", ".ps1", ".vbs", ".js", ".scr", ".com"))
+    if kind == "secret":
+        place = place_of(word)
+        return place is not None and place.resource in {"credential", "account", "browser-data"}
+    return False
+
+
+def is_share(word: str) -> bool:
+    r"""Whether a word names a file on another machine: `\\host\share`, whatever option stands before it."""
+    at = word.find("\\\\")
+    if at < 0 or word.startswith(("\\\\.\\", "\\\\?\\", "\\\\localhost\\", "\\\\127.0.0.1\\")):
+        return False
+    before, behind = word[:at], word[at + 2 :]
+    return behind[:1].isalnum() and "\\" in behind and (not before or before[-1] in "=:@(,\"' ")
+
+
+def is_stream(word: str) -> bool:
+    r"""Whether a word names an alternate data stream of NTFS, in which a file hides: `a.txt:b.exe`, `C:\a:b`."""
+    if len(word) > _LONGEST or "://" in word or "::" in word:
+        return False
+    if "$" in word:
+        word = word.replace("$env:", "").replace("${env:", "")
+    rest = word[2:] if word[1:2] == ":" and word[:1].isalpha() else word
+    left, colon, right = rest.rpartition(":")
+    if (
+        not colon
+        or not left
+        or not right
+        or "/" in right
+        or "\\" in right
+        or left[0] in "/-%$@"
+        or ":" in left
+        or "@" in left
+    ):
+        return False
+    if not right.replace(".", "").replace("_", "").replace("-", "").isalnum() or right.isdigit() or "=" in left:
+        return False
+    name = left.replace("/", "\\").rpartition("\\")[2]
+    if not name or name.lower() in _DRIVES:
+        return False
+    in_folder = "\\" in left
+    if "." in name and not name.replace(".", "").isdigit() and (in_folder or right.lower().endswith(_RUNS)):
+        return True
+    return right.lower().endswith(_PROGRAMS) or (in_folder and word[1:2] == ":")
+
+
+_DRIVES: Final = frozenset({
+    "hklm", "hkcu", "hkcr", "hku", "cert", "env", "variable", "function", "alias", "wsman", "registry", "script",
+    "file", "http", "https", "localhost", "mailto",
+})  # fmt: skip
+
+
+def is_cmdlet(name: str) -> bool:
+    """Whether a name is that of a command of PowerShell."""
+    return name in _CMDLETS
+
+
+# Registry keys, services and processes as places
+
+
+def key_place(key: str) -> str:
+    r"""Return a key of the registry as a path: `hklm/software/x` of `HKEY_LOCAL_MACHINE\Software\Wow6432Node\x`."""
+    lowered = key.lower().replace("\\", "/").strip("\"' ")
+    if lowered.startswith("//"):
+        lowered = lowered[2:].partition("/")[2]
+    for prefix in ("microsoft.powershell.core/registry::", "registry::"):
+        lowered = lowered.removeprefix(prefix)
+    parts = [part for part in lowered.split("/") if part]
+    if not parts:
+        return ""
+    parts[0] = _HIVES.get(parts[0].rstrip(":"), parts[0].rstrip(":"))
+    if parts[0] == "hku" and len(parts) > 1:
+        parts[:2] = ["hkcu"]
+    parts = [part for part in parts if part != "wow6432node"]
+    return "/".join("currentcontrolset" if part.startswith("controlset0") else part for part in parts[:32])
+
+
+_HIVES: Final = {
+    "hkey_local_machine": "hklm", "hkey_current_user": "hkcu", "hkey_classes_root": "hkcr", "hkey_users": "hku",
+    "hkey_current_config": "hkcc", "localmachine": "hklm", "currentuser": "hkcu", "classesroot": "hkcr",
+}  # fmt: skip
+HIVES: Final = frozenset({*_HIVES.values(), *_HIVES})
+
+
+def is_key(word: str) -> bool:
+    """Whether a word is the path of a registry key."""
+    head = word.lower().replace("\\", "/").lstrip("/")
+    head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::")
+    return head.partition("/")[0].rstrip(":") in HIVES
+
+
+def _named(name: str, otherwise: Resource) -> Resource:
+    """What a service or a process is for, by its name."""
+    lowered = name.lower().strip("\"' ")
+    lowered = lowered.rpartition("\\")[2].removesuffix(".exe").removesuffix(".service")
+    if any(lowered == known or (known[-1] == "*" and glob_match(known, lowered)) for known in _DEFENCES):
+        return "defence"
+    return "backup" if lowered in _BACKUPS else otherwise
+
+
+# Effects
+
+
+def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
+    """Return what a command does, by the entries of its program; nothing for one that is not known."""
+    entries = uses().get(name)
+    if entries is None:
+        return
+    used = Used(name, args)
+    for entry in entries:
+        if _applies(entry, used):
+            yield from _did(entry, used)
+
+
+def _applies(entry: Use, used: Used) -> bool:
+    if entry.when and not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.when):
+        return False
+    return not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.unless)
+
+
+def _did(entry: Use, used: Used) -> Iterator[Did]:
+    verb, resource, *scopes = entry.effect.split()
+    if resource in RESOURCES and not (entry.of and resource in _KINDS):
+        scope = _SCOPES[scopes[0]] if scopes else "one"
+        yield Did(_VERBS[verb], _RESOURCES[resource], scope, tuple(used.operands[:4]))
+        return
+    values = _operands(entry.of, used)
+    seen: set[tuple[str, str]] = set()
+    for value in values[:64]:
+        found = _placed(resource, value, used)
+        if found is not None:
+            what, wide, shown = found
+            if verb == "write" and wide == "all" and what == "system-file":  # what is put into a folder leaves the rest
+                continue
+            wide = _SCOPES[scopes[0]] if scopes else wide
+            if (what, wide) not in seen:
+                seen.add((what, wide))
+                yield Did(_VERBS[verb], what, wide, (shown,))
+
+
+def _operands(where: Sequence[str], used: Used) -> list[str]:
+    """The words that an effect is about: values of options, operands by their number, or every operand."""
+    if not where:
+        return used.operands
+    found: list[str] = []
+    for place in where:
+        if place.isdigit():
+            found += used.operands[int(place) - 1 : int(place)]
+        elif place == "last":
+            found += used.operands[-1:]
+        elif place == "rest":
+            found += used.operands[1:]
+        else:
+            found.extend(used.values(place.lstrip("-/")))
+    return found
+
+
+def _placed(kind: str, value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
+    value = value.strip("\"'")
+    if not value or value == "*":
+        return (_KINDS[kind], "all", value) if value else None
+    if kind == "service" or kind == "process":
+        return _named(value, _KINDS[kind]), "one", value
+    if kind == "key":
+        return _key(value, used)
+    return placed_path(value)
+
+
+def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
+    """Return what a path names, and whether all of it."""
+    if is_key(value):
+        return _key_at(key_place(value)) or ("setting", "one", value)
+    plain = value.replace("/", "\\") if "\\" in value or value[1:2] == ":" else value
+    scope: EffectScope = "one"
+    for ending in ("\\*.*", "\\*", "/*", "\\."):
+        if plain.endswith(ending):
+            plain, scope = plain[: -len(ending)] or plain[:1], "all"
+            break
+    if plain[1:2] == ":" and not plain[2:].strip("\\"):
+        place = place_of("c:\\")
+        return (place.resource if place is not None else "device"), "all", value
+    place = place_of(plain)
+    if place is None:
+        return "file", "many" if scope == "all" or "*" in value else "one", value
+    if scope == "all":
+        return place.resource, "all" if place.whole or place.resource == "system-file" else "many", value
+    return place.resource, "all" if place.whole and "." not in plain.rpartition("\\")[2] else "one", value
+
+
+def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
+    if not is_key(value):
+        return None
+    place = key_place(value)
+    names = [*used.values("v"), *used.values("name"), *used.values("valuename")]
+    data = [*used.values("d"), *used.values("value"), *used.values("propertyvalue"), ""]
+    for name in names[:2]:
+        found = _key_at(f"{place}/{name.replace('/', ' ')}={_plain_number(data[0])}")
+        if found is not None:
+            return found
+    return _key_at(place) or ("setting", "one", place)
+
+
+def _plain_number(text: str) -> str:
+    lowered = text.lower().removeprefix("0x").lstrip("0")
+    return lowered.replace("/", " ") if lowered else "0" if text else ""
+
+
+def _key_at(place: str) -> tuple[Resource, EffectScope, str] | None:
+    found = place_of(place)
+    if found is None:
+        return None
+    return found.resource, "all" if found.whole and "=" not in place else "one", place
+
+
+def written_value(place: str, name: str, data: str) -> Did | None:
+    """Return what writing a value of a registry key does; `None` where the key is of no particular kind."""
+    for path in (f"{key_place(place)}/{name.lower()}={_plain_number(data)}", key_place(place)):
+        found = _key_at(path)
+        if found is not None:
+            return Did("write", found[0], found[1], (path,))
+    return None
+
+
+_KINDS: Final[dict[str, Resource]] = {"service": "service", "process": "process", "key": "setting", "path": "file"}
+_VERBS: Final[dict[str, Verb]] = {str(one): one for one in VERBS}
+_RESOURCES: Final[dict[str, Resource]] = {str(one): one for one in RESOURCES}
+_SCOPES: Final[dict[str, EffectScope]] = {"one": "one", "many": "many", "all": "all"}

@@ -1,0 +1,475 @@
+"""What a PowerShell or `cmd.exe` text does, and which shell a text is for.
+
+Both readers give simple commands; what those do is judged as in any shell, by the entries of `data/programs`. A shell
+that starts another one hands over its script, to a bounded depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import re2
+
+from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.detect.facts import LEAST, Effort
+from aegis.detect.files import Files
+from aegis.detect.operands import runs
+from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
+from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases
+from aegis.detect.shell.handed import POWERSHELLS, cmd_script, inner_lines, powershell_script
+from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
+from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
+from aegis.detect.shell.tamper import started_tool
+from aegis.detect.shell.tree import Command
+from aegis.detect.shell.uses import Did, effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
+
+Dialect = Literal["bash", "powershell", "cmd"]
+_DEEPEST: Final = 6  # scripts inside scripts that are read in turn
+_MOST_SCRIPTS: Final = 48  # of one text
+_EVIDENCE: Final = 200
+_BASHES: Final = frozenset({"bash", "sh", "zsh", "dash", "wsl"})
+_INVOKES: Final = frozenset(
+    {"iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"}
+)
+_STARTS: Final = frozenset({
+    "start-process", "[diagnostics.process]::start", "[process]::start", ".shellexecute", "new-scheduledtaskaction",
+})  # fmt: skip
+_RUNS_LINE: Final = frozenset({".run", ".exec", ".create", ".executeshellcommand", ".shellexecute", ".renderlinelong"})
+_REMOTE_CODE: Final = frozenset({
+    "[reflection.assembly]::load", "[reflection.assembly]::loadfrom", "[reflection.assembly]::loadfile",
+    "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
+})  # fmt: skip
+_READS_CODE: Final = POWERSHELLS | _BASHES | {"cmd", "python", "python3", "node", "perl", "ruby", "cscript", "wscript"}
+_SOCKETS: Final = ("net.sockets.tcpclient", "net.sockets.udpclient", "net.sockets.tcplistener", "clientwebsocket")
+_HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
+                      "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
+_COMMON_TYPES: Final = POWERSHELLS | _BASHES | {"cmd", "command"}
+_TOOLS_OF_ATTACK: Final = of_kind("attack-tool")
+_FETCHERS: Final = of_kind("fetcher") | of_kind("downloader") | {"invoke-webrequest", "invoke-restmethod"}
+
+
+# Which shell a text is for
+
+
+class Spoken(NamedTuple):
+    """The shells that may read a text; `sure` says that the first one does, so that others need not understand it."""
+
+    dialects: tuple[Dialect, ...]
+    sure: bool
+
+
+_BASH_SIGNS: Final = frozenset("$`'#{")
+_WORDS: Final = re2.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_POWERSHELL_SIGNS: Final = re2.compile(
+    r"(?i)\$env:\w|\[(?:system\.)?[a-z.]+\]::|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
+    r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
+    r"convertfrom|receive|send|connect|enter|expand|compress|format|measure|update|uninstall|install|grant|revoke|mount|"
+    r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
+    r"\bnew-object\b|\biex\b|^\s*param\s*\(|(?:^|[;|]\s*)\$\w+\s*=\s"
+)
+_CMD_SIGNS: Final = re2.compile(
+    r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|"
+    r"\\\\[a-z0-9.-]+\\|^\s*@echo off|"
+    r"(?:^|[&|;\n(]\s*)(?:reg|sc|net|net1|wmic|schtasks|vssadmin|wevtutil|bcdedit|netsh|taskkill|icacls|attrib|cmdkey|"
+    r"certutil|bitsadmin|mshta|rundll32|regsvr32|diskshadow|wbadmin|fsutil|cipher|del|erase|rd|format|rmdir|takeown|"
+    r"auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
+)
+_SURELY_CMD: Final = re2.compile(
+    r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
+    r"^\s*rem\s|%%[~a-z#]|^\s*::|"
+    r"^\s*(?:cl|link|lib|dumpbin|nmake|msbuild|set|setx|devcon|tracelog)\b"
+)
+
+
+def spoken(tool: str, text: str) -> Spoken:
+    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+    words = {word.lower() for word in _WORDS.findall(tool[-64:])}
+    if "powershell" in tool.lower() or words & {"pwsh", "ps1"}:
+        return Spoken(("powershell",), True)
+    if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower():
+        sure = _SURELY_CMD.search(text) is not None
+        if sure and _BASH_SIGNS.isdisjoint(text):
+            return Spoken(("cmd",), True)  # a tool of this name may be a shell of Linux, but not for this text
+        return Spoken(("cmd", "bash"), sure)
+    found: list[Dialect] = ["bash"]
+    if ("-" in text or "$" in text or "[" in text or "iex" in text) and _POWERSHELL_SIGNS.search(text):
+        found.append("powershell")
+    if _CMD_SIGNS.search(text):
+        found.append("cmd")
+    return Spoken(tuple(found), False)
+
+
+# What a text does
+
+
+def analyse_command(text: str, tool: str, effort: Effort, files: Files) -> ShellFacts:
+    """Return what a command line does in every shell that may read it; never raises.
+
+    `files` is what is known of files that were written before, to which its own are added. A reader for which the
+    text was not written need not understand it.
+    """
+    read = spoken(tool, text)
+    if "bash" in read.dialects:
+        facts = analyse_shell(text, 0, effort, files=files)
+        facts.too_long = facts.too_long and not (read.sure and read.dialects[0] != "bash")
+        waiting = [(_dialect_of(language), given, True) for language, given in facts.foreign]
+    else:
+        facts = ShellFacts(effort=effort)
+        waiting = []
+    waiting += [(dialect, text, dialect == read.dialects[0]) for dialect in read.dialects if dialect != "bash"]
+    for dialect, script, is_meant in waiting[:_MOST_SCRIPTS]:
+        inner = analyse_spoken(dialect, script, effort)
+        inner.too_long = inner.too_long and is_meant
+        facts.absorb(inner)
+    facts.too_long = facts.too_long or len(waiting) > _MOST_SCRIPTS
+    return facts
+
+
+def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) -> ShellFacts:
+    """Return the facts of a text for one shell, with those of the scripts that it hands on; never raises."""
+    facts = ShellFacts(effort=effort)
+    waiting: list[tuple[Dialect, str, int]] = [(dialect, text, depth)]
+    seen: set[tuple[Dialect, str]] = set()
+    while waiting:
+        spoken_in, script, level = waiting.pop(0)
+        if (spoken_in, script) in seen or not script.strip():
+            continue
+        seen.add((spoken_in, script))
+        if level > _DEEPEST or len(seen) > _MOST_SCRIPTS:
+            facts.too_long = True
+            break
+        reading = _Reading(facts, effort)
+        if spoken_in == "powershell":
+            reading.powershell(script)
+        elif spoken_in == "cmd":
+            reading.batch(script)
+        else:
+            inner = analyse_shell(script, 1, effort)
+            facts.absorb(inner)
+            reading.scripts += [(_dialect_of(language), given) for language, given in inner.foreign]
+        waiting += [(language, given, level + 1) for language, given in reading.scripts]
+    return facts
+
+
+_PLAIN_HOST: Final = re2.compile(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
+_RUNS_FILES: Final = frozenset({
+    "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
+    "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",
+})  # fmt: skip
+_TO_FILE: Final = frozenset({"-outfile", "-destination", "-o", "--output", "-of", "-out", "-outf"})
+
+
+# One of these stands in every command that an entry for any program speaks of.
+_SIGNS_OF_ANY: Final = (
+    "\\\\", "launcher", "prefix", "callback", "proxycommand", "localcommand", "subprocess-path", "comspec=", "|driver",
+)  # fmt: skip
+_CHANGES: Final = of_kind("writer") | of_kind("deleter")
+_CMDLETS: Final = of_kind("cmdlet")
+_JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - _CMDLETS
+
+
+def _base(path: str) -> str:
+    return path.replace("/", "\\").rstrip("\\").rpartition("\\")[2].strip("\"' ").lower()
+
+
+def fetched_file(command: Command, kinds: frozenset[str]) -> str:
+    """Return the file that a command writes what it fetches to; empty for every other command."""
+    name, args = command.name, command.args
+    if name in {".downloadfile", ".downloadfileasync"}:
+        return args[1] if len(args) > 1 else ""
+    if name.startswith(("[io.file]::writeall", "[file]::writeall")) or name in {"set-content", "out-file"}:
+        return args[0] if "fetched" in kinds and args else ""
+    if name in _FETCHERS or name in {"start-bitstransfer", "certutil", "bitsadmin"}:
+        for at, arg in enumerate(args[:-1]):
+            if arg.lower() in _TO_FILE:
+                return args[at + 1]
+        plain = [arg for arg in args if arg[:1] not in "-/"]
+        if name in {"certutil", "bitsadmin", "start-bitstransfer"} and len(plain) > 1:
+            return plain[-1]
+    return ""
+
+
+def _dialect_of(language: str) -> Dialect:
+    return "powershell" if language == "powershell" else "cmd" if language == "cmd" else "bash"
+
+
+class _Reading:
+    """One script: what its commands do goes to `facts`, what they hand to a shell to `scripts`."""
+
+    def __init__(self, facts: ShellFacts, effort: Effort):
+        self.facts = facts
+        self.effort = effort
+        self.scripts: list[tuple[Dialect, str]] = []
+        self._aliases: dict[str, str] = {}
+        self._sockets = False
+        self._in_powershell = False
+        self._fetched: dict[str, bool] = {}
+
+    # The two languages
+
+    def powershell(self, text: str) -> None:
+        self._in_powershell = True
+        script = parse_powershell(text, self.effort)
+        if len(text) > MAX_POWERSHELL or script.cut:
+            self.facts.too_long = True
+        commands: list[Command] = []
+        for place, command in enumerate(script.commands):
+            if not command.name:
+                continue
+            if not self.facts.may_read(LEAST):
+                break
+            name = self._resolved(command)
+            piped, known = script.texts.get(place, ("", False))
+            args = command.args
+            of = dict(command.variables).get("of", "")
+            if of and not of.startswith("$"):
+                args = (*args, of)
+            elif piped and not known and "\n" not in piped and not name.startswith("where-"):
+                args = (*args, piped)
+            command = command._replace(name=name, args=args, variables=())
+            commands.append(command)
+            self._one(command, script.flows.get(place, _NO_KINDS), piped if known else "")
+        for target, place in script.writes:
+            self._writes(target, script.commands[place].text if script.commands else "")
+        self._ran(commands)
+
+    def batch(self, text: str) -> None:
+        script = parse_batch(text, self.effort)
+        if len(text) > MAX_BATCH or script.cut:
+            self.facts.too_long = True
+        self.scripts += [("cmd", inner) for inner in script.texts]
+        commands: list[Command] = []
+        before: Command | None = None
+        fetches = 0
+        for command in script.commands:
+            if not self.facts.may_read(LEAST):
+                break
+            if command.name in _FETCHERS:
+                fetches = command.pipe
+            elif command.stage and command.pipe == fetches and command.name in _READS_CODE:
+                self._did("execute", "host", "one", (), command.text)
+            printed = ""
+            if before is not None and before.pipe == command.pipe and before.stage == command.stage - 1:
+                printed = " ".join(before.args) if before.name == "echo" else ""
+            commands.append(command)
+            self._one(command, _NO_KINDS, printed)
+            before = command
+        for target, place in script.writes:
+            self._writes(target, script.commands[place].text if place < len(script.commands) else "")
+        for source, place in script.reads:
+            if is_stream(source):
+                self._did("execute", "file", "one", (source,), source)
+                self._did("hide", "file", "one", (source,), source)
+            if place < len(script.commands):
+                self._reads(source, script.commands[place].text)
+        self._ran(commands)
+
+    def _resolved(self, command: Command) -> str:
+        name = command.name
+        if name in self._aliases:
+            return self._aliases[name]
+        known = powershell_aliases().get(name)
+        if known is not None:
+            return known
+        head, slash, last = name.rpartition("\\")
+        if slash and head and "-" in last and not head.startswith((".", "$")) and ":" not in head and "\\" not in head:
+            return powershell_aliases().get(last, last)  # a command with the module that it is of
+        return name if name[:1] in "[.=" else program_name(name)
+
+    def _ran(self, commands: Sequence[Command]) -> None:
+        plain = [command for command in commands if command.name[:1] not in "[.="]
+        self.facts.ran.extend(runs(plain))
+
+    # One command
+
+    def _one(self, command: Command, kinds: frozenset[str], printed: str) -> None:
+        name, args = command.name, command.args
+        if not name:
+            return
+        if name in _COMMON_TYPES:
+            self._shell(command, printed)
+        elif name in _INVOKES:
+            self._invoked(command, kinds, printed)
+        elif name in _STARTS:
+            self._started(command)
+        elif name in _RUNS_LINE and args:
+            self._line("cmd", args[0])
+        elif name in _REMOTE_CODE and kinds:
+            self._did("execute", "host" if "fetched" in kinds else "code", "one", (), command.text)
+        elif name in {"new-object", "set-alias", "new-alias"}:
+            self._named(name, args)
+        elif name == "=" and args:
+            self._assigned(args)
+        if name[:1] in "[." and any(word in arg.lower() for arg in args for word in _HIDES_FROM):
+            self._did("disable", "defence", "one", (), command.text)
+        elif name[:1] not in "[.=":
+            if name in _CMDLETS:
+                self.facts.writes = self.facts.writes or name in _CHANGES
+                self.facts.network = self.facts.network or name in _FETCHERS
+            elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
+                judge_command(command, self.facts)
+            self._places(command)
+            self._runs_fetched(command)
+        self._fetches(command, kinds)
+        self._effects(command)
+        for inner in inner_lines(name, args):
+            self._line(_dialect_of(inner[0]), inner[1])
+
+    def _line(self, dialect: Dialect, line: str) -> None:
+        if dialect == "cmd" and self._in_powershell and "%" not in line and "^" not in line and "&" not in line:
+            self.scripts.append(("cmd", line))
+        else:
+            self.scripts.append((dialect, line))
+
+    def _effects(self, command: Command) -> None:
+        for did in effects_of(command.name, command.args):
+            self._takes(did, command.text)
+        lowered = command.text.lower()
+        if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
+            for did in effects_of("any", command.args):
+                self._takes(did, command.text)
+
+    def _takes(self, did: Did, evidence: str) -> None:
+        self._did(did.verb, did.resource, did.scope, did.values, evidence)
+
+    def _did(self, verb: Verb, resource: Resource, scope: EffectScope, values: tuple[str, ...], evidence: str) -> None:
+        self.facts.effects.append(ResourceEffect(verb, resource, scope, values, "", evidence[:_EVIDENCE]))
+
+    def _places(self, command: Command) -> None:
+        """What the spelling of a command's words says, whatever the program."""
+        program = command.program or command.name
+        if is_share(program):
+            self._did("execute", "host", "one", (program,), command.text)
+        for word in (program, *command.args):
+            if len(word) < 1_024 and ":" in word and is_stream(word):
+                self._did("hide", "file", "one", (word,), command.text)
+                break
+        if started_tool(command):
+            self.facts.add("shell.attack-tool", command.text)
+
+    def _fetches(self, command: Command, kinds: frozenset[str]) -> None:
+        """Remember files that are fetched, and whether from a place, or to one, that no honest maker has."""
+        target = fetched_file(command, kinds)
+        if target and len(self._fetched) < 64:
+            words = " ".join(command.args).lower()
+            odd = is_of("loose", target) or _PLAIN_HOST.search(words) is not None
+            self._fetched[_base(target)] = odd
+
+    def _runs_fetched(self, command: Command) -> None:
+        """A file that was fetched from an odd place before is run, by itself or by a program that runs others."""
+        if not self._fetched or fetched_file(command, _NO_KINDS):
+            return
+        names = [command.program or command.name]
+        if command.name in _RUNS_FILES or command.name in _COMMON_TYPES:
+            names += command.args
+        hidden = "hidden" in command.text.lower()
+        for name in names:
+            odd = self._fetched.get(_base(name))
+            if odd or (odd is not None and hidden):
+                self._did("receive", "code", "one", (name,), command.text)
+                return
+
+    def _writes(self, target: str, source: str) -> None:
+        self.facts.writes = self.facts.writes or target.lower() not in {"nul", "$null"}
+        if is_stream(target):
+            self._did("hide", "file", "one", (target,), source or target)
+        resource, scope, shown = placed_path(target)
+        if resource != "file":
+            self._did("write", resource, scope, (shown,), source or target)
+
+    def _reads(self, source: str, text: str) -> None:
+        resource, scope, shown = placed_path(source)
+        if resource != "file":
+            self._did("read", resource, scope, (shown,), text)
+
+    # Commands that run what they are given
+
+    def _shell(self, command: Command, printed: str) -> None:
+        name, args = command.name, command.args
+        if name in POWERSHELLS:
+            script, hidden = powershell_script(args)
+            if script:
+                self.scripts.append(("powershell", script))
+            elif printed:
+                self.scripts.append(("powershell", printed))
+            if hidden and not script:
+                self._did("execute", "code", "one", (), command.text)
+        elif name in {"cmd", "command"}:
+            line = cmd_script(args)
+            self.scripts.append(("cmd", line or printed))
+        else:
+            for at, arg in enumerate(args):
+                if (arg[:1] == "-" and "c" in arg and arg[:2] != "--") or arg in {"-e", "--exec", "--"}:
+                    self.scripts.append(("bash", " ".join(args[at + 1 :])))
+                    return
+            if name == "wsl" and args and not args[0].startswith("-"):
+                self.scripts.append(("bash", " ".join(args)))
+
+    def _invoked(self, command: Command, kinds: frozenset[str], printed: str) -> None:
+        given = printed or next((arg for arg in command.args if arg and not arg.startswith("-")), "")
+        if "fetched" in kinds or (self._sockets and not given.strip("$")[:1].isupper() and given[:1] in {"$", ""}):
+            self._did("execute", "host", "one", (), command.text)
+        elif given and not given.startswith("$"):
+            self.scripts.append(("powershell", given))
+        elif "decoded" in kinds:
+            self._did("execute", "code", "one", (), command.text)
+
+    def _started(self, command: Command) -> None:
+        """`Start-Process`: a program with what it is called with."""
+        words: list[str] = []
+        at = 0
+        args = command.args
+        while at < len(args):
+            word = args[at].lower()
+            if word[:1] == "-" and len(word) > 1 and not words:
+                if "-argumentlist".startswith(word) and len(word) > 1:
+                    words.append("")
+                    at += 1
+                    continue
+                if "-filepath".startswith(word) or "-execute".startswith(word):
+                    at += 1
+                    continue
+                at += 1 if word in _SWITCHES else 2
+                continue
+            if word[:1] == "-" and word in _START_OPTIONS:
+                at += 1 if word in _SWITCHES else 2
+                continue
+            if "-argumentlist".startswith(word) and len(word) > 1 and word[0] == "-":
+                at += 1
+                continue
+            words.append(args[at])
+            at += 1
+        line = [word for word in words if word]
+        if line:
+            program = line[0]
+            quoted = f'"{program}"' if " " in program else program
+            self.scripts.append(("cmd", " ".join([quoted, *line[1:]])))
+
+    def _named(self, name: str, args: Sequence[str]) -> None:
+        if name == "new-object":
+            self._sockets = self._sockets or any(socket in arg.lower() for arg in args for socket in _SOCKETS)
+        else:
+            plain = [arg for arg in args if not arg.startswith("-")]
+            if len(plain) > 1 and len(self._aliases) < 64:
+                target = plain[1].lower()
+                self._aliases[plain[0].lower()] = powershell_aliases().get(target, target)
+
+    def _assigned(self, args: Sequence[str]) -> None:
+        place, *values = args
+        if any(word in text.lower() for text in args for word in _HIDES_FROM):
+            self._did("disable", "defence", "one", (place,), place)
+        if place.lower().startswith(("hklm:", "hkcu:")) and values:
+            did = written_value(place, "", values[0])
+            if did is not None:
+                self._takes(did, place)
+
+
+_NO_KINDS: Final[frozenset[str]] = frozenset()
+_SWITCHES: Final = frozenset(
+    {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
+)
+_START_OPTIONS: Final = _SWITCHES | {
+    "-verb", "-windowstyle", "-workingdirectory", "-credential", "-redirectstandardoutput", "-redirectstandarderror",
+    "-redirectstandardinput", "-erroraction", "-ea",
+}  # fmt: skip
