@@ -10,6 +10,8 @@ import { test } from 'node:test';
 
 import { callDigest, canonical, Client, InvalidCall, parse, PermitInvalid, sha256, GatewayUnavailable, StreamCut } from 'aegis-guard';
 
+import { LogInvalid, OfflinePermits, verifyConsistency, verifyInclusion, verifyWebhook } from 'aegis-guard/verify';
+
 import { rawServer, send } from './support/raw.mjs';
 
 const require = createRequire(import.meta.url);
@@ -276,4 +278,32 @@ test('proofs: equal spelling gives equal tokens', () => {
   } finally {
     rmSync(home, { recursive: true });
   }
+});
+
+test('permits, looked at offline', async () => {
+  const { now, keys, cases } = vectors('permits');
+  for (const one of cases) {
+    const verifier = new OfflinePermits(keys, () => now);
+    for (const { permit, tool, server, arguments: args, expect } of one.attempts) {
+      const call = { tool, server: server ?? undefined, arguments: parse(args) };
+      const found = await expectation(() => verifier.redeem(permit, call), expect, one.name);
+      if (found) assert.equal(found, expect.permit_id, one.name);
+    }
+  }
+});
+
+test('webhooks', () => {
+  const { now, cases } = vectors('webhooks');
+  for (const { name, secret, headers, body, expect } of cases) {
+    const run = () => verifyWebhook(secret, headers, body, { now });
+    if (expect.refused) assert.throws(run, (error) => error instanceof InvalidCall && error.code === expect.refused.code, name);
+    else assert.equal(canonical(run()), expect.body, name);
+  }
+});
+
+test('inclusion and consistency', () => {
+  const { inclusion, consistency } = vectors('inclusion');
+  const check = (run, one) => (one.holds ? run() : assert.throws(run, LogInvalid, one.name));
+  for (const one of inclusion) check(() => verifyInclusion(one.leaf_hash, one.index, one.size, one.path, one.root), one);
+  for (const one of consistency) check(() => verifyConsistency(one.first, one.second, one.first_root, one.second_root, one.path), one);
 });
