@@ -18,6 +18,10 @@ const MAX_REMEMBERED = 100_000; // permits of the last minute; a full memory ref
 const MAX_CHARS = 16_384; // a token is parsed before it is believed: bounds that work
 const TOLERANCE_S = 300;
 const HASH_BYTES = 32;
+const SIGNATURE_BYTES = 64;
+const MAX_GROUP = 65_536; // bounds the path of a receipt, and so what a forged one can make us hash
+const MAX_NOTE_CHARS = 65_536; // a note is parsed before it is believed
+const MAX_SIGNATURES = 64;
 const EMPTY_ROOT = createHash('sha256').digest('hex');
 const TEXTS = ['sub', 'aud', 'tool', 'session', 'call_id', 'call_digest', 'decision_id', 'mode', 'jti'] as const;
 const NUMBERS = ['receipt', 'iat', 'exp'] as const;
@@ -191,11 +195,156 @@ function keyOf(secret: string): Buffer {
   return key;
 }
 
-/** A proof of a log that does not hold. */
-export class LogInvalid extends AegisError {}
+/** A proof, a note or a receipt of a log that does not hold; `kind` is the word of the defect. */
+export class LogInvalid extends AegisError {
+  constructor(
+    message: string,
+    readonly kind = 'proof_invalid',
+  ) {
+    super(message);
+  }
+}
+
+/** The leaf hash of a receipt: SHA-256(0x00 || canonical bytes); hex. */
+export function leafHash(receipt: unknown): string {
+  return createHash('sha256').update('\x00').update(canonical(receipt)).digest('hex');
+}
+
+/**
+ * Guarantee that an Ed25519 key (hex) signed everything of a receipt but `prev`, alone or in a group.
+ *
+ * Whether that key may sign for this receipt is the caller's question. Throws `LogInvalid`.
+ */
+export function verifyReceipt(receipt: Readonly<Record<string, unknown>>, publicKey: string): void {
+  const { sig, prev: _, ...rest } = receipt;
+  if (sig === undefined || sig === null) throw new LogInvalid('the receipt is not signed', 'missing_signature');
+  const malformed = (member: string): LogInvalid => new LogInvalid(`\`${member}\` is malformed`, 'malformed_member');
+  if (!isObject(sig)) throw malformed('sig');
+  const members = Object.keys(sig).sort().join();
+  const alone = sig['alg'] === 'Ed25519' && members === 'alg,kid,value';
+  if (!alone && !(sig['alg'] === 'Ed25519-batch' && members === 'alg,index,kid,path,size,value')) throw malformed('sig');
+  if (typeof sig['kid'] !== 'string' || sig['kid'] === '') throw malformed('sig.kid');
+  const value = base64(sig['value'], SIGNATURE_BYTES);
+  if (value === undefined) throw malformed('sig.value');
+  const data = Buffer.from(canonical(rest));
+  let message = Buffer.concat([Buffer.from('aegis/receipt/v1\0'), data]);
+  if (!alone) {
+    const { index, size, path } = sig;
+    if (!Number.isSafeInteger(index) || !Number.isSafeInteger(size) || !Array.isArray(path)) throw malformed('sig.path');
+    if ((size as number) < 2 || (size as number) > MAX_GROUP) throw malformed('sig.path');
+    const nodes = (path as unknown[]).map((node) => base64(node, HASH_BYTES)?.toString('hex'));
+    if (nodes.includes(undefined)) throw malformed('sig.path');
+    const leaf = createHash('sha256').update('\x00').update(data).digest('hex');
+    const root = rootFromInclusion(leaf, index as number, size as number, nodes as string[]);
+    const count = Buffer.alloc(8);
+    count.writeBigUInt64BE(BigInt(size as number));
+    message = Buffer.concat([Buffer.from('aegis/receipt-batch/v1\0'), count, Buffer.from(root, 'hex')]);
+  }
+  if (!verify(null, message, keyObject(publicKey), value)) throw new LogInvalid('the receipt was edited', 'edited');
+}
+
+/** What a checkpoint says: the log, how many receipts it holds, and their root (hex). */
+export interface Checkpoint {
+  readonly origin: string;
+  readonly size: number;
+  readonly root: string;
+}
+
+/**
+ * The checkpoint that a signed note (C2SP) carries, signed by one of the log's keys (hex).
+ *
+ * Signatures by other keys are ignored, as the format asks; a wrong one by a known key is not. Throws `LogInvalid`.
+ */
+export function openCheckpoint(note: string, publicKeys: readonly string[]): Checkpoint {
+  const wrong = (why: string): LogInvalid => new LogInvalid(`the checkpoint is not valid: ${why}`, 'checkpoint_invalid');
+  // (1) Bounded, and no control characters but newlines.
+  // eslint-disable-next-line no-control-regex
+  if (note.length > MAX_NOTE_CHARS || !note.isWellFormed() || /[\x00-\x09\x0b-\x1f]/.test(note)) throw wrong('it is no note');
+  // (2) Text and signatures, divided by the last empty line.
+  const divider = note.lastIndexOf('\n\n');
+  if (divider < 0 || !note.endsWith('\n') || divider + 2 >= note.length) throw wrong('it has no signatures');
+  const text = note.slice(0, divider);
+  const [origin = '', size = '', root = '', ...more] = text.split('\n');
+  // (3) Origin, size in decimal without leading zeros, root in base64.
+  const hash = base64(root, HASH_BYTES);
+  if (more.length > 0 || !isNoteName(origin) || !/^(0|[1-9][0-9]{0,15})$/.test(size) || hash === undefined) {
+    throw wrong('its lines are not those of a checkpoint');
+  }
+  // (4) Signature lines: name, key id and signature.
+  const lines = note.slice(divider + 2, -1).split('\n');
+  if (lines.length > MAX_SIGNATURES) throw wrong('it has too many signatures');
+  let signed = false;
+  for (const line of lines) {
+    const found = /^\u2014 (\S+) (\S+)$/u.exec(line);
+    const data = base64(found?.[2], 4 + SIGNATURE_BYTES);
+    if (found?.[1] === undefined || !isNoteName(found[1]) || data === undefined) throw wrong('a signature line is malformed');
+    if (found[1] !== origin) continue;
+    const key = publicKeys.find((one) => noteKeyId(origin, one).equals(data.subarray(0, 4)));
+    if (key === undefined) continue;
+    if (!verify(null, Buffer.from(`${text}\n`), keyObject(key), data.subarray(4))) throw wrong('its signature is wrong');
+    signed = true;
+  }
+  if (!signed) throw wrong('no key of the log signed it');
+  return { origin, size: Number(size), root: hash.toString('hex') };
+}
+
+function isNoteName(name: string): boolean {
+  return name !== '' && !/[+\s]/.test(name);
+}
+
+function noteKeyId(name: string, publicKey: string): Buffer {
+  const key = Buffer.concat([Buffer.from(`${name}\n\x01`), Buffer.from(publicKey, 'hex')]);
+  return createHash('sha256').update(key).digest().subarray(0, 4);
+}
+
+function keyObject(publicKey: string): KeyObject {
+  const x = Buffer.from(publicKey, 'hex').toString('base64url');
+  return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });
+}
+
+/** The bytes of canonical, padded base64 of one length; nothing for anything else. */
+function base64(text: unknown, length: number): Buffer | undefined {
+  if (typeof text !== 'string') return undefined;
+  const data = Buffer.from(text, 'base64');
+  return data.length === length && data.toString('base64') === text ? data : undefined;
+}
+
+/** The identifier of a public key (hex): the first 128 bits of its SHA-256. */
+export function kidOf(publicKey: string): string {
+  return createHash('sha256').update(Buffer.from(publicKey, 'hex')).digest('hex').slice(0, 32);
+}
+
+/** Commits a leaf to both digests of a call under a salt (hex). */
+export function callCommitment(salt: string, request: string, call: string): string {
+  const hash = createHash('sha256').update('aegis/call-commitment/v1\0').update(Buffer.from(salt, 'hex'));
+  return `sha-256:${hash.update(`${request}\0${call}`).digest('hex')}`;
+}
+
+/** Commits a leaf to the payload that is stored beside the log, under a salt (hex). */
+export function payloadCommitment(salt: string, payload: string): string {
+  const hash = createHash('sha256').update('aegis/payload-commitment/v1\0').update(Buffer.from(salt, 'hex'));
+  return `sha-256:${hash.update(payload).digest('hex')}`;
+}
+
+/** A value with every string masked and every number hidden, for showing it; keys and shape stay. */
+export function mask(value: unknown): Json {
+  if (typeof value === 'string') {
+    const chars = [...value];
+    if (chars.length === 0) return '';
+    return chars.length <= 8 ? '****' : `${chars.slice(0, 2).join('')}****${chars.slice(-2).join('')}`;
+  }
+  if (Array.isArray(value)) return value.map(mask);
+  if (isObject(value)) return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, mask(one)]));
+  return value === null || typeof value === 'boolean' ? value : '****';
+}
 
 /** Guarantee that a leaf hash is leaf `index` of the tree of `size` leaves with that root (RFC 9162, 2.1.3.2); hex. */
 export function verifyInclusion(leaf: string, index: number, size: number, path: readonly string[], root: string): void {
+  if (rootFromInclusion(leaf, index, size, path) !== root) throw new LogInvalid('the inclusion path leads to another root');
+}
+
+/** The root that a path leads to from a leaf; throws `LogInvalid` for a wrong shape. */
+function rootFromInclusion(leaf: string, index: number, size: number, path: readonly string[]): string {
   // (1) The leaf must be inside the tree.
   if (!Number.isSafeInteger(index) || !Number.isSafeInteger(size) || index < 0 || index >= size) {
     throw new LogInvalid('the leaf is outside the tree');
@@ -216,7 +365,7 @@ export function verifyInclusion(leaf: string, index: number, size: number, path:
   }
   // (5) The walk must have ended at the root.
   if (sn !== 0n) throw new LogInvalid('the inclusion path is too short');
-  if (found !== root) throw new LogInvalid('the inclusion path leads to another root');
+  return found;
 }
 
 /** Guarantee that the tree of `second` leaves begins with the tree of `first` leaves (RFC 9162, 2.1.4.2); hex. */

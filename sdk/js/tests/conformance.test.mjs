@@ -10,7 +10,10 @@ import { test } from 'node:test';
 
 import { callDigest, canonical, Client, InvalidCall, parse, PermitInvalid, sha256, GatewayUnavailable, StreamCut } from 'aegis-guard';
 
-import { LogInvalid, OfflinePermits, verifyConsistency, verifyInclusion, verifyWebhook } from 'aegis-guard/verify';
+import {
+  callCommitment, kidOf, leafHash, LogInvalid, mask, OfflinePermits, openCheckpoint, payloadCommitment, verifyConsistency,
+  verifyInclusion, verifyReceipt, verifyWebhook,
+} from 'aegis-guard/verify';
 
 import { rawServer, send } from './support/raw.mjs';
 
@@ -306,4 +309,33 @@ test('inclusion and consistency', () => {
   const check = (run, one) => (one.holds ? run() : assert.throws(run, LogInvalid, one.name));
   for (const one of inclusion) check(() => verifyInclusion(one.leaf_hash, one.index, one.size, one.path, one.root), one);
   for (const one of consistency) check(() => verifyConsistency(one.first, one.second, one.first_root, one.second_root, one.path), one);
+});
+
+test('receipts', () => {
+  const { key, cases } = vectors('receipts');
+  for (const { name, receipt, leaf_hash: hash, broken } of cases) {
+    const value = parse(receipt);
+    assert.equal(leafHash(value), hash, name);
+    const run = () => verifyReceipt(value, key.public);
+    if (broken === null) run();
+    else assert.throws(run, (error) => error instanceof LogInvalid && error.kind === broken, name);
+  }
+});
+
+test('checkpoints', () => {
+  const { key, cases } = vectors('checkpoints');
+  for (const { name, note, expect } of cases) {
+    if (expect) assert.deepEqual(openCheckpoint(note, [key.public]), expect, name);
+    else assert.throws(() => openCheckpoint(note, [key.public]), LogInvalid, name);
+  }
+});
+
+test('keys, commitments and masks', () => {
+  const { keys, call_commitments: calls, payload_commitments: payloads } = vectors('digests');
+  for (const one of keys) assert.equal(kidOf(one.public), one.kid);
+  for (const one of calls) assert.equal(callCommitment(one.salt, one.request_digest, one.call_digest), one.commitment);
+  for (const one of payloads) assert.equal(payloadCommitment(one.salt, one.payload), one.commitment);
+  const { texts, values } = vectors('masking');
+  for (const one of texts) assert.equal(mask(one.text), one.masked);
+  for (const one of values) assert.equal(canonical(mask(parse(one.json))), one.masked);
 });
