@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js test unit golden test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go test unit golden test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -20,14 +20,17 @@ system: # programs that the tests need beside Python
 conformance: setup ## the published conformance suite of MCP, for the tests that run it
 	@$(PY) scripts/mcp_conformance.py
 
-test: setup system conformance ## run every test, those of the frameworks in their own environments
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
-	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
-
-sdk-test: sdk-test-js ## the SDKs of other languages, over the released packages of their frameworks
+sdk-test: sdk-test-js sdk-test-go ## the SDKs of other languages, over the released packages of their frameworks
 
 sdk-test-js: setup # ARGS="tests/conformance.test.mjs" for some of the tests
 	@AEGIS=$(abspath .venv/bin/aegis) ARGS="$(ARGS)" sh sdk/js/scripts/test.sh
+
+sdk-test-go: setup
+	@sh scripts/go.sh
+
+test: setup system conformance ## run every test, those of the frameworks in their own environments
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
 
 # Plug-ins cost more than a file of unit tests: only the one that runs coroutines is loaded.
 unit: setup ## run FILE=tests/unit/... alone and at once: no plug-ins, no workers, no servers but those it starts

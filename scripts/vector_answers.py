@@ -14,8 +14,7 @@ from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.errors import InvalidCall
 from aegis.sdk.client import wire
 from aegis.sdk.client.client import Client
@@ -164,8 +163,8 @@ def requests() -> Case:
         "a tool with a control character of Unicode": {"tool": "a\u0085b"},
         "a tool with a line separator": {"tool": "a\u2028b"},
         "a tool that is too long": {"tool": "a" * 257},
-        "a blank server": {"tool": "t", "server": ""},
-        "a blank session": {"tool": "t", "session": ""},
+        "a blank server": {"tool": "t", "server": " "},
+        "a blank session": {"tool": "t", "session": "\u3000"},
         "a call id that is too long": {"tool": "t", "call_id": "a" * 257},
         "a negative turn": {"tool": "t", "turn": -1},
         "a turn beyond 2^53": {"tool": "t", "turn": 2**53},
@@ -186,7 +185,11 @@ def requests() -> Case:
         raise AssertionError(f"`{name}` was taken")
     return {
         "bodies": [
-            {"name": name, "call": call, "body": canonical(parse(wire.ask(tool_call(call), "c", None).body)).decode()}
+            {
+                "name": name,
+                "call": call,
+                "body": canonical(parse(wire.ask(tool_call(call), call["call_id"], None).body)).decode(),
+            }
             for name, call in calls.items()
         ],
         "refused": refused,

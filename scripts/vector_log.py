@@ -12,7 +12,7 @@ from aegis.core import canonical
 from aegis.core.breaks import Break
 from aegis.errors import LogInvalid
 from aegis.keys.keyring import Ed25519Signer
-from aegis.log import checkpoint, merkle, signature
+from aegis.log import append, checkpoint, merkle
 
 
 def _receipt(index: int) -> dict[str, Any]:
@@ -29,11 +29,9 @@ def receipts() -> Case:
     """Receipts with their leaf hashes and signatures: alone, in a group of three, and spoilt in one place each."""
     key = Ed25519Signer(seed(8), "receipt")
     alone = _receipt(0)
-    alone["sig"] = signature.sign_group([signature.signing_input(alone)], key)[0]
+    alone["sig"] = append.sign_group([append.signing_input(alone)], key)[0]
     group = [_receipt(index) for index in (1, 2, 3)]
-    for receipt, sig in zip(
-        group, signature.sign_group([signature.signing_input(one) for one in group], key), strict=True
-    ):
+    for receipt, sig in zip(group, append.sign_group([append.signing_input(one) for one in group], key), strict=True):
         receipt["sig"] = sig
     spoilt: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], object]]] = [
         ("another decision", alone, lambda one: one.update(decision="block")),
@@ -63,7 +61,7 @@ def receipts() -> Case:
 def _checked(name: str, receipt: dict[str, Any], public: bytes) -> Case:
     body = canonical.canonical(receipt)
     try:
-        signature.check(receipt, public)
+        append.check(receipt, public)
         broken = None
     except LogInvalid as error:
         broken = error.broken.kind

@@ -13,12 +13,12 @@ import orjson
 from aegis.core import call, canonical, outcome, text
 from aegis.core import json as strict
 from aegis.core.ed25519 import SigningKey
-from aegis.core.messages import message_for
+from aegis.core.outcome import message_for
 from aegis.errors import AegisError, InvalidCall
 from aegis.keys import jws, permits
 from aegis.keys.keyring import Ed25519Signer
 from aegis.missions import holder, status
-from aegis.outbound.signature import headers_for, verify_webhook
+from aegis.outbound.send import headers_for, verify_webhook
 
 Case = dict[str, Any]
 
@@ -61,6 +61,7 @@ _VALUES: Final = {
     "a third": "0.3333333333333333",
     "a double that rounds to even": "1e23",
     "nesting as deep as it may be": "[" * 199 + "1" + "]" * 199,
+    "nesting as deep as it may be, with nothing inside": "[" * 200 + "]" * 200,
     "the same text in two normal forms stays two texts": '["\\u00e9","e\\u0301"]',
     "an object in a list in an object": '{"z":[{"y":{},"x":[]}],"a":[[]]}',
 }
@@ -90,6 +91,7 @@ _REFUSED: Final = {
     "nothing": b"",
     "a cut value": b'{"a":',
     "nesting beyond what is read": b"[" * 201 + b"]" * 201,
+    "a value nested beyond what is read": b"[" * 200 + b"1" + b"]" * 200,
     "an integer beyond a double": b"2" + b"0" * 308,
     "an integer of too many digits": b"7" * (canonical.MAX_DIGITS + 1),
 }
