@@ -36,10 +36,10 @@ fi
 GOTOOLCHAIN=local
 export GOTOOLCHAIN
 failed=
-for module in . openai anthropic mcp langchain contract; do
-  (cd "sdk/go/$module" && "$go" vet ./... && "$go" test ./...) || failed="$failed $module"
+for module in sdk/go sdk/go/openai sdk/go/anthropic sdk/go/mcp sdk/go/langchain sdk/go/contract examples/go; do
+  (cd "$module" && "$go" vet ./... && "$go" test ./...) || failed="$failed $module"
 done
-formatted=$("$(dirname "$go")/gofmt" -l sdk/go)
+formatted=$("$(dirname "$go")/gofmt" -l sdk/go examples/go)
 [ -z "$formatted" ] || failed="$failed format($formatted)"
 if [ -n "$failed" ]; then
   echo "go: FAILED:$failed" >&2

@@ -51,6 +51,7 @@ function safely(read: () => unknown): unknown {
 
 export const agents: Hook = {
   framework: '@openai/agents-core',
+  via: ['@openai/agents'],
   supported: [[0, 20], [0, 21]],
   async hook({ gate }, patches, load): Promise<Seams> {
     const done = new WeakSet<object>();
@@ -84,6 +85,7 @@ export const agents: Hook = {
 /** The models of the SDK, whose answers ask for calls that are decided where the tools run. */
 export const agentsModels: Hook = {
   framework: '@openai/agents-openai',
+  via: ['@openai/agents'],
   supported: [[0, 20], [0, 21]],
   async hook(_runtime, patches, load): Promise<Seams> {
     for (const module of await load()) {

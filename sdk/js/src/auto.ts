@@ -4,6 +4,7 @@ import { UnhookedFramework } from './errors';
 import { agents, agentsModels } from './agents';
 import { ai } from './ai';
 import { anthropic } from './anthropic';
+import { claude } from './claude';
 import { applyHook, type Hook, type Hooked, undoHooks } from './hooks';
 import { langchain, langgraph } from './langchain';
 import { mcp, mcpClient, mcpServer } from './mcp';
@@ -29,6 +30,7 @@ export const HOOKS: readonly Hook[] = [
   langgraph,
   agents,
   agentsModels,
+  claude,
 ];
 
 /** What `auto` did. `authenticated` says whether the gateway proves that it is one; `unhooked` holds the warnings. */

@@ -169,7 +169,7 @@ async function askGateway(): Promise<Finding> {
 }
 
 async function examineHook(hook: Hook, decider: Refusing): Promise<Finding[]> {
-  const copies = installed(hook.framework);
+  const copies = installed(hook.framework, hook.via);
   if (copies.length === 0) return [];
   const what = hook.framework;
   try {

@@ -18,6 +18,8 @@ export type Load = (subpath?: string) => Promise<Owner[]>;
 /** One framework: its package, the versions that were tested, and what puts the hook on. */
 export interface Hook {
   readonly framework: string;
+  /** Packages that bring it with them. */
+  readonly via?: readonly string[];
   /** From the first version on, and below the second. */
   readonly supported: readonly [readonly number[], readonly number[]];
   hook(runtime: Runtime, patches: Patches, load: Load, found: Installed): Promise<Seams>;
@@ -51,7 +53,7 @@ export function rangeOf(hook: Hook): string {
  */
 export async function applyHook(hook: Hook): Promise<Hooked[]> {
   const done: Hooked[] = [];
-  for (const found of installed(hook.framework)) done.push(await applyTo(hook, found));
+  for (const found of installed(hook.framework, hook.via)) done.push(await applyTo(hook, found));
   return done;
 }
 

@@ -77,6 +77,7 @@ function toolsOf(graph: Owner): string[] {
 
 export const langchain: Hook = {
   framework: '@langchain/core',
+  via: ['langchain', '@langchain/langgraph'],
   supported: [[1, 4], [2]],
   async hook({ enforcer, memory }, patches, load): Promise<Seams> {
     const gate = new ToolGate(enforcer, memory, isPause);
@@ -95,6 +96,7 @@ export const langchain: Hook = {
 
 export const langgraph: Hook = {
   framework: '@langchain/langgraph',
+  via: ['langchain'],
   supported: [[1, 7], [2]],
   async hook(_runtime, patches, load): Promise<Seams> {
     for (const module of await load('./pregel')) {

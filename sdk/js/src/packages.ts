@@ -16,10 +16,14 @@ export interface Installed {
   readonly manifest: Readonly<Record<string, unknown>>;
 }
 
-/** Every copy of a package that the program, its working directory or this package would load. */
-export function installed(name: string): Installed[] {
+/**
+ * Every copy of a package that the program, its working directory or this package would load, and that the packages `via`
+ * which it comes with would load: installers may hide it below them.
+ */
+export function installed(name: string, via: readonly string[] = []): Installed[] {
   const script = process.argv[1];
   const starts = [script === undefined ? undefined : dirname(real(script)), process.cwd(), __dirname];
+  starts.push(...via.flatMap((one) => installed(one)).map((one) => one.folder));
   const found = new Map<string, Installed>();
   for (const start of starts) {
     if (start === undefined) continue;

@@ -8,27 +8,35 @@
 import { createRequire, register as registerHooks } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
-import { REGISTERED, wrapped } from './ai';
+import * as ai from './ai';
+import * as claude from './claude';
 import { auto, type Report } from './auto';
 import { installed, resolved } from './packages';
 import type { Owner } from './patches';
 
+const GUARDED = [
+  { framework: 'ai', names: ['generateText', 'streamText'], by: './ai.js', module: ai },
+  { framework: '@anthropic-ai/claude-agent-sdk', names: ['query', ...claude.BARRED], by: './claude.js', module: claude },
+];
+
 /** Put guarded functions in place of those of packages that are loaded from here on. */
 export function guardModules(): void {
-  const state = { on: false };
-  Object.defineProperty(globalThis, REGISTERED, { value: state, configurable: true });
-  const files: Record<string, readonly string[]> = {};
-  for (const found of installed('ai')) {
-    const file = resolved(found, '.', ['node', 'import', 'module-sync', 'default']);
-    if (file !== undefined) files[pathToFileURL(file).href] = ['generateText', 'streamText'];
-    const script = resolved(found, '.', ['node', 'require', 'module-sync', 'default']);
-    if (script !== undefined && script !== file) replaceScript(script, state);
+  const files: Record<string, { readonly names: readonly string[]; readonly by: string }> = {};
+  for (const { framework, names, by, module } of GUARDED) {
+    const state = { on: false };
+    Object.defineProperty(globalThis, module.REGISTERED, { value: state, configurable: true });
+    for (const found of installed(framework)) {
+      const file = resolved(found, '.', ['node', 'import', 'module-sync', 'default']);
+      if (file !== undefined) files[pathToFileURL(file).href] = { names, by: require.resolve(by) };
+      const script = resolved(found, '.', ['node', 'require', 'module-sync', 'default']);
+      if (script !== undefined && script !== file) replaceScript(script, module.wrapped, state);
+    }
   }
-  registerHooks('./loader.mjs', pathToFileURL(__filename), { data: { files, wrapper: require.resolve('./ai.js') } });
+  registerHooks('./loader.mjs', pathToFileURL(__filename), { data: { files } });
 }
 
 /** Put guarded functions in place of those of a module of CommonJS. */
-function replaceScript(file: string, state: { on: boolean }): void {
+function replaceScript(file: string, wrapped: typeof ai.wrapped, state: { on: boolean }): void {
   const load = createRequire(file);
   const original = load(file) as Owner;
   const exports = Object.create(null) as Owner;

@@ -10,6 +10,11 @@ import { test } from 'node:test';
 
 import { callDigest, canonical, Client, InvalidCall, parse, PermitInvalid, sha256, GatewayUnavailable, StreamCut } from 'aegis-guard';
 
+import {
+  callCommitment, kidOf, leafHash, LogInvalid, mask, OfflinePermits, openCheckpoint, payloadCommitment, verifyConsistency,
+  verifyInclusion, verifyReceipt, verifyWebhook,
+} from 'aegis-guard/verify';
+
 import { rawServer, send } from './support/raw.mjs';
 
 const require = createRequire(import.meta.url);
@@ -276,4 +281,61 @@ test('proofs: equal spelling gives equal tokens', () => {
   } finally {
     rmSync(home, { recursive: true });
   }
+});
+
+test('permits, looked at offline', async () => {
+  const { now, keys, cases } = vectors('permits');
+  for (const one of cases) {
+    const verifier = new OfflinePermits(keys, () => now);
+    for (const { permit, tool, server, arguments: args, expect } of one.attempts) {
+      const call = { tool, server: server ?? undefined, arguments: parse(args) };
+      const found = await expectation(() => verifier.redeem(permit, call), expect, one.name);
+      if (found) assert.equal(found, expect.permit_id, one.name);
+    }
+  }
+});
+
+test('webhooks', () => {
+  const { now, cases } = vectors('webhooks');
+  for (const { name, secret, headers, body, expect } of cases) {
+    const run = () => verifyWebhook(secret, headers, body, { now });
+    if (expect.refused) assert.throws(run, (error) => error instanceof InvalidCall && error.code === expect.refused.code, name);
+    else assert.equal(canonical(run()), expect.body, name);
+  }
+});
+
+test('inclusion and consistency', () => {
+  const { inclusion, consistency } = vectors('inclusion');
+  const check = (run, one) => (one.holds ? run() : assert.throws(run, LogInvalid, one.name));
+  for (const one of inclusion) check(() => verifyInclusion(one.leaf_hash, one.index, one.size, one.path, one.root), one);
+  for (const one of consistency) check(() => verifyConsistency(one.first, one.second, one.first_root, one.second_root, one.path), one);
+});
+
+test('receipts', () => {
+  const { key, cases } = vectors('receipts');
+  for (const { name, receipt, leaf_hash: hash, broken } of cases) {
+    const value = parse(receipt);
+    assert.equal(leafHash(value), hash, name);
+    const run = () => verifyReceipt(value, key.public);
+    if (broken === null) run();
+    else assert.throws(run, (error) => error instanceof LogInvalid && error.kind === broken, name);
+  }
+});
+
+test('checkpoints', () => {
+  const { key, cases } = vectors('checkpoints');
+  for (const { name, note, expect } of cases) {
+    if (expect) assert.deepEqual(openCheckpoint(note, [key.public]), expect, name);
+    else assert.throws(() => openCheckpoint(note, [key.public]), LogInvalid, name);
+  }
+});
+
+test('keys, commitments and masks', () => {
+  const { keys, call_commitments: calls, payload_commitments: payloads } = vectors('digests');
+  for (const one of keys) assert.equal(kidOf(one.public), one.kid);
+  for (const one of calls) assert.equal(callCommitment(one.salt, one.request_digest, one.call_digest), one.commitment);
+  for (const one of payloads) assert.equal(payloadCommitment(one.salt, one.payload), one.commitment);
+  const { texts, values } = vectors('masking');
+  for (const one of texts) assert.equal(mask(one.text), one.masked);
+  for (const one of values) assert.equal(canonical(mask(parse(one.json))), one.masked);
 });

@@ -1,0 +1,55 @@
+module github.com/aegis-guard/aegis/examples/go
+
+go 1.26.0
+
+require (
+	github.com/aegis-guard/aegis/sdk/go v0.0.0
+	github.com/aegis-guard/aegis/sdk/go/anthropic v0.0.0
+	github.com/aegis-guard/aegis/sdk/go/langchain v0.0.0
+	github.com/aegis-guard/aegis/sdk/go/mcp v0.0.0
+	github.com/aegis-guard/aegis/sdk/go/openai v0.0.0
+	github.com/anthropics/anthropic-sdk-go v1.84.0
+	github.com/modelcontextprotocol/go-sdk v1.8.0
+	github.com/openai/openai-go/v3 v3.96.0
+	github.com/tmc/langchaingo v0.1.14
+)
+
+require (
+	github.com/bahlo/generic-list-go v0.2.0 // indirect
+	github.com/buger/jsonparser v1.1.2 // indirect
+	github.com/coder/websocket v1.8.15 // indirect
+	github.com/dlclark/regexp2 v1.10.0 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/invopop/jsonschema v0.14.0 // indirect
+	github.com/pb33f/ordered-map/v2 v2.3.1 // indirect
+	github.com/pkoukk/tiktoken-go v0.1.6 // indirect
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
+	github.com/tidwall/gjson v1.20.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	go.opentelemetry.io/auto/sdk v1.1.0 // indirect
+	go.opentelemetry.io/otel v1.36.0 // indirect
+	go.opentelemetry.io/otel/metric v1.36.0 // indirect
+	go.opentelemetry.io/otel/trace v1.36.0 // indirect
+	go.starlark.net v0.0.0-20230302034142-4b1e35fe2254 // indirect
+	go.yaml.in/yaml/v4 v4.0.0-rc.2 // indirect
+	golang.org/x/oauth2 v0.35.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
+)
+
+replace (
+	github.com/aegis-guard/aegis/sdk/go => ../../sdk/go
+	github.com/aegis-guard/aegis/sdk/go/anthropic => ../../sdk/go/anthropic
+	github.com/aegis-guard/aegis/sdk/go/langchain => ../../sdk/go/langchain
+	github.com/aegis-guard/aegis/sdk/go/mcp => ../../sdk/go/mcp
+	github.com/aegis-guard/aegis/sdk/go/openai => ../../sdk/go/openai
+)
