@@ -113,6 +113,7 @@ class _Choice:
 
     text: list[str] = field(default_factory=list)
     calls: dict[int, Wire] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)  # the place of the call that an index of the wire means now
     legacy: Wire = field(default_factory=dict)
     last: Wire | None = None
 
@@ -230,7 +231,12 @@ class ChatStream:
             index = part.get("index", len(state.calls))
             if type(index) is not int:
                 raise ForeignAnswer("a call of the stream has no index")
-            _merge(state.calls.setdefault(index, {}), {name: value for name, value in part.items() if name != "index"})
+            # Compatible servers (Ollama) give every call of a turn the same index: another id begins another call.
+            place = state.newest.get(index, index)
+            named = state.calls.get(place, {}).get("id")
+            if named and part.get("id") and part["id"] != named:
+                place = state.newest[index] = max(state.calls) + 1
+            _merge(state.calls.setdefault(place, {}), {name: value for name, value in part.items() if name != "index"})
         if isinstance(delta.get(LEGACY), dict):
             _merge(state.legacy, delta[LEGACY])
 
@@ -248,7 +254,7 @@ class ChatStream:
     def _release(self, position: int, state: _Choice, rulings: Mapping[str, Ruling]) -> list[WireEvent]:
         kept, refused = ruled_calls(state.wire_calls(position), rulings)
         last = state.last or {"index": position, "delta": {}, "finish_reason": None}
-        state.calls, state.legacy, state.last = {}, {}, None
+        state.calls, state.newest, state.legacy, state.last = {}, {}, {}, None
         if kept:
             if refused:
                 self.removals.append(Removal(refused=tuple(refused), kept=keys_of(kept)))
