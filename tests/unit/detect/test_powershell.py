@@ -12,7 +12,7 @@ def commands(text: str) -> list[tuple[str, ...]]:
     return [(command.name, *command.args) for command in parse_powershell(text, Effort()).commands if command.name]
 
 
-@pytest.mark.claim("DET-80")
+@pytest.mark.claim("DET-90")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

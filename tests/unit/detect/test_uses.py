@@ -46,7 +46,7 @@ def test_parameters_are_known_by_their_beginning_where_powershell_takes_that() -
     assert [did.verb for did in effects_of("remove-item", ["-Recurse", "C:\\Windows"])] == ["delete"]
 
 
-@pytest.mark.claim("DET-80")
+@pytest.mark.claim("DET-90")
 @pytest.mark.parametrize(
     ("tool", "text", "expected"),
     [

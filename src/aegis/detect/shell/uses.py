@@ -351,7 +351,8 @@ def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
         return "file", "many" if scope == "all" or "*" in value else "one", value
     if scope == "all":
         return place.resource, "all" if place.whole or place.resource == "system-file" else "many", value
-    return place.resource, "all" if place.whole and "." not in plain.rpartition("\\")[2] else "one", value
+    is_folder = "." not in plain.rpartition("\\")[2]
+    return place.resource, "all" if is_folder and (place.whole or place.resource == "system-file") else "one", value
 
 
 def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
