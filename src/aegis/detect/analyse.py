@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -16,13 +17,16 @@ from aegis.detect.facts import Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
-from aegis.detect.paths import climbs, is_secret_file
+from aegis.detect.paths import climbs, is_secret_file, is_settings_file
+from aegis.detect.roles import words_of
 from aegis.detect.tool_files import language_by_ending
 
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
 _EVIDENCE: Final = 200
+_OF_READING: Final = frozenset({"path.secret", "path.settings"})
+_DELETES: Final = frozenset({"delete", "erase", "remove", "rm", "rmdir", "rmtree", "trash", "unlink"})
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
 _MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
@@ -251,13 +255,43 @@ def analyse_run(text: Text, found: Gathering) -> None:
         analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
 
 
+def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> None:
+    """Add what the files mean that a tool writes or deletes: the same as of a command that does.
+
+    Of a file that is only written nothing is read, whatever it usually holds.
+    """
+    deletes = not _DELETES.isdisjoint(words_of(tool))
+    if not deletes and not found.written:
+        return
+    from aegis.detect.shell.shell import analyse_command, analyse_write
+
+    paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}
+    unread = {written.path for written in found.written} | (set(paths) if deletes else set())
+    found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
+    done = [analyse_command("rm", "-r", path) for path in paths] if deletes else []
+    places = list(paths) if deletes else []
+    for written in found.written[:_MOST_PROGRAMS]:
+        if found.effort.take(len(written.flow.text)):
+            done.append(analyse_write(written.path, written.flow.text))
+            places.append(written.path)
+    for place, facts in zip(places, done, strict=True):
+        text = paths.get(place) or Text("", place)
+        for name, evidence in facts.signals:
+            found.signal(name, text._replace(role="command"), evidence)
+        if facts.irreversible:
+            found.irreversible = True
+            found.raise_tier(Risk.HIGH)
+
+
 def _path(text: Text, found: Gathering) -> None:
     value = text.value
     if len(value) > 4_096:
         return
     if ".." in value and climbs(value, 1 if value.startswith(("/", "\\")) else _MOST_CLIMBED):
         found.signal("path.leaves", text, value)
-    if is_secret_file(value):
+    if is_settings_file(value):
+        found.signal("path.settings", text, value)
+    elif is_secret_file(value):
         found.signal("path.secret", text, value)
     if value.startswith(("http://", "https://")):
         _url(text, found)

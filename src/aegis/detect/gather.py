@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
-from aegis.detect.analyse import Gathering, analyse, analyse_reading, analyse_run
+from aegis.detect.analyse import Gathering, analyse, analyse_files, analyse_reading, analyse_run
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
 from aegis.detect.extract import Raw, walk
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
@@ -207,6 +207,7 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
+    analyse_files(tool, texts, found)
     if runs_by_name(tool):
         for program in run_by(tool, texts):
             analyse_run(program, found)

@@ -14,6 +14,8 @@ from typing import Final
 import orjson
 import re2
 
+from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
+
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -476,6 +478,17 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "chosen": chosen,
     **NUMBERS,
 }
+
+def spelled(text: str) -> bool:
+    """Whether a text that names a sensitive place is more than a path of somebody who works on files.
+
+    A path as people write it is judged by the file that it names, through whichever door it comes.
+    """
+    return not is_plain_path(text) or (is_secret_file(text) and not is_settings_file(text))
+
+
+# Checks that read the whole text in which something was found.
+TEXT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {"spelled": spelled}
 
 # Checks that read the whole match, name and all, beside its first group.
 WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned, "spoken": spoken}

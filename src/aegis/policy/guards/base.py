@@ -23,6 +23,8 @@ _REASONS: Final[dict[Category, Reason]] = {
     "data_exfiltration": Reason.EXFILTRATION,
     "resource_limit": Reason.POLICY_DENIED,
 }
+# The same of a call that is held: what a person is asked about is no attack until that person says so.
+_HELD: Final[dict[Category, Reason]] = {**_REASONS, "destructive": Reason.IRREVERSIBLE}
 
 
 def report_of(
@@ -42,7 +44,13 @@ def report_of(
         risk = max(risk, finding.severity)
         better = finding.outcome == outcome and reason is Reason.POLICY_DENIED
         if finding.outcome > outcome or better:
-            outcome, reason = finding.outcome, _REASONS.get(finding.category, Reason.ATTACK_DETECTED)
+            outcome = finding.outcome
+            held = outcome is Outcome.REQUIRE_APPROVAL
+            reason = (
+                _HELD.get(finding.category, Reason.APPROVAL_REQUIRED)
+                if held
+                else _REASONS.get(finding.category, Reason.ATTACK_DETECTED)
+            )
     return Report(
         guard=guard,
         outcome=outcome,

@@ -91,6 +91,7 @@ class ContentGuard:
                 attacks += hit.rule.outcome is Outcome.BLOCK and hit.rule.maturity == "stable"
             if attacks >= MOST_FINDINGS and not self._options.overrides:
                 return
+        checks.decoded = True
         for view in facts.views:
             text = strings[view.source]
             role = view.role or text.role
