@@ -16,7 +16,7 @@ from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Tex
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
-from aegis.detect.roles import argument_of, named_role, role_of, words_of, writes_by_name, writes_file
+from aegis.detect.roles import argument_of, key_role, named_role, role_of, words_of, writes_by_name, writes_file
 from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
@@ -148,7 +148,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
-            texts.append(_text(Text, (path, value, True, "identifier", 0)))
+            texts.append(_text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0)))
             continue
         name = path[path.rfind("/") + 1 :]
         argument = name if name and not name.isdigit() else argument_of(path)

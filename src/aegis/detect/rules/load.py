@@ -15,7 +15,7 @@ import yaml
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.cache import load_cached, store_cached
-from aegis.detect.rules.checks import CHECKS, TEXT_CHECKS, WHOLE_CHECKS
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import check_pattern
 from aegis.detect.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
 from aegis.errors import ConfigError, Problem
@@ -257,7 +257,7 @@ class _Reader:
             wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
             if wrong:
                 self.bad(wrong, f"/patterns/{at}")
-        checks = (*CHECKS, *TEXT_CHECKS, *WHOLE_CHECKS)
+        checks = (*CHECKS, *PLACE_CHECKS, *TEXT_CHECKS, *WHOLE_CHECKS)
         if value.get("check", "") not in {"", *checks}:
             self.bad(f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join(checks)}")
         self.number(value, "least", 1, len(patterns) or 1)

@@ -11,7 +11,7 @@ import re2
 
 from aegis.core.outcome import Outcome
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.checks import CHECKS, TEXT_CHECKS, WHOLE_CHECKS, entropy
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS, entropy
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
 
@@ -438,6 +438,15 @@ def _passes(rule: Rule, match: Any, group: int, checks: Checks) -> bool:
         return False
     if rule.check in TEXT_CHECKS:
         return checks.decoded or TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"))
+    if rule.check in PLACE_CHECKS:
+        first, last = match.span()
+        before, found, after = (
+            match.string[max(0, first - SURROUNDING) : first],
+            match.string[first:last],
+            match.string[last : last + SURROUNDING],
+        )
+        head, body = before.decode("utf-8", "replace"), found.decode("utf-8", "replace")
+        return PLACE_CHECKS[rule.check](head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body))
     if rule.check in WHOLE_CHECKS:
         before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
         return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))
