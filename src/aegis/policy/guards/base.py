@@ -168,7 +168,10 @@ def is_idle(guard: object) -> bool:
 
 
 class ResultCase(Struct, frozen=True, kw_only=True):
-    """One tool result as the result guards see it; `mission` is that of the session, where it has one."""
+    """One tool result as the result guards see it; `mission` is that of the session, where it has one.
+
+    `workspace` says that a coding agent read it from the folder that it works in.
+    """
 
     tool: str
     server: str | None
@@ -182,6 +185,7 @@ class ResultCase(Struct, frozen=True, kw_only=True):
     mission: MissionView | None = None
     provenance: Provenance = "unsigned"
     must_sign: bool = False
+    workspace: bool = False
 
 
 class ResultGuard(Protocol):
