@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, field

@@ -13,20 +13,20 @@ import re2
 
 _LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
 _NAME: Final = r"(?:[A-Za-z_][\w.]*|`[\w ./-]+`|\[[\w ./-]+\])"
-_VALUE: Final = (
-    r"(?:'(?:[^'\\]|'')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|(?i:true|false|null|none|now\(\)|today\(\)|"
-    r"current_date|me)|[A-Z][A-Z_]+)"
-)
+_VALUE: Final = r"(?:'(?:[^'\\]|'')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?)"
 _LIST: Final = rf"[(\[]\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*[)\]]"
 _SIGN: Final = r"(?:===?|!=|<>|<=|>=|=|<|>|=~|~|:)"
 _WORD: Final = r"(?i:(?:not\s+)?(?:i?like|in|contains|includes|startswith|endswith|has|between|matches))"
+_SUM: Final = rf"{_NAME}(?:\s*[*/+-]\s*(?:{_NAME}|\d[\d.]*))*"
 _TERM: Final = (
-    rf"(?:{_NAME}\s*{_SIGN}\s*(?:{_VALUE}|{_LIST})|{_NAME}\s+{_WORD}\s+(?:{_VALUE}(?:\s+(?i:and)\s+{_VALUE})?|{_LIST})|"
+    rf"(?:{_SUM}\s*{_SIGN}\s*(?:{_VALUE}|{_LIST})|{_NAME}\s+{_WORD}\s+(?:{_VALUE}(?:\s+(?i:and)\s+{_VALUE})?|{_LIST})|"
     rf"{_NAME}\s*{_WORD}\s*{_LIST}|{_NAME}\s+(?i:is\s+(?:not\s+)?(?:null|true|false|empty)))"
 )
 _JOIN: Final = r"(?:\s+(?i:and|or)\s+|\s*(?:&&?|\|\|?)\s*)"
 _ONE: Final = rf"(?:(?:(?i:not)\s+|[!~(]\s*)*{_TERM}\s*\)*)"
-_CONDITION: Final = re2.compile(rf"^\s*{_ONE}(?:{_JOIN}{_ONE})*\s*$")
+_ORDER: Final = rf"(?:\s+(?i:order\s+by)\s+{_NAME}(?:\s+(?i:asc|desc))?(?:\s*,\s*{_NAME}(?:\s+(?i:asc|desc))?)*)?"
+_CONDITION: Final = re2.compile(rf"^\s*{_ONE}(?:{_JOIN}{_ONE})*{_ORDER}\s*$")
+_COMPARED: Final = re2.compile(r"(\w+)\s*(?:==?|(?i:like)|<=|>=)\s*(\w+)")
 _ITSELF: Final = re2.compile(r"(?i)^(?:true|false|null|none)\b|(?:and|or|[&|(])\s*(?:true|false|null|none)\b")
 
 # A search of an engine: words, phrases and fields, joined by AND, OR and NOT.
@@ -39,7 +39,9 @@ def is_condition(text: str) -> bool:
     """Whether a text is one whole condition: names compared with values, joined by words that may join."""
     if len(text) > _LONGEST or "--" in text or "/*" in text or "#" in text or ";" in text:
         return False
-    return _CONDITION.match(text) is not None and text.count("(") == text.count(")") and not _ITSELF.search(text)
+    if _CONDITION.match(text) is None or text.count("(") != text.count(")") or _ITSELF.search(text):
+        return False
+    return all(match.group(1).lower() != match.group(2).lower() for match in _COMPARED.finditer(text))
 
 
 def is_boolean_search(text: str) -> bool:

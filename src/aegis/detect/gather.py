@@ -148,7 +148,9 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
-            texts.append(_text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0)))
+            texts.append(
+                _text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0))
+            )
             continue
         name = path[path.rfind("/") + 1 :]
         argument = name if name and not name.isdigit() else argument_of(path)

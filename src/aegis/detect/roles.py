@@ -31,7 +31,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
     "query_fragment": ("filter", "where", "conditions", "condition", "criteria", "orderby", "keyword", "search",
-        "term", "selector"),
+        "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
@@ -40,9 +40,9 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "patch",
         "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
         "post",
-        "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps", "fact",
-        "todo", "todos", "explanation", "resolution", "observation", "observations", "rationale", "justification",
-        "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
+        "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps",
+        "fact", "todos", "explanation", "resolution", "observation", "observations", "rationale",
+        "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
@@ -94,7 +94,8 @@ _ANY_TEXT: Final = frozenset({
 })  # fmt: skip
 _TO_PEOPLE: Final = frozenset({
     "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "memo", "message", "notify",
-    "outlook", "post", "publish", "reply", "respond", "say", "send", "slack", "sms", "speak", "teams", "telegram",
+    "outlook", "post", "publish", "reply", "respond", "say", "send", "letter", "slack",
+    "sms", "speak", "teams", "telegram",
     "think", "thinking", "tweet", "whatsapp",
 })  # fmt: skip
 
@@ -120,7 +121,10 @@ _WEB: Final = frozenset({
 _INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository", "workspace", "grep", "issues"})
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup"})
 # Tools that work on a text as a text, whatever it says, and give it back.
-_ON_TEXTS: Final = frozenset({"translate", "translation", "translator", "proofread", "spellcheck", "spelling"})
+_ON_TEXTS: Final = frozenset({
+    "classify", "moderate", "paraphrase", "proofread", "rewrite", "sentiment", "spellcheck", "spelling", "transcribe",
+    "translate", "translation", "translator",
+})  # fmt: skip
 # Pages that are made of markup: what stands in a place for markup is the page.
 _PAGES: Final = frozenset({"page", "site", "website", "template", "theme", "landing", "component"})
 _MARKUP: Final = frozenset({"html", "markup", "template", "jsx", "css"})
@@ -342,8 +346,8 @@ def role_of(
 
 # Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
 _QUERIES: Final = frozenset({
-    "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find", "match",
-    "pipeline", "projection", "query", "selector", "sort", "update", "where",
+    "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",
+    "match", "pipeline", "projection", "query", "selector", "sort", "update", "where",
 })  # fmt: skip
 _CREDENTIALS: Final = frozenset({"login", "otp", "pass", "passwd", "password", "pin", "pwd", "secret", "token"})
 _RUN_BY_DATABASE: Final = frozenset({"$accumulator", "$function", "$where"})

@@ -466,6 +466,7 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     **NUMBERS,
 }
 
+
 def spelled(text: str) -> bool:
     """Whether a text that names a sensitive place is more than a path of somebody who works on files.
 

@@ -446,7 +446,9 @@ def _passes(rule: Rule, match: Any, group: int, checks: Checks) -> bool:
             match.string[last : last + SURROUNDING],
         )
         head, body = before.decode("utf-8", "replace"), found.decode("utf-8", "replace")
-        return PLACE_CHECKS[rule.check](head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body))
+        return PLACE_CHECKS[rule.check](
+            head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body)
+        )
     if rule.check in WHOLE_CHECKS:
         before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
         return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))

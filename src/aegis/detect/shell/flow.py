@@ -59,7 +59,7 @@ _INSTALLERS: Final = tuple(
 
 
 def _installs(fetchers: Sequence[Command]) -> str:
-    """The signal of running what `fetchers` fetch: an installer of a well-known tool from its own place, or anything."""
+    """The signal of running what `fetchers` fetch: an installer from its makers' place, or anything."""
     addresses = [word for command in fetchers for word in command.args if "://" in word]
     known = bool(addresses) and all(map(_is_installer, addresses))
     return "shell.installs" if known else "shell.network-to-interpreter"

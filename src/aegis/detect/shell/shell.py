@@ -349,7 +349,8 @@ def _reads(command: Command, facts: ShellFacts) -> None:
         if not value or value.startswith("-"):
             continue
         if is_settings_file(value) and name not in SENDERS:
-            if name not in _MOVERS or args[-1].startswith(LOOSE_PLACES):
+            edits = name in _EDITORS and any(option.startswith("-i") for option in args)
+            if not edits and (name not in _MOVERS or args[-1].startswith(LOOSE_PLACES)):
                 facts.add("shell.reads-settings", command.text)
             continue
         posted = name in SENDERS and value != arg and is_account_file(value)
@@ -360,6 +361,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
+_EDITORS: Final = of_kind("edits-in-place")
 _MOVERS: Final = frozenset({"cp", "install", "mv"})
 _SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")

@@ -46,8 +46,6 @@ _REASONS: Final[dict[Category, Reason]] = {
     "data_exfiltration": Reason.EXFILTRATION,
     "resource_limit": Reason.POLICY_DENIED,
 }
-# The same of a call that is held: what a person is asked about is no attack until that person says so.
-_HELD: Final[dict[Category, Reason]] = {**_REASONS, "destructive": Reason.IRREVERSIBLE}
 
 
 def report_of(
@@ -68,12 +66,9 @@ def report_of(
         better = finding.outcome == outcome and reason is Reason.POLICY_DENIED
         if finding.outcome > outcome or better:
             outcome = finding.outcome
-            held = outcome is Outcome.REQUIRE_APPROVAL
-            reason = (
-                _HELD.get(finding.category, Reason.APPROVAL_REQUIRED)
-                if held
-                else _REASONS.get(finding.category, Reason.ATTACK_DETECTED)
-            )
+            # What a person is asked about is no attack until that person says so.
+            other = Reason.APPROVAL_REQUIRED if outcome is Outcome.REQUIRE_APPROVAL else Reason.ATTACK_DETECTED
+            reason = _REASONS.get(finding.category, other)
     return Report(
         guard=guard,
         outcome=outcome,
