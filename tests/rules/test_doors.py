@@ -32,7 +32,8 @@ READ: Final = {
     "/srv/tls/server.pem": "block", "/etc/kubernetes/admin.conf": "block", "/etc/ssl/private/site.key": "block",
 }  # fmt: skip
 WRITE: Final = {
-    "/srv/app/.env": "allow", "/srv/app/README.md": "allow", "/home/ada/.npmrc": "allow", "/etc/nginx/conf.d/a.conf": "allow",
+    "/srv/app/.env": "allow", "/srv/app/README.md": "allow", "/home/ada/.npmrc": "allow",
+    "/etc/nginx/conf.d/a.conf": "allow",
     "/home/ada/.ssh/authorized_keys": "block", "/etc/sudoers": "block", "/etc/ld.so.preload": "block",
     "/etc/passwd": "block", "/srv/app/.git/hooks/pre-commit": "block",
 }  # fmt: skip

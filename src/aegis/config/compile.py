@@ -34,10 +34,10 @@ from aegis.policy.guards.evidence import EvidenceGuard
 from aegis.policy.guards.flow import FlowGuard
 from aegis.policy.guards.mission import MissionGuard
 from aegis.policy.guards.outflow import Links
+from aegis.policy.guards.paths import PathsGuard, path_limit
 from aegis.policy.guards.postconditions import PostconditionsGuard
 from aegis.policy.guards.protected import ProtectedGuard
 from aegis.policy.guards.rate import RateGuard, Windows
-from aegis.policy.guards.paths import PathsGuard, path_limit
 from aegis.policy.guards.registry import RegistryGuard, RegistryRules
 from aegis.policy.guards.result import ResultContentGuard
 from aegis.policy.mission import Quote

@@ -17,7 +17,7 @@ from aegis.detect.facts import Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
-from aegis.detect.paths import climbs, is_secret_file, is_settings_file
+from aegis.detect.paths import climbs, is_plain_path, is_secret_file, is_settings_file
 from aegis.detect.roles import words_of
 from aegis.detect.tool_files import language_by_ending
 
@@ -255,14 +255,14 @@ def analyse_run(text: Text, found: Gathering) -> None:
         analyse(Text(text.path, flow.text, False, role, EXECUTED), found, language)
 
 
-def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> None:
+def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[str, ...]:
     """Add what the files mean that a tool writes or deletes: the same as of a command that does.
 
-    Of a file that is only written nothing is read, whatever it usually holds.
+    Returned are the pointers of files that are only written or deleted: of them nothing is read, whatever they hold.
     """
     deletes = not _DELETES.isdisjoint(words_of(tool))
     if not deletes and not found.written:
-        return
+        return ()
     from aegis.detect.shell.shell import analyse_command, analyse_write
 
     paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}
@@ -281,6 +281,7 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> None:
         if facts.irreversible:
             found.irreversible = True
             found.raise_tier(Risk.HIGH)
+    return tuple(text.path for path, text in paths.items() if path in unread and is_plain_path(path))
 
 
 def _path(text: Text, found: Gathering) -> None:

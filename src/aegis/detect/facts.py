@@ -114,7 +114,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     show, without those that the tool's name speaks of. `together` holds every string and every other reading
     of a call that is small, a line each, for guards that look for what most calls have nothing of; `None` of
     a larger call. `ran` are the commands that its texts run, `vectors` those given as words; `runs` are the files that
-    the call runs as programs, and `written` those that it writes.
+    the call runs as programs, and `written` those that it writes. `unread` are the pointers of paths, written as people
+    write them, whose files are only written or deleted.
     """
 
     texts: Texts
@@ -131,6 +132,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     vectors: tuple[Vector, ...] = ()
     runs: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -209,7 +209,7 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
-    analyse_files(tool, texts, found)
+    unread = analyse_files(tool, texts, found)
     if runs_by_name(tool):
         for program in run_by(tool, texts):
             analyse_run(program, found)
@@ -230,6 +230,7 @@ def gather(subject: FactSubject) -> Facts:
             together=together,
             vectors=vectors,
             written=tuple(found.written),
+            unread=unread,
         )
     return Facts(
         texts=Texts(
@@ -251,6 +252,7 @@ def gather(subject: FactSubject) -> Facts:
         vectors=vectors,
         runs=tuple(dict.fromkeys(found.runs)),
         written=tuple(found.written),
+        unread=unread,
     )
 
 

@@ -341,7 +341,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
         elif name in _CARRIERS and any(map(is_secret_file, args)) and not _CARRIES.isdisjoint(args):
             facts.add("shell.sends-secret", command.text)
         return
-    operands = args[:-1] if name in _MOVERS and len(args) > 1 else args
+    operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
     for at, arg in enumerate(operands):
         if at and args[at - 1] in _OUTPUTS:
             continue
@@ -362,7 +362,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
 
 
 _EDITORS: Final = of_kind("edits-in-place")
-_MOVERS: Final = frozenset({"cp", "install", "mv"})
+_MOVERS: Final = frozenset({"cp", "install", "mv", "tee"})
 _SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})

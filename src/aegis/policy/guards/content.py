@@ -56,6 +56,10 @@ class ContentGuard:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
                     seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
+        if seen and facts.unread:
+            seen = {
+                key: found for key, found in seen.items() if key[1] not in facts.unread or found[0].check != "spelled"
+            }
         if seen and is_for_people(case.tool):
             # What people will read gives them orders all day; one that sets aside every order before it is for a model.
             told = {text.path for text in facts.texts.strings if text.role == "content"}
@@ -111,7 +115,10 @@ class ContentGuard:
                     continue  # each word is looked at where it stands, and masked there
                 key = (hit.rule.id, text.path)
                 piece = view.value[hit.start : hit.end]
-                if JOINED in view.kinds and not _spans(hit.rule, piece, strings):
+                if JOINED in view.kinds and (
+                    # The line between the two ways of joining is ours, and ends no command.
+                    view.value[hit.start - 1 : hit.start] == SEAM or not _spans(hit.rule, piece, strings)
+                ):
                     continue
                 if key not in seen:
                     seen[key] = (hit.rule, piece)

@@ -19,7 +19,8 @@ AGENT = Principal(id="p", roles=frozenset({"agent"}), agent="a")
 
 
 def policy(folder: str, more: str = "") -> Policy:
-    text = f"version: 1\ntools:\n  read_report: {{risk: low, paths: {{file: ['{folder}/**'], /out/to: ['{folder}/*.pdf']}}}}\n"
+    paths = f"{{file: ['{folder}/**'], /out/to: ['{folder}/*.pdf']}}"
+    text = f"version: 1\ntools:\n  read_report: {{risk: low, paths: {paths}}}\n"
     return compile_policy(parse_config(text + more))
 
 
