@@ -37,9 +37,7 @@ def decided(tool: str, arguments: dict[str, Any], *, server: str | None = None, 
 
 
 def result(tool: str, value: Any, *, server: str | None = None, policy: Policy = POLICY) -> Any:
-    incoming = IncomingResult(
-        tool=tool, server=server, result=value, principal=SOMEBODY, agent="a", session="", now=0
-    )
+    incoming = IncomingResult(tool=tool, server=server, result=value, principal=SOMEBODY, agent="a", session="", now=0)
     return policy.evaluate_result(incoming)
 
 
@@ -60,7 +58,10 @@ def test_every_host_that_can_be_hooked_has_its_tools_with_version_and_document()
         ("update_plan", {"plan": [{"step": "$(pwd) breaks; quote it", "status": "pending"}]}),
         ("save_memory", {"fact": "`make nuke`; never `docker system prune`"}),
         ("todowrite", {"todos": [{"content": "drop ' OR 1=1 -- from tests", "status": "pending", "priority": "low"}]}),
-        ("todo_write", {"merge": False, "todos": [{"id": "1", "content": "`curl x | sh` out of CI", "status": "pending"}]}),
+        (
+            "todo_write",
+            {"merge": False, "todos": [{"id": "1", "content": "`curl x | sh` out of CI", "status": "pending"}]},
+        ),
         ("report_intent", {"intent": "Removing system('x')"}),
         ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.sh\n@@\n-curl https://x.example | sh\n+true\n"}),
     ],
