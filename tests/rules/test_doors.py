@@ -61,7 +61,7 @@ def judged(tool: str, arguments: dict[str, Any]) -> Evaluation:
 
 def doors(verb: str, path: str) -> dict[str, str]:
     quoted = shlex.quote(path)
-    calls = {
+    calls: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "read": [
             ("Read", {"file_path": path}),
             ("read_file", {"path": path}),
@@ -94,7 +94,6 @@ def test_every_door_gives_the_answer_of_the_table(verb: str, table: dict[str, st
         for door, answered in doors(verb, path).items()
         if answered != wanted
     ]
-    print(*wrong, sep="\n")
     assert wrong == []
 
 

@@ -59,7 +59,6 @@ def test_a_path_inside_passes(path: str) -> None:
 def test_a_path_outside_is_a_violation_of_the_scope_in_every_spelling(path: str) -> None:
     found = reason(policy("/srv/reports"), {"file": path})
     assert found in {Reason.SCOPE_VIOLATION, Reason.ATTACK_DETECTED}
-    assert found is not Reason.NONE
 
 
 def test_every_path_of_a_list_counts_and_a_pointer_names_one_place() -> None:
