@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = {
     "rules": "rules",
     "policies": "policies",
+    "data/hosts": "hosts",
     "data/programs": "programs",
     "data/resources": "resources",
     "data/calls": "calls",

@@ -16,6 +16,7 @@ from aegis.cli.decide import decide
 from aegis.cli.demo.run import demo
 from aegis.cli.doctor.command import doctor
 from aegis.cli.explain import explain
+from aegis.cli.false_alarm import report_false_alarm
 from aegis.cli.init import init
 from aegis.cli.output import say, say_problems
 from aegis.cli.serve import serve
@@ -42,7 +43,7 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (demo, init, serve, decide, why, explain, doctor):
+    for command in (demo, init, serve, decide, why, explain, doctor, report_false_alarm):
         app.command()(command)
     for name, group in GROUPS.items():
         app.add_typer(group.app, name=name)

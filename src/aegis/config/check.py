@@ -28,7 +28,16 @@ from aegis.policy.model import (
 
 # Names that no package can take: a call is always asked about by our own.
 _OWN_GUARDS: Final = frozenset(
-    {*ALWAYS, *CALL_GUARDS, *RESULT_GUARDS, *MISSION_GUARDS, *MISSION_RESULT_GUARDS, *SLOW_GUARDS, *PLANNED_GUARDS}
+    {
+        *ALWAYS,
+        "paths",
+        *CALL_GUARDS,
+        *RESULT_GUARDS,
+        *MISSION_GUARDS,
+        *MISSION_RESULT_GUARDS,
+        *SLOW_GUARDS,
+        *PLANNED_GUARDS,
+    }
 )
 Place = Callable[[tuple[str | int, ...], str, str], Problem]
 # Members whose entries may come again: words of a command line, and what others define.

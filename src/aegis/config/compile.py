@@ -34,6 +34,7 @@ from aegis.policy.guards.evidence import EvidenceGuard
 from aegis.policy.guards.flow import FlowGuard
 from aegis.policy.guards.mission import MissionGuard
 from aegis.policy.guards.outflow import Links
+from aegis.policy.guards.paths import PathsGuard, path_limit
 from aegis.policy.guards.postconditions import PostconditionsGuard
 from aegis.policy.guards.protected import ProtectedGuard
 from aegis.policy.guards.rate import RateGuard, Windows
@@ -59,6 +60,18 @@ def _follow(path: str) -> str | None:
         return os.path.realpath(path)  # what is not there yet, behind the links that are
     except (OSError, ValueError):
         return None
+
+
+def compile_paths(settings: Settings) -> PathsGuard | None:
+    """What keeps arguments within `tools.X.paths`; `None` where no tool has any."""
+    follow = real_segments if settings.missions.file_system == "shared" else None
+    base = next(iter(settings.guards.content.workspaces), "")
+    tools = {
+        name: [path_limit(argument, patterns, base=base, follow=follow) for argument, patterns in tool.paths.items()]
+        for name, tool in settings.tools.items()
+        if tool.paths
+    }
+    return PathsGuard(tools, base=base, follow=follow) if tools else None
 
 
 # The section `missions`, compiled into what a policy asks.
@@ -217,6 +230,9 @@ def compile_policy(
         "protected": ProtectedGuard(homes, user_home=_user_home(), settings=files, process=os.getpid()),
         "evidence": EvidenceGuard(alone="content" not in (guard.name for guard, _ in call)),
     }
+    limits = compile_paths(settings)
+    if limits is not None and settings.guards.mode("schema") != "off":
+        call = [(limits, settings.guards.mode("schema") == "observe"), *call]
     call = [*((always[name], observed) for name, observed in _on(settings, ALWAYS)), *call]
     digest = policy_digest(settings, rules=rules.digest, judges=judge_versions(judges), outside=versions)
     return Policy(

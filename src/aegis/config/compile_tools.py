@@ -9,6 +9,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from aegis.config.config import Config
+from aegis.config.hosts import host_tools
 from aegis.config.settings import Settings
 from aegis.config.tools import ApprovalSettings, OwnApprovalSettings, PolicySettings, ToolApprovalSettings, ToolSettings
 from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
@@ -141,7 +142,7 @@ def compile_routes(settings: Settings) -> Routes:
     """What the configuration says about each tool."""
     named = {CONTINUE_RUN: _ASKS, READ_DOCUMENT: _READS, READ_TEXT: _READS, UNINSPECTED: _READS, **settings.tools}
     tools = {name: _tool(name, tool, settings.approvals) for name, tool in named.items()}
-    return Routes(tools, approval_policy(settings.approvals))
+    return Routes(tools, approval_policy(settings.approvals), host_tools())
 
 
 def approval_policy(default: ApprovalSettings, own: OwnApprovalSettings | None = None) -> ApprovalPolicy:

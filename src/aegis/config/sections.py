@@ -169,6 +169,8 @@ class ContentSettings(Section):
     """The same where they stay inside."""
     injected: InjectedPolicy
     """Instructions found in results: block the result, remove them, or fence them in."""
+    workspace: InjectedPolicy
+    """The same for what coding agents of known hosts read of the folder that they work in."""
     inside_hosts: list[Name]
     """Hosts that count as inside, with `*`."""
     workspaces: list[Folder]
@@ -184,6 +186,7 @@ class ContentSettings(Section):
             egress=self.egress,
             inside=self.inside,
             injected=self.injected,
+            workspace=self.workspace,
             inside_hosts=tuple(self.inside_hosts),
             overrides=tuple(item.compiled() for item in (*self.exceptions, *self.overrides)),
         )

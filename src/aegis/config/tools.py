@@ -122,6 +122,18 @@ class ToolApprovalSettings(OwnApprovalSettings):
     """What an approver may make of single arguments, by name or JSON pointer: `fixed`, `lower`, `remove`, `shorten`."""
 
 
+def _pattern(text: str) -> str:
+    """Give `text` where it is a pattern of paths; `ValueError` for one that would match by chance or not at all."""
+    if ".." in text.split("/") or "//" in text or not text.strip("/*"):
+        raise ValueError("a pattern of paths names a folder, without `..`: `/srv/reports/**`")
+    if "**" in text.replace("/**/", "/").removesuffix("/**"):
+        raise ValueError("`**` stands between slashes, for any number of folders")
+    return text
+
+
+PathPattern = Annotated[str, Field(min_length=1, max_length=4_096), AfterValidator(_pattern)]
+
+
 class ToolSettings(Section):
     """One entry of the registry. Its key is a selector: `tool`, `server/tool`, either with `*`."""
 
@@ -139,6 +151,9 @@ class ToolSettings(Section):
     """What its arguments must satisfy; also the types that Cedar policies see as `context.input`."""
     roles: dict[str, TextRole] = Field(default_factory=dict)
     """What arguments are for, by name or JSON pointer, where neither their names nor the schema's formats tell."""
+    paths: dict[Name, Annotated[list[PathPattern], Field(min_length=1)]] = Field(default_factory=dict)
+    """Where arguments may lead, by name or JSON pointer: `{file: ["/srv/reports/**"]}`. Paths are read in every
+    spelling, and links are followed where the files are; what lies outside is blocked."""
     approvals: ToolApprovalSettings | None = None
     """Who releases its held calls, where that differs."""
     skip_judge: bool = False

@@ -18,8 +18,9 @@ from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
-from aegis.detect.paths import climbs, is_secret_file
+from aegis.detect.paths import climbs, is_plain_path, is_secret_file, is_settings_file
 from aegis.detect.resources import place_of
+from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in
 from aegis.detect.tool_files import language_by_ending
 
@@ -29,6 +30,8 @@ _PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
 _QUERIES: Final[frozenset[TextRole]] = frozenset({"query_fragment", "unknown"})
 MAX_QUERY: Final = 16_384  # characters of a text that is looked at as a query though nothing says that it is one
 _EVIDENCE: Final = 200
+_OF_READING: Final = frozenset({"path.secret", "path.settings"})
+_DELETES: Final = frozenset({"delete", "erase", "remove", "rm", "rmdir", "rmtree", "trash", "unlink"})
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
 _MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
@@ -315,13 +318,44 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
     return running
 
 
+def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[str, ...]:
+    """Add what the files mean that a tool writes or deletes: the same as of a command that does.
+
+    Returned are the pointers of files that are only written or deleted: of them nothing is read, whatever they hold.
+    """
+    deletes = not _DELETES.isdisjoint(words_of(tool))
+    if not deletes and not found.written:
+        return ()
+    from aegis.detect.shell.shell import analyse_command, analyse_write
+
+    paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}
+    unread = {written.path for written in found.written} | (set(paths) if deletes else set())
+    found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
+    done = [analyse_command("rm", "-r", path) for path in paths] if deletes else []
+    places = list(paths) if deletes else []
+    for written in found.written[:_MOST_PROGRAMS]:
+        if found.effort.take(len(written.flow.text)):
+            done.append(analyse_write(written.path, written.flow.text))
+            places.append(written.path)
+    for place, facts in zip(places, done, strict=True):
+        text = paths.get(place) or Text("", place)
+        for name, evidence in facts.signals:
+            found.signal(name, text._replace(role="command"), evidence)
+        if facts.irreversible:
+            found.irreversible = True
+            found.raise_tier(Risk.HIGH)
+    return tuple(text.path for path, text in paths.items() if path in unread and is_plain_path(path))
+
+
 def _path(text: Text, found: Gathering) -> None:
     value = text.value
     if len(value) > 4_096:
         return
     if ".." in value and climbs(value, 1 if value.startswith(("/", "\\")) else _MOST_CLIMBED):
         found.signal("path.leaves", text, value)
-    if is_secret_file(value):
+    if is_settings_file(value):
+        found.signal("path.settings", text, value)
+    elif is_secret_file(value):
         found.signal("path.secret", text, value)
     if value.startswith(("http://", "https://")):
         _url(text, found)

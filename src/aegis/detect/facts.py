@@ -117,6 +117,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     a larger call. `ran` are the commands that its texts run, `vectors` those given as words; `runs` are the files that
     the call runs as programs, and `written` those that it writes. `resource_effects` are what the call does to which
     resource: each of them is a signal of the name `verb resource scope` as well, which rules judge.
+    `unread` are the pointers of paths, written as people write them, whose files are only written or deleted.
     """
 
     texts: Texts
@@ -134,6 +135,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     runs: tuple[str, ...] = ()
     written: tuple[Written, ...] = ()
     resource_effects: tuple[ResourceEffect, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,14 +9,21 @@ from typing import Final, NamedTuple
 
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
-from aegis.detect.analyse import Gathering, analyse, analyse_reading, analyse_run, analyse_written
+from aegis.detect.analyse import (
+    Gathering,
+    analyse,
+    analyse_files,
+    analyse_reading,
+    analyse_run,
+    analyse_written,
+)
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
 from aegis.detect.extract import Raw, walk
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
-from aegis.detect.roles import argument_of, named_role, role_of, words_of, writes_by_name, writes_file
+from aegis.detect.roles import argument_of, key_role, named_role, role_of, words_of, writes_by_name, writes_file
 from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
@@ -149,7 +156,9 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
-            texts.append(_text(Text, (path, value, True, "identifier", 0)))
+            texts.append(
+                _text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0))
+            )
             continue
         name = path[path.rfind("/") + 1 :]
         argument = name if name and not name.isdigit() else argument_of(path)
@@ -217,6 +226,7 @@ def gather(subject: FactSubject) -> Facts:
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
             if path in indexes:
                 views.append(TextView(indexes[path], running, ("file",), role))
+    unread = analyse_files(tool, texts, found)
     if runs_by_name(tool):
         for program in run_by(tool, texts):
             analyse_run(program, found)
@@ -237,6 +247,7 @@ def gather(subject: FactSubject) -> Facts:
             together=together,
             vectors=vectors,
             written=tuple(found.written),
+            unread=unread,
         )
     return Facts(
         texts=Texts(
@@ -259,6 +270,7 @@ def gather(subject: FactSubject) -> Facts:
         runs=tuple(dict.fromkeys(found.runs)),
         written=tuple(found.written),
         resource_effects=tuple(found.resource_effects),
+        unread=unread,
     )
 
 

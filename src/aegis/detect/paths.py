@@ -12,11 +12,15 @@ from aegis.detect.quick import one_of, remembered
 
 _FILES_OF_SECRETS: Final = (
     r"(?i)(?:^|[/\\])(?:"
-    r"\.ssh[/\\](?:id_[a-z0-9]+|identity|.*\.pem|.*_rsa|.*_ed25519)$"
+    r"etc[/\\]kubernetes[/\\](?:[\w.-]+\.conf$|pki[/\\].*\.key$)|etc[/\\](?:ssl|pki[/\\]tls)[/\\]private[/\\]"
+    r"|letsencrypt[/\\](?:live|archive)[/\\].*privkey|etc[/\\](?:wireguard|openvpn|ipsec\.d)[/\\].*(?:\.conf|\.key|secrets)$"
+    r"|var[/\\]lib[/\\]jenkins[/\\]secrets[/\\]|(?:recentservers|sitemanager|confcons)\.xml$|winscp\.ini$"
+    r"|consolehost_history\.txt$|etc[/\\]ssh[/\\]ssh_host_\w+_key$|(?:^|[/\\])dev[/\\]k?mem$"
+    r"|\.ssh[/\\](?:id_[a-z0-9]+|identity|.*\.pem|.*_rsa|.*_ed25519)$"
     r"|\.aws[/\\](?:credentials|config)$|\.azure[/\\].*(?:token|profile)|\.config[/\\]gcloud[/\\].*(?:credential|\.db|token)"
     r"|\.kube[/\\]config$|\.docker[/\\]config\.json$|\.netrc$|_netrc$|\.pgpass$|\.my\.cnf$|\.npmrc$|\.pypirc$|\.git-credentials$"
     r"|\.gnupg[/\\](?:private|secring)|\.vault-token$|\.htpasswd$|\.bash_history$|\.zsh_history$|\.mysql_history$"
-    r"|etc[/\\](?:g?shadow-?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+|\$[^/]+|\*)[/\\](?:environ|mem|maps)$"
+    r"|etc[/\\](?:g?shadow[-~]?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+|\$[^/]+|\*)[/\\](?:environ|mem|maps)$"
     r"|windows[/\\](?:system32[/\\]config|repair)[/\\](?:sam|system|security)|ntds\.dit$"
     r"|Login Data$|cookies\.sqlite$|logins\.json$|key[34]\.db$|wallet\.dat$|service[_-]account.*\.json$"
     r"|\.env(?:\.(?:local|production|prod|staging|development))?$|id_(?:rsa|dsa|ecdsa|ed25519)$|[^/\\]*(?:key|priv|secret|ec2|aws|prod|root|server)[^/\\]*\.pem$|.*\.(?:p12|pfx|keystore|jks|ppk|kdbx)$"
@@ -27,6 +31,12 @@ _FILES_OF_SECRETS: Final = (
     r")"
 )
 _SECRET: Final = one_of(_FILES_OF_SECRETS)
+# Settings that usually hold secrets beside much else, and that people open every day: reading one is a question.
+_SETTINGS: Final = one_of(
+    r"(?i)(?:^|[/\\])(?:\.env(?:\.\w+)?|\.npmrc|\.pypirc|\.yarnrc(?:\.yml)?|\.aws[/\\]config|\.docker[/\\]config\.json|"
+    r"\.my\.cnf|\.s3cfg|\.boto|wp-config\.php|tomcat-users\.xml|unattend\.xml)$"
+)
+_TEMPLATES: Final = one_of(r"(?i)\.env\.(?:example|sample|template|dist|defaults?|tpl|test|ci|schema)$")
 
 
 _SECRET_PLACE: Final = one_of(
@@ -88,6 +98,32 @@ def is_secret_file(path: str) -> bool:
     if not notable and path.isascii():
         return False
     return 0 in notable or any(map(_SECRET, respelled(path)))
+
+
+@remembered
+def is_settings_file(path: str) -> bool:
+    """Whether the path names settings that usually hold secrets, and hold other things that people look for as well.
+
+    Such a file can be one of secrets too; where both are asked, what is done with it decides: what only reads it is a
+    question to a person, and what sends it away sends a secret.
+    """
+    if len(path) > LONGEST or "." not in path:
+        return False
+    names = [path, *respelled(path)] if _NOTABLE(path) or not path.isascii() else [path]
+    return any(_SETTINGS(name) and not _TEMPLATES(name) for name in names[-1:]) and not is_wild(path)
+
+
+# A path as people write it: from a root, a home or a folder on, with nothing in it that another reader would undo.
+_PLAIN_PATH: Final = re2.compile(r"^(?:~|[A-Za-z]:)?[/\\]?[\w.@+,=()~#-][\w.@+,=()~# /\\-]*$")
+
+
+@remembered
+def is_plain_path(text: str) -> bool:
+    """Whether a text is nothing but a path, written as people write paths, that climbs nowhere."""
+    if len(text) > LONGEST or "//" in text or "\\\\" in text or text != text.strip():
+        return False
+    parts = text.replace("\\", "/").split("/")
+    return all(part.strip(".") or not part for part in parts) and _PLAIN_PATH.match(text) is not None
 
 
 def respelled(path: str) -> list[str]:

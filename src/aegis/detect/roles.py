@@ -10,6 +10,7 @@ import re2
 
 from aegis.core.json import escape
 from aegis.core.text import TextRole
+from aegis.detect.conditions import is_boolean_search, is_condition, is_prose_with_code
 from aegis.detect.extract import Raw
 
 # Words in names of arguments and tools, and what they say about a string's use.
@@ -30,7 +31,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
     "query_fragment": ("filter", "where", "conditions", "condition", "criteria", "orderby", "keyword", "search",
-        "term", "selector"),
+        "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
@@ -39,7 +40,9 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "patch",
         "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
         "post",
-        "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
+        "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps",
+        "fact", "todos", "explanation", "resolution", "observation", "observations", "rationale",
+        "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
@@ -110,7 +113,8 @@ _ANY_TEXT: Final = frozenset({
 })  # fmt: skip
 _TO_PEOPLE: Final = frozenset({
     "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "memo", "message", "notify",
-    "outlook", "post", "publish", "reply", "respond", "say", "send", "slack", "sms", "speak", "teams", "telegram",
+    "outlook", "post", "publish", "reply", "respond", "say", "send", "letter", "slack",
+    "sms", "speak", "teams", "telegram",
     "think", "thinking", "tweet", "whatsapp",
 })  # fmt: skip
 
@@ -132,6 +136,17 @@ _WEB: Final = frozenset({
     "web", "google", "bing", "internet", "duckduckgo", "brave", "tavily", "wikipedia", "docs", "documentation", "arxiv",
     "news", "scholar", "perplexity", "serp", "online",
 })  # fmt: skip
+# What is searched beside the web where nothing but an index of texts answers, and what says that it is a search.
+_INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository", "workspace", "grep", "issues"})
+_SEARCHES: Final = frozenset({"search", "grep", "find", "lookup"})
+# Tools that work on a text as a text, whatever it says, and give it back.
+_ON_TEXTS: Final = frozenset({
+    "classify", "moderate", "paraphrase", "proofread", "rewrite", "sentiment", "spellcheck", "spelling", "transcribe",
+    "translate", "translation", "translator",
+})  # fmt: skip
+# Pages that are made of markup: what stands in a place for markup is the page.
+_PAGES: Final = frozenset({"page", "site", "website", "template", "theme", "landing", "component"})
+_MARKUP: Final = frozenset({"html", "markup", "template", "jsx", "css"})
 _FORGE: Final = frozenset({"issue", "pull", "commit", "pr", "gist", "release", "jira", "ticket", "merge", "git"})
 _PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
 
@@ -143,8 +158,10 @@ def is_inert(tool: str, argument: str, role: TextRole) -> bool:
     if _PATTERNS & set(words_of(argument)):
         return True
     if role == "query_fragment":
-        return bool(words & _WEB)
-    return role == "content" and bool(words & _FORGE)
+        return bool(words & _WEB) or bool(words & _INDEXED and words & _SEARCHES)
+    if role == "content" and words & _PAGES and _MARKUP & set(words_of(argument)):
+        return True
+    return role == "content" and bool(words & (_FORGE | _ON_TEXTS))
 
 
 _WRITES: Final = frozenset({
@@ -346,10 +363,31 @@ def role_of(
     if role not in _STATED and looks_like_sql(value):
         return "sql", 80
     if role in _SHAPED:
+        if role == "query_fragment" and (is_condition(value) or is_boolean_search(value)):
+            return "document", 50
         return _by_shape(value, role, confidence)
     if role == "content" and _is_value(tool, argument, value):
         return _by_shape(value, "unknown", 20)
     return role, confidence
+
+
+# Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
+_QUERIES: Final = frozenset({
+    "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",
+    "match", "pipeline", "projection", "query", "selector", "sort", "update", "where",
+})  # fmt: skip
+_CREDENTIALS: Final = frozenset({"login", "otp", "pass", "passwd", "password", "pin", "pwd", "secret", "token"})
+_RUN_BY_DATABASE: Final = frozenset({"$accumulator", "$function", "$where"})
+
+
+def key_role(path: str, key: str) -> TextRole:
+    """What a key of the arguments is for: an operator within a query is the query's language, elsewhere a name."""
+    if key[:1] != "$" or key in _RUN_BY_DATABASE or not key[1:].isalnum():
+        return "identifier"
+    _, first, *rest = path.split("/")
+    words = {word for token in rest for word in words_of(token)}
+    is_query = not _QUERIES.isdisjoint(words_of(first)) and words.isdisjoint(_CREDENTIALS)
+    return "document" if is_query else "identifier"
 
 
 @lru_cache(maxsize=8_192)
@@ -369,6 +407,8 @@ def _is_value(tool: str, argument: str, value: str) -> bool:
 
 
 def _by_shape(value: str, role: TextRole, confidence: int) -> tuple[TextRole, int]:
+    if "`" in value and is_prose_with_code(value):
+        return "content", 50
     if value.startswith(("http://", "https://", "ftp://", "file://")) and " " not in value:
         return "url", 70
     if value.startswith(("/", "./", "../", "~/")) and " " not in value and len(value) < 1_024:

@@ -202,13 +202,31 @@ class Tool:
     approval: ApprovalPolicy
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostTool:
+    """A tool that a host brings: the names of its arguments, what they are for, and what its results are."""
+
+    host: str
+    arguments: frozenset[str]
+    roles: Mapping[str, TextRole]
+    reads_workspace: bool = False
+
+
 class Route(NamedTuple):
-    """The answer for one (server, tool)."""
+    """The answer for one (server, tool); `hosts` are the tools of this name that hosts bring."""
 
     entry: ToolEntry | None
     schema: Mapping[str, Any] | None
     roles: Mapping[str, TextRole]
     approval: ApprovalPolicy
+    hosts: tuple[HostTool, ...] = ()
+
+    def roles_of(self, arguments: Mapping[str, Any]) -> Mapping[str, TextRole]:
+        """What the arguments of a call are for: the operator's word, then that of the host whose tool takes them."""
+        for tool in self.hosts:
+            if arguments.keys() <= tool.arguments:
+                return {**tool.roles, **self.roles}
+        return self.roles
 
 
 class Routes(dict[tuple[str | None, str], Route]):
@@ -217,8 +235,14 @@ class Routes(dict[tuple[str | None, str], Route]):
     Restrictions match every server; what loosens, only the exact one.
     """
 
-    def __init__(self, tools: Mapping[str, Tool], approval: ApprovalPolicy):
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        approval: ApprovalPolicy,
+        hosts: Mapping[str, tuple[HostTool, ...]] | None = None,
+    ):
         super().__init__()
+        self._hosts = hosts or {}
         self._all = SelectorMap(tools)
         self._tools = [(Selector(name).server, name, tool) for name, tool in tools.items()]
         self._nothing = Route(None, None, {}, approval)
@@ -226,7 +250,10 @@ class Routes(dict[tuple[str | None, str], Route]):
     def __missing__(self, name: tuple[str | None, str]) -> Route:
         if len(self) >= _REMEMBERED:
             self.clear()
-        route = self[name] = self._look(*name)
+        route = self._look(*name)
+        if name[0] is None and name[1] in self._hosts:
+            route = route._replace(hosts=self._hosts[name[1]])
+        self[name] = route
         return route
 
     def _look(self, server: str | None, tool: str) -> Route:

@@ -137,7 +137,12 @@ class Policy:
         """Such a call as its facts are computed from."""
         route = self._routes[server, tool]
         return FactSubject(
-            tool=tool, server=server, arguments=arguments, limits=self.limits, schema=route.schema, roles=route.roles
+            tool=tool,
+            server=server,
+            arguments=arguments,
+            limits=self.limits,
+            schema=route.schema,
+            roles=route.roles_of(arguments) if route.hosts else route.roles,
         )
 
     def evaluate(self, incoming: Incoming, data: bytes | None = None) -> Evaluation:
@@ -277,6 +282,7 @@ class Policy:
     ) -> tuple[Case, list[Report]]:
         """One round over a call: its facts, and one report of every guard."""
         broken: BaseException | None = None
+        roles = route.roles_of(arguments) if route.hosts else route.roles
         try:
             facts = gather(
                 FactSubject(
@@ -285,7 +291,7 @@ class Policy:
                     arguments=arguments,
                     limits=self.limits,
                     schema=route.schema,
-                    roles=route.roles,
+                    roles=roles,
                     unresolved=incoming.unresolved,
                     files=incoming.files,
                 )
@@ -293,7 +299,7 @@ class Policy:
             texts, together = facts.texts, facts.together
             # A placeholder or a reference has one of these signs; most calls have none in any string.
             if together is None or texts.limits or "{" in together or "<" in together or "$" in together:
-                pending = find_unresolved(arguments, route.roles)
+                pending = find_unresolved(arguments, roles)
                 if pending:
                     unresolved = tuple(dict.fromkeys((*incoming.unresolved, *pending)))
                     facts = structs.replace(facts, texts=structs.replace(texts, unresolved=unresolved))
@@ -413,6 +419,7 @@ class Policy:
             mission=incoming.mission,
             provenance=incoming.provenance,
             must_sign=incoming.must_sign,
+            workspace=any(tool.reads_workspace for tool in route.hosts),
         )
         return _ask(asked, case, times, broken)
 

@@ -14,6 +14,9 @@ from typing import Final
 import orjson
 import re2
 
+from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
+from aegis.detect.rules.mentions import spoken
+
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -446,20 +449,6 @@ def unworded(text: str) -> bool:
     return changes * 3 >= len(text) and not _has_word(text, _LONG_WORD_RUN)
 
 
-_MENTION: Final = re2.compile(
-    r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|enters?|detect\w*|"
-    r"texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quotes?|looks? for)\b[^.!?]{0,30}$"
-)
-
-
-def spoken(text: str, whole: str) -> bool:
-    """Whether an order is given, and not only quoted in a sentence about such orders."""
-    quote = text[:1]
-    if quote not in "\"'`" or text.rstrip(".!")[-1:] != quote or len(text) < 2:
-        return True
-    return _MENTION.search(whole[: len(whole) - len(text)]) is None
-
-
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "luhn": luhn,
     "iban": iban,
@@ -477,5 +466,21 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     **NUMBERS,
 }
 
+
+def spelled(text: str) -> bool:
+    """Whether a text that names a sensitive place is more than a path of somebody who works on files.
+
+    A path as people write it is judged by the file that it names, through whichever door it comes.
+    """
+    return not is_plain_path(text) or (is_secret_file(text) and not is_settings_file(text))
+
+
+# Checks that read the whole text in which something was found.
+TEXT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {"spelled": spelled}
+
 # Checks that read the whole match, name and all, beside its first group.
-WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned, "spoken": spoken}
+WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
+
+# Checks that read what was found where it stands: the text around it, and from where to where.
+PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], bool]]] = {"spoken": spoken}
+SURROUNDING: Final = 240  # bytes on either side of what was found

@@ -16,7 +16,7 @@ from aegis.core.effects import names_matched
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.cache import load_cached, store_cached
-from aegis.detect.rules.checks import CHECKS, WHOLE_CHECKS
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import check_pattern
 from aegis.detect.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
 from aegis.errors import ConfigError, Problem
@@ -260,10 +260,9 @@ class _Reader:
             wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
             if wrong:
                 self.bad(wrong, f"/patterns/{at}")
-        if value.get("check", "") not in {"", *CHECKS, *WHOLE_CHECKS}:
-            self.bad(
-                f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join((*CHECKS, *WHOLE_CHECKS))}"
-            )
+        checks = (*CHECKS, *PLACE_CHECKS, *TEXT_CHECKS, *WHOLE_CHECKS)
+        if value.get("check", "") not in {"", *checks}:
+            self.bad(f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join(checks)}")
         unless = self.words(value, "unless")
         for at, pattern in enumerate(unless):
             wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))

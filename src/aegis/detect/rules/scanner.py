@@ -11,7 +11,7 @@ import re2
 
 from aegis.core.outcome import Outcome
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.checks import CHECKS, WHOLE_CHECKS, entropy
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS, entropy
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
 
@@ -143,12 +143,16 @@ class _Confirming(NamedTuple):
 
 
 class Checks:
-    """How many matches of one call may still be checked: bounds what many near matches cost together."""
+    """How many matches of one call may still be checked: bounds what many near matches cost together.
 
-    __slots__ = ("left",)
+    `decoded` says that the texts from here on are other readings of what stands in the call.
+    """
+
+    __slots__ = ("decoded", "left")
 
     def __init__(self) -> None:
         self.left = MOST_CHECKED_TOGETHER
+        self.decoded = False
 
 
 class Scanner:
@@ -335,7 +339,7 @@ class Scanner:
             compiled, group = self._confirming(index)
             for match in compiled.finditer(data):
                 checks.left -= judged
-                if not judged or checks.left < 0 or _passes(rule, match, group):
+                if not judged or checks.left < 0 or _passes(rule, match, group, checks):
                     found.append(match.span(group))
         if not text.isascii():
             place = _places(data, found)
@@ -379,7 +383,7 @@ class Scanner:
         if rule.check or rule.entropy:
             for match in pattern.finditer(data):
                 checks.left -= 1
-                if checks.left < 0 or _passes(rule, match, group):
+                if checks.left < 0 or _passes(rule, match, group, checks):
                     span: tuple[int, int] = match.span()
                     return span
             return None
@@ -436,10 +440,23 @@ def _is_excepted(rule: Rule, data: bytes) -> bool:
     return any(pattern.search(data) is not None for pattern in patterns)
 
 
-def _passes(rule: Rule, match: Any, group: int) -> bool:
+def _passes(rule: Rule, match: Any, group: int, checks: Checks) -> bool:
     value = (match.group(group) or match.group(0)).decode("utf-8", "replace")
     if rule.entropy and entropy(value) < rule.entropy:
         return False
+    if rule.check in TEXT_CHECKS:
+        return checks.decoded or TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"))
+    if rule.check in PLACE_CHECKS:
+        first, last = match.span()
+        before, found, after = (
+            match.string[max(0, first - SURROUNDING) : first],
+            match.string[first:last],
+            match.string[last : last + SURROUNDING],
+        )
+        head, body = before.decode("utf-8", "replace"), found.decode("utf-8", "replace")
+        return PLACE_CHECKS[rule.check](
+            head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body)
+        )
     if rule.check in WHOLE_CHECKS:
         before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
         return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))

@@ -53,10 +53,12 @@ KINDS: Final[dict[str, str]] = {
     "keeps-backups": "is the service of a machine's backups or snapshots",
     "joins-by-commas": "takes a command line whose words are joined by commas",
     "joins-letters": "takes a program behind letters that are put together, such as `-lne`",
+    "launcher": "starts a tool of the project that is named among its first words",
     "lister": "prints the names of files",
     "listener": "connects a program to the network",
     "miner": "mines for others; starting it is a finding; the name may end in `*`",
     "moves-programs": "can run, start, copy or fetch a program; what it writes and reads is followed",
+    "migration": "builds and takes away the tables of an application",
     "namer": "names a file without giving away what is in it",
     "names-shell": "may name a shell without starting it",
     "network": "talks to other hosts",
@@ -207,8 +209,9 @@ class Line(_Member, frozen=True, kw_only=True):
 class KnownProgram(_Member, frozen=True, kw_only=True):
     """One program under all of its names, and what is known of it.
 
-    `secrets` are words that all stand in a command which prints what a store of secrets holds. `aliases` are the names
-    that PowerShell alone has for it.
+    `secrets` are words that all stand in a command which prints what a store of secrets holds, and
+    `installers` the places, host and path, where the makers of the program keep what installs it. `aliases` are the
+    names that PowerShell alone has for it.
     """
 
     names: Words
@@ -216,6 +219,7 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     deeds: tuple[Deed, ...] = ()
     signs: tuple[Sign, ...] = ()
     secrets: Words = ()
+    installers: Words = ()
     runs: InterpreterOptions | None = None
     prefix: Prefix | None = None
     elsewhere: RemoteStart | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import re2
@@ -32,19 +33,47 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
     """The signals of one pipeline, its commands in order."""
     found: list[Signalled] = []
     fetched = decoded = secret = False
+    fetchers: list[Command] = []
     for command in sorted(stages, key=lambda stage: stage.stage):
         name, shown = command.name.lower(), command.text[:80]
         if (name in INTERPRETERS or name in _RUNS_LINES) and not has_script(command):
             if fetched:
-                found.append(("shell.network-to-interpreter", shown))
+                found.append((_installs(fetchers), shown))
             if decoded:
                 found.append(("shell.encoded", shown))
         if secret and name in SENDERS and name != "ssh":
             found.append(("shell.sends-secret", shown))
+        fetchers += [command] if name in FETCHERS else []
         fetched = fetched or name in FETCHERS or name in _CONNECTS or "s_client" in command.args
         decoded = decoded or decodes(command)
         secret = secret or prints_secret(command) or name in _DUMPERS
     return found
+
+
+# Where the makers of well-known tools keep their installers: a host, or a host and where its paths begin.
+_INSTALLERS: Final = tuple(
+    (place.partition("/")[0], f"/{place.partition('/')[2]}")
+    for program in builtin_programs().values()
+    for place in program.installers
+)
+
+
+def _installs(fetchers: Sequence[Command]) -> str:
+    """The signal of running what `fetchers` fetch: an installer from its makers' place, or anything."""
+    addresses = [word for command in fetchers for word in command.args if "://" in word]
+    known = bool(addresses) and all(map(_is_installer, addresses))
+    return "shell.installs" if known else "shell.network-to-interpreter"
+
+
+def _is_installer(address: str) -> bool:
+    target = read_target(address)
+    if target is None or target.scheme != "https" or target.userinfo or target.odd_spelling or ".." in address:
+        return False
+    path = "/" + address.partition("://")[2].partition("/")[2]
+    return any(
+        target.host == host and (path.startswith(place) if place.endswith("/") else path.partition("?")[0] == place)
+        for host, place in _INSTALLERS
+    )
 
 
 def prints_secret(command: Command) -> bool:
@@ -95,13 +124,14 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
     decoded = any(command.inside and decodes(command) for command in commands)
     if not fetches and not decoded:
         return []
+    within = [command for command in commands if command.inside and command.name.lower() in FETCHERS]
     for command in commands:
         if command.words and _RUNS_FETCHED.match(command.words[0]):
-            return [("shell.network-to-interpreter", command.text[:80])]
+            return [(_installs(within), command.text[:80])]
         if command.name in INTERPRETERS or command.name in _EVALUATES:
             given = [arg for arg in command.args if arg.startswith(("<(", "$(", "`", '"$('))]
             if given:
-                return [("shell.network-to-interpreter" if fetches else "shell.encoded", command.text[:80])]
+                return [(_installs(within) if fetches else "shell.encoded", command.text[:80])]
     return []
 
 

@@ -42,6 +42,9 @@ _PARTS: Final = _by_name("parts")
 _PLAIN: Final = _by_name("plain")
 _HOST_BY_H: Final = of_kind("host-option")
 _CLOUDS: Final = of_kind("cloud")
+_LAUNCHERS: Final = of_kind("launcher")
+_MIGRATIONS: Final = of_kind("migration")
+_FIRST: Final = 6  # words of a launcher among which the tool stands that it starts
 _KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
 _DRY: Final = frozenset(
     {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
@@ -69,6 +72,11 @@ def service_deed(command: Command) -> str:
     What joined options show comes first, then what paths and values show, then what plain words show.
     """
     name = command.name.lower()
+    if name in _LAUNCHERS:
+        tools = [(at, word.rpartition("/")[2].lower()) for at, word in enumerate(command.args[:_FIRST])]
+        started = next(((at, tool) for at, tool in tools if tool in _MIGRATIONS), None)
+        if started is not None:
+            command, name = command._replace(name=started[1], args=command.args[started[0] + 1 :]), started[1]
     if name not in _KNOWN:
         return ""
     words = frozenset(word.lower() for word in command.args)

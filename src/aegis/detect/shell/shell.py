@@ -15,7 +15,7 @@ from aegis.detect.facts import LEAST, Effort, RanCommand
 from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
-from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_system_secret
+from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
 from aegis.detect.shell.catalogue import command_lines, of_kind, options, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
@@ -387,12 +387,17 @@ def _reads(command: Command, facts: ShellFacts) -> None:
         elif name in _CARRIERS and any(map(is_secret_file, args)) and not _CARRIES.isdisjoint(args):
             facts.add("shell.sends-secret", command.text)
         return
-    operands = args[:-1] if name in {"cp", "mv", "install"} and len(args) > 1 else args
+    operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
     for at, arg in enumerate(operands):
         if at and args[at - 1] in _OUTPUTS:
             continue
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
         if not value or value.startswith("-"):
+            continue
+        if is_settings_file(value) and name not in SENDERS:
+            edits = name in _EDITORS and any(option.startswith("-i") for option in args)
+            if not edits and (name not in _MOVERS or args[-1].startswith(LOOSE_PLACES)):
+                facts.add("shell.reads-settings", command.text)
             continue
         posted = name in SENDERS and value != arg and is_account_file(value)
         if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
@@ -402,6 +407,8 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
+_EDITORS: Final = of_kind("edits-in-place")
+_MOVERS: Final = frozenset({"cp", "install", "mv", "tee"})
 _SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
@@ -411,6 +418,20 @@ _CARRIES: Final = frozenset({
     "copy", "copyto", "cp", "create", "move", "mv", "put", "rcat", "send", "sync", "upload", "upload-batch",
 })  # fmt: skip
 _TAKES_FOLDERS: Final = of_kind("takes-folders")
+
+
+def analyse_command(name: str, *args: str) -> ShellFacts:
+    """The facts of one command given in words that stand for themselves, as a tool for files does without a shell."""
+    facts = ShellFacts()
+    _command(plain(Command(name, args, " ".join((name, *args)), 0, 0, False)), facts, 0)
+    return facts
+
+
+def analyse_write(target: str, text: str) -> ShellFacts:
+    """The facts of writing `text` to a file, as of a statement of a shell that does."""
+    facts = ShellFacts()
+    _written(target, f"{text}\n> {target}" if text else f": > {target}", facts)
+    return facts
 
 
 def _written(target: str, source: str, facts: ShellFacts) -> None:

@@ -65,7 +65,10 @@ def report_of(
         risk = max(risk, finding.severity)
         better = finding.outcome == outcome and reason is Reason.POLICY_DENIED
         if finding.outcome > outcome or better:
-            outcome, reason = finding.outcome, _REASONS.get(finding.category, Reason.ATTACK_DETECTED)
+            outcome = finding.outcome
+            # What a person is asked about is no attack until that person says so.
+            other = Reason.APPROVAL_REQUIRED if outcome is Outcome.REQUIRE_APPROVAL else Reason.ATTACK_DETECTED
+            reason = _REASONS.get(finding.category, other)
     return Report(
         guard=guard,
         outcome=outcome,
@@ -160,7 +163,10 @@ def is_idle(guard: object) -> bool:
 
 
 class ResultCase(Struct, frozen=True, kw_only=True):
-    """One tool result as the result guards see it; `mission` is that of the session, where it has one."""
+    """One tool result as the result guards see it; `mission` is that of the session, where it has one.
+
+    `workspace` says that a coding agent read it from the folder that it works in.
+    """
 
     tool: str
     server: str | None
@@ -174,6 +180,7 @@ class ResultCase(Struct, frozen=True, kw_only=True):
     mission: MissionView | None = None
     provenance: Provenance = "unsigned"
     must_sign: bool = False
+    workspace: bool = False
 
 
 class ResultGuard(Protocol):

@@ -12,6 +12,8 @@ from aegis.core.outcome import Outcome
 from aegis.core.text import TextRole
 from aegis.detect.facts import Facts, Text
 from aegis.detect.gather import JOINED, SEAM, batches
+from aegis.detect.roles import is_for_people
+from aegis.detect.rules.mentions import takes_over
 from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
 from aegis.policy.guards.base import Case, is_name, report_of
@@ -54,6 +56,18 @@ class ContentGuard:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
                     seen.setdefault((rule.id, signal.path), (rule, signal.evidence))
+        if seen and facts.unread:
+            seen = {
+                key: found for key, found in seen.items() if key[1] not in facts.unread or found[0].check != "spelled"
+            }
+        if seen and is_for_people(case.tool):
+            # What people will read gives them orders all day; one that sets aside every order before it is for a model.
+            told = {text.path for text in facts.texts.strings if text.role == "content"}
+            seen = {
+                (rule, path): found
+                for (rule, path), found in seen.items()
+                if found[0].check != "spoken" or path not in told or takes_over(found[1])
+            }
         links = [] if self._links is None else self._links.findings(case)
         if not seen and not links and not facts.unparsed and not facts.texts.limits:
             return _QUIET
@@ -90,6 +104,7 @@ class ContentGuard:
                 attacks += hit.rule.outcome is Outcome.BLOCK and hit.rule.maturity == "stable"
             if attacks >= MOST_FINDINGS and not self._options.overrides:
                 return
+        checks.decoded = True
         for view in facts.views:
             text = strings[view.source]
             role = view.role or text.role
@@ -100,7 +115,10 @@ class ContentGuard:
                     continue  # each word is looked at where it stands, and masked there
                 key = (hit.rule.id, text.path)
                 piece = view.value[hit.start : hit.end]
-                if JOINED in view.kinds and not _spans(hit.rule, piece, strings):
+                if JOINED in view.kinds and (
+                    # The line between the two ways of joining is ours, and ends no command.
+                    view.value[hit.start - 1 : hit.start] == SEAM or not _spans(hit.rule, piece, strings)
+                ):
                     continue
                 if key not in seen:
                     seen[key] = (hit.rule, piece)

@@ -5,6 +5,7 @@ guards:
     egress: mask                  # secrets and personal data that leave: mask | hold | note
     inside: note                  # the same where they stay inside: mask | hold | note
     injected: block               # instructions found in results: block | remove | fence
+    workspace: fence              # the same in what a coding agent reads of the folder that it works in
     inside_hosts: ["*.corp.example"]
     exceptions:
       - {rule: sql-tautology, tool: run_report, path: /query, reason: "reviewed", expires: 2027-01-01}
@@ -56,5 +57,6 @@ class ContentOptions:
     egress: DlpPolicy = "mask"
     inside: DlpPolicy = "note"
     injected: InjectedPolicy = "block"
+    workspace: InjectedPolicy = "fence"
     inside_hosts: tuple[str, ...] = ()
     overrides: tuple[RuleOverride, ...] = ()

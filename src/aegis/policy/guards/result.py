@@ -22,7 +22,7 @@ from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
 from aegis.detect.views import MOST_DECODED, may_have_views, views_of
 from aegis.policy.guards.base import ResultCase, is_name, report_of
-from aegis.policy.guards.options import ContentOptions
+from aegis.policy.guards.options import ContentOptions, InjectedPolicy
 from aegis.policy.guards.outflow import MOST_SEARCHED, mask_spans
 
 # Where data stands that is seen only once a text is decoded: base64, hex, percent signs and the like.
@@ -189,6 +189,7 @@ class ResultContentGuard:
         What stands encoded is masked with the piece that hides it; where no piece can be told, the result is blocked.
         """
         data = [one for one in findings if one.category in DATA and one.outcome is not Outcome.ALLOW]
+        injected = self._options.workspace if case.workspace else self._options.injected
         masked, unmasked = self._masked(data, case, decoded)
         fenced: set[str] = set()
         answered: list[Finding] = []
@@ -198,7 +199,7 @@ class ResultContentGuard:
                 pass
             elif finding.category in DATA:
                 outcome = Outcome.BLOCK if (finding.path, finding.rule) in unmasked else Outcome.SANITIZE
-            elif finding.category in _INJECTED and self._options.injected != "block":
+            elif finding.category in _INJECTED and injected != "block":
                 outcome = Outcome.SANITIZE
                 fenced.add(finding.path)
             answered.append(finding if outcome is finding.outcome else replace(finding, outcome=outcome))
@@ -208,7 +209,8 @@ class ResultContentGuard:
             if not isinstance(value, str):
                 # A key cannot be taken out without changing what the result says.
                 return [replace(finding, outcome=Outcome.BLOCK) for finding in answered], []
-            patches.append(Patch(path=path, value=self._rewritten(value, masked.get(path, []), path in fenced)))
+            fence = injected if path in fenced else None
+            patches.append(Patch(path=path, value=self._rewritten(value, masked.get(path, []), fence)))
         return answered, patches
 
     def _masked(
@@ -246,13 +248,15 @@ class ResultContentGuard:
         unmasked.update((path, rule.id) for path, _, rule, _ in hidden if encoded.still_hides(rule, wholly[path]))
         return masked, unmasked
 
-    def _rewritten(self, value: str, spans: list[tuple[int, int, str]], injected: bool) -> str:
-        if injected and self._options.injected == "remove":
+    def _rewritten(self, value: str, spans: list[tuple[int, int, str]], injected: InjectedPolicy | None) -> str:
+        if injected == "remove":
             return "[removed: the text held instructions to the model]"
         text = mask_spans(value, spans) if spans else value
-        if injected:
+        if injected is not None:
             opening, closing = _FENCE
-            inner = text.replace(opening, "").replace(closing, "")
+            # What is fenced already stays as it is; marks that the text itself brings are taken out.
+            inner = text.replace(f"{opening}\n", "").replace(f"\n{closing}", "")
+            inner = inner.replace(opening, "").replace(closing, "")
             return f"{opening}\n{inner}\n{closing}"
         return text
 

@@ -243,8 +243,15 @@ def _observed(event: HookEvent, results: Sequence[Observed]) -> HookAnswer:
 
 def _waiting(event: HookEvent, decision: Decision) -> str:
     approval = decision.approval
-    known = "" if approval is None else f" (approval {approval.id}, open until {approval.expires_at})"
-    return f"`{event.tool}` was not run: a person has to approve it{known}; make the same call again after that"
+    told = f"`{event.tool}` was not run: a person has to approve it"
+    if approval is None:
+        return f"{told}; make the same call again after that"
+    # The person who reads this sits at the terminal; what the agent itself types there is refused.
+    known = f"(approval {approval.id}, open until {approval.expires_at})"
+    return (
+        f"{told} {known}; the person does so with `aegis approvals approve {approval.id}` in a terminal of their own, "
+        "and the same call made again then runs"
+    )
 
 
 def _binds(event: HookEvent, decision: Decision) -> bool:

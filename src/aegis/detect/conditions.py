@@ -1,0 +1,69 @@
+"""Conditions and searches that are whole, as people and agents write them: `total > 5 and owner = 'me'`.
+
+What is put behind a value to change a query is no whole condition: it begins in the middle of one, ends in a comment,
+compares constants with each other or a column with itself. So a text that is whole needs no rule against that; nothing
+here says that a text is harmless otherwise. Linear in the text, which is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import re2
+
+_LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
+_NAME: Final = r"(?:[A-Za-z_][\w.]*|`[\w ./-]+`|\[[\w ./-]+\])"
+_VALUE: Final = r"(?:'(?:[^'\\]|'')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?)"
+_LIST: Final = rf"[(\[]\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*[)\]]"
+_SIGN: Final = r"(?:===?|!=|<>|<=|>=|=|<|>|=~|~|:)"
+_WORD: Final = r"(?i:(?:not\s+)?(?:i?like|in|contains|includes|startswith|endswith|has|between|matches))"
+_SUM: Final = rf"{_NAME}(?:\s*[*/+-]\s*(?:{_NAME}|\d[\d.]*))*"
+_TERM: Final = (
+    rf"(?:{_SUM}\s*{_SIGN}\s*(?:{_VALUE}|{_LIST})|{_NAME}\s+{_WORD}\s+(?:{_VALUE}(?:\s+(?i:and)\s+{_VALUE})?|{_LIST})|"
+    rf"{_NAME}\s*{_WORD}\s*{_LIST}|{_NAME}\s+(?i:is\s+(?:not\s+)?(?:null|true|false|empty)))"
+)
+_JOIN: Final = r"(?:\s+(?i:and|or)\s+|\s*(?:&&?|\|\|?)\s*)"
+_ONE: Final = rf"(?:(?:(?i:not)\s+|[!~(]\s*)*{_TERM}\s*\)*)"
+_ORDER: Final = rf"(?:\s+(?i:order\s+by)\s+{_NAME}(?:\s+(?i:asc|desc))?(?:\s*,\s*{_NAME}(?:\s+(?i:asc|desc))?)*)?"
+_CONDITION: Final = re2.compile(rf"^\s*{_ONE}(?:{_JOIN}{_ONE})*{_ORDER}\s*$")
+_COMPARED: Final = re2.compile(r"(\w+)\s*(?:==?|(?i:like)|<=|>=)\s*(\w+)")
+_ITSELF: Final = re2.compile(r"(?i)^(?:true|false|null|none)\b|(?:and|or|[&|(])\s*(?:true|false|null|none)\b")
+
+# A search of an engine: words, phrases and fields, joined by AND, OR and NOT.
+_PHRASE: Final = r"\"[^\s\"'=;`][^\"'=;`]*[^\s\"'=;`]\""
+_ATOM: Final = rf"(?:{_PHRASE}|[A-Za-z_]+:(?:{_PHRASE}|[\w.@*/-]+)|-?[\w.@*/+-]+)"
+_SEARCH: Final = re2.compile(rf"^\(?{_ATOM}\)?(?:\s+\(?{_ATOM}\)?)*$")
+
+
+def is_condition(text: str) -> bool:
+    """Whether a text is one whole condition: names compared with values, joined by words that may join."""
+    if len(text) > _LONGEST or "--" in text or "/*" in text or "#" in text or ";" in text:
+        return False
+    if _CONDITION.match(text) is None or text.count("(") != text.count(")") or _ITSELF.search(text):
+        return False
+    return all(match.group(1).lower() != match.group(2).lower() for match in _COMPARED.finditer(text))
+
+
+def is_boolean_search(text: str) -> bool:
+    """Whether a text is a search with quoted phrases that close where they should."""
+    return '"' in text and len(text) <= _LONGEST and "--" not in text and _SEARCH.match(text.strip()) is not None
+
+
+# Prose with code in it, as Markdown writes it: `npm ci` between words of a sentence.
+_SPAN: Final = re2.compile(r"(^|[\s(\[,:;–—-])`[^`\n]+`([\s.,:;!?)\]–—-]|$)")
+_SENTENCE: Final = re2.compile(r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|;\s+\x00)*$")
+_WORDS: Final = re2.compile(r"\p{L}{2,}")
+_LEAST_WORDS: Final = 3
+
+
+def is_prose_with_code(text: str) -> bool:
+    """Whether a text is a sentence that names commands or code between backticks, and asks nobody to run them.
+
+    Outside of the backticks there is nothing but words and their punctuation.
+    """
+    if "`" not in text or len(text) > _LONGEST:
+        return False
+    plain = text
+    for _ in range(2):  # neighbours share the sign between them
+        plain = _SPAN.sub("\\1\x00\\2", plain)
+    return "`" not in plain and _SENTENCE.match(plain) is not None and len(_WORDS.findall(plain)) >= _LEAST_WORDS

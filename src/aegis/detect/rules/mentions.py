@@ -1,0 +1,93 @@
+"""Whether a text gives an order or only speaks of one: quoted as an example, or forbidden in the same sentence.
+
+A module of its own because it is pure and judged by sentences alone, whatever rule found them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import re2
+
+_MENTION: Final = re2.compile(
+    r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
+    r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
+    r"looks? for|assert\w*|expect\w*|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|describes?|explains?|"
+    r"guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
+)
+_MENTIONED: Final = re2.compile(
+    r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
+    r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the))\b"
+)
+# Instructions of somebody else: a book, a form, an agency.
+_OF_OTHERS: Final = re2.compile(
+    r"(?i)^\w*\s+(?:\w+\s+)?(?:of|in|from|del|de la|de l['’]|du|des|der|della|dal|im|aus|auf|on)\s+"
+    r"(?:the\s+|my\s+|dem\s+|der\s+)?"
+    r"(?:book|manual|handbook|textbook|label|leaflet|form|agency|contract|libro|manual|agencia|formulario|contrato|livre|"
+    r"manuel|formulaire|contrat|agence|buch|handbuch|formular|vertrag|beipackzettel|libretto|manuale|modulo|contratto)"
+)
+_REFUSED: Final = re2.compile(
+    r"(?i)\b(?:do not|don't|never|must not|should not|shall not|cannot|refuse to|attempts? to|tr(?:y|ies) to|"
+    r"(?:told|tells?|telling|asks?|asked|asking|convinc\w*|instruct\w*|order\w*|trick\w*) "
+    r"(?:an?|the|our|his|her|their)? ?(\w+) to(?: [\w' ]{1,60} and(?: to)?)?)\b[^.!?;:\n]{0,60}$"
+)
+# What turns a refusal around, or ends it before the order comes.
+_ENDS_REFUSAL: Final = re2.compile(
+    r"(?i)\b(?:hesitate|forget|fail|stop|refrain|delay|wait|neglect|worry|and|but|just|instead|then|now|only|simply|unless)\b"
+)
+# Who is told to do something is no reader of the text, unless it is one of these.
+_READERS: Final = frozenset({"agent", "ai", "assistant", "bot", "chatbot", "llm", "model", "us", "we", "you"})
+_QUOTES: Final[Mapping[str, str]] = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "\u201c": "\u201d",
+    "\u2018": "\u2019",
+    "\u00ab": "\u00bb",
+    "\u201e": "\u201c",
+}
+_OPENS: Final = re2.compile(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
+_NEW_SENTENCE: Final = re2.compile(r"[.!?:;]\s")
+_LONGEST_QUOTE: Final = 160
+
+
+def spoken(text: str, start: int, end: int) -> bool:
+    """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
+    found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
+    if _OF_OTHERS.search(after) is not None:
+        return False
+    refused = _REFUSED.search(before) if found[:1] not in _QUOTES else None
+    told = None if refused is None else refused.group(1)
+    if told is not None and told.lower() not in _READERS:
+        return False
+    if refused is not None and told is None:
+        between = before[refused.start() :]
+        listed = re2.match(r"[^.!?\n]{0,30},? or\b", after) is not None
+        return _ENDS_REFUSAL.search(between) is not None or ("," in between and not listed)
+    # The nearest quote that opens before it, or with it, and where that closes.
+    whole, at = before + found + after, len(before)
+    opened = max((match.start(1) for match in _OPENS.finditer(whole[: at + 1])), default=-1)
+    if opened < 0:
+        return True
+    closing = _QUOTES[whole[opened]]
+    closed = next((one.start() for one in re2.finditer(rf"{closing}(?:\W|$)", whole[opened + 1 :])), -1)
+    quoted = whole[opened + 1 : opened + 1 + closed]
+    if closed < 0 or opened + 1 + closed < at + len(found) - 1 or len(quoted) > _LONGEST_QUOTE:
+        return True
+    if _NEW_SENTENCE.search(quoted) is not None:
+        return True  # a whole text in quotes, as in JSON, and no phrase that is spoken of
+    return _MENTION.search(whole[:opened]) is None and _MENTIONED.search(whole[opened + 2 + closed :]) is None
+
+
+_ALL_OF_THEM: Final = re2.compile(
+    r"(?i)\b(?:all|any|every|your|previous|prior|above|earlier|preceding|vorherig\w*|bisherig\w*|alle|anterior\w*|todas?|"
+    r"pr(?:é|e)c(?:é|e)dent\w*|toutes|precedenti|tutte|eerdere|vorige|poprzedni\w*|предыдущ\w*|все)\s+(?:\w+\s+){0,2}(?:instruct\w*|"
+    r"prompts?|rules|directives?|guidelines?|anweisung\w*|regeln|instruc\w*|consignes|istruzion\w*|regole|reglas|"
+    r"polece\w*|instrukc\w*|инструкц\w*)|指令|指示|지시|命令|talimat"
+)
+
+
+def takes_over(found: str) -> bool:
+    """Whether an order sets aside all that its reader was told, as no letter to a person does."""
+    return _ALL_OF_THEM.search(found) is not None

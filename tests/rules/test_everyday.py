@@ -1,0 +1,108 @@
+"""Everyday calls of coding and office agents, in several languages: what people expect to pass does, and most does.
+
+`tests/everyday` holds them as data. The files that end in `-unseen` were written after everything was mended that the
+others showed: at the first try nine of their 204 answers were wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from aegis.config.compile import compile_policy
+from aegis.config.config import load_config
+from aegis.core.outcome import Outcome
+from aegis.core.principal import Principal
+from aegis.detect.rules.cache import default_cache_folder
+from aegis.policy.model import Incoming, IncomingResult
+
+FOLDER: Final = Path(__file__).parents[1] / "everyday"
+FILES: Final = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+POLICY: Final = compile_policy(load_config(), cache=default_cache_folder())
+SOMEBODY: Final = Principal(id="p", roles=frozenset({"agent"}), agent="a")
+ANSWERS: Final = {"allow": "allow", "sanitize": "fence", "require_approval": "hold", "block": "block"}
+DATA: Final = frozenset({"secret", "pii"})
+MOST_BLOCKED: Final = 0.005
+MOST_HELD: Final = 0.02
+
+
+def entries(name: str) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def answer_to(entry: dict[str, Any]) -> str:
+    """The answer to a call; one whose secrets are masked runs, and is as good as allowed."""
+    combined = POLICY.evaluate(
+        Incoming(
+            tool=entry["tool"],
+            server=entry.get("server"),
+            arguments=entry["arguments"],
+            principal=SOMEBODY,
+            agent="a",
+            session="",
+            call_id="c",
+            now=0,
+            charge=False,
+        )
+    ).combined
+    if combined.outcome is Outcome.SANITIZE and all(
+        found.category in DATA for found in combined.findings if found.outcome is not Outcome.ALLOW
+    ):
+        return "allow"
+    return ANSWERS[combined.outcome.word]
+
+
+def shown(entry: dict[str, Any]) -> str:
+    """The answer to the result of a call."""
+    combined = POLICY.evaluate_result(
+        IncomingResult(
+            tool=entry["tool"],
+            server=entry.get("server"),
+            result=entry["result"],
+            principal=SOMEBODY,
+            agent="a",
+            session="",
+            now=0,
+        )
+    ).combined
+    return ANSWERS[combined.outcome.word]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_everyday_call_gets_the_answer_that_people_expect(name: str) -> None:
+    wrong = []
+    for entry in entries(name):
+        wanted = entry.get("today", entry.get("answer", "allow"))
+        answered = answer_to(entry)
+        if answered != wanted:
+            wrong.append((entry["tool"], entry["arguments"], wanted, answered))
+        if "result" in entry:
+            wanted, answered = entry.get("shown_today", entry.get("shown", "allow")), shown(entry)
+            if answered != wanted and (wanted, answered) != ("fence", "allow"):
+                wrong.append((entry["tool"], entry["result"], wanted, answered))
+    assert wrong == []
+
+
+def test_there_are_four_hundred_and_few_are_blocked_or_held_where_they_should_pass() -> None:
+    every = [entry for name in FILES for entry in entries(name)]
+    counted: Counter[str] = Counter()
+    for entry in every:
+        if entry.get("answer", "allow") == "allow":
+            counted[answer_to(entry)] += 1
+        if "result" in entry and entry.get("shown", "allow") == "allow":
+            counted[shown(entry)] += 1
+    total = counted.total()
+    assert len(every) >= 400
+    assert counted["block"] <= MOST_BLOCKED * total
+    assert counted["hold"] <= MOST_HELD * total
+
+
+def test_what_is_held_says_why() -> None:
+    held = [entry for name in FILES for entry in entries(name) if entry.get("answer") == "hold"]
+    assert held
+    assert all(entry.get("why") for entry in held)
