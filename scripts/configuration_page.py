@@ -148,6 +148,8 @@ def _sections() -> Iterator[str]:
         "`policies`": "PolicySettings",
         "`policies.*.select`": "SelectSettings",
         "`policies.*.approvals`": "OwnApprovalSettings",
+        "`containment`": "ContainmentSettings",
+        "`containment.*.when`": "WhenSettings",
         "`approvals`": "ApprovalSettings",
         "`approvals.notify`": "NotifierSettings",
         "`judges`": "ValidatorSettings",

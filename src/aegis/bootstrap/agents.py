@@ -9,7 +9,9 @@ import orjson
 
 from aegis.bootstrap.introduce import COLLECTION as RECEIPT_KEYS
 from aegis.core.ports import Document, Reader
+from aegis.core.times import system_clock
 from aegis.gate.control import COLLECTION as SWITCHES
+from aegis.gate.control import list_contained
 from aegis.keys.api import list_keys
 
 
@@ -30,6 +32,11 @@ def seen_agents(reader: Reader) -> dict[str, dict[str, Any]]:
     for document in _every(reader, SWITCHES):
         body = orjson.loads(document.body)
         agents[document.key] = _row(document.key, document.state, body["reason"], body["by"])
+    now = system_clock()
+    for one in list_contained(reader):
+        row = agents.get(one.agent)
+        if one.of == "agent" and one.does == "suspend" and one.holds_at(now) and row and row["state"] == "active":
+            agents[one.agent] = _row(one.agent, "suspended", one.cause, one.by)
     return agents
 
 

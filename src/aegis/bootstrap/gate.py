@@ -10,6 +10,8 @@ from aegis.approvals.answering import Answer, Answering
 from aegis.approvals.lifecycle import Approvals
 from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.values import Approval
+from aegis.behaviour.containment import ContainmentWatch
+from aegis.behaviour.deciding import Contains
 from aegis.context.files import SessionFiles
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
@@ -38,7 +40,7 @@ class DeployedGate(Gate):
     """The gate of a deployment. Participants look at the record of a decision in the order of their list."""
 
     def __init__(self, parts: DeploymentParts, principal: Principal):
-        control, commits, self.missions = Control(parts.store), Commits(parts.ledger), Missions(parts)
+        control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         super().__init__(
             parts,
@@ -46,9 +48,17 @@ class DeployedGate(Gate):
             control=control,
             commits=commits,
             results=Results(parts, control, self.missions),
-            participants=(self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts)),
+            participants=(
+                self._judging,
+                Parents(parts),
+                SessionFiles(parts),
+                Contains(control),
+                self.missions,
+                Approvals(parts),
+            ),
         )
         self.parts: DeploymentParts = parts
+        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
 

@@ -10,6 +10,7 @@ import typer
 
 from aegis._version import __version__
 from aegis.approvals import commands as approvals_commands
+from aegis.behaviour import commands as behaviour_commands
 from aegis.cli import agents, bench, config, hook, keys, log, mcp, rules, tools, users
 from aegis.cli.decide import decide
 from aegis.cli.demo.command import demo
@@ -21,7 +22,8 @@ from aegis.judges import commands as judges_commands
 from aegis.missions import commands as missions_commands
 
 GROUPS: Final[Mapping[str, Any]] = {
-    "approvals": approvals_commands, "agents": agents, "keys": keys, "users": users, "log": log, "config": config,
+    "approvals": approvals_commands, "agents": agents, "containment": behaviour_commands, "keys": keys, "users": users,
+    "log": log, "config": config,
     "rules": rules, "missions": missions_commands, "tools": tools, "judge": judges_commands, "hook": hook, "mcp": mcp,
     "bench": bench,
 }  # fmt: skip
@@ -37,7 +39,7 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (demo, init, serve, decide, explain, doctor):
+    for command in (demo, init, serve, decide, explain, doctor, behaviour_commands.kill):
         app.command()(command)
     for name, group in GROUPS.items():
         app.add_typer(group.app, name=name)

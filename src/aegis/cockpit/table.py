@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.approvals import pages as approvals_pages
+from aegis.behaviour import pages as behaviour_pages
 from aegis.cockpit import agents, alerts, audit, calls, live, now, page, policies, replaying, signin, traces, violations
 from aegis.cockpit.page import Page
 from aegis.missions import pages as missions_pages
@@ -22,6 +23,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *replaying.PAGES,
     *agents.PAGES,
     *missions_pages.PAGES,
+    *behaviour_pages.PAGES,
     *alerts.PAGES,
     *audit.PAGES,
 )

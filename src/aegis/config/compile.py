@@ -18,6 +18,7 @@ from aegis.config.document import nearest
 from aegis.config.sections import MissionSettings, public_key
 from aegis.config.settings import Settings
 from aegis.config.trusted import rule_folders
+from aegis.core.behaviour import BehaviourRules
 from aegis.core.canonical import canonical, kid_of, sha256
 from aegis.core.extensions import load_extension
 from aegis.core.names import SelectorMap, glob_match
@@ -247,6 +248,7 @@ def compile_policy(
         missions=compile_missions(settings.missions, scanner),
         previews=compile_previews(settings),
         judges=judges,
+        behaviour=BehaviourRules(containment=tuple(one.compiled() for one in settings.containment)),
     )
 
 

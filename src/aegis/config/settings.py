@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from aegis.config.behaviour import MAX_RULES, ContainmentSettings
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.proxies import DraftingSettings, ProxySettings
@@ -142,6 +143,8 @@ class Settings(Section):
     judges: list[ValidatorSettings]
     """Who looks at calls before they run, in this order. A judge can only tighten."""
     judging: JudgingSettings
+    containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
+    """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

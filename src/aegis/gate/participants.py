@@ -131,6 +131,10 @@ class Participant:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None
 
+    def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Report | None:
+        """One more report on a call that the policy does not block; it can only make the evaluation stricter."""
+        return None
+
     def reread(self, asked: DecisionAttempt, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Of a call in a session that runs files: what guards are shown to evaluate it again, and what is noted.
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from aegis._version import __version__
 from aegis.approvals import routes as approvals_routes
+from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
 from aegis.errors import InvalidCall
 from aegis.missions import routes as missions_routes
@@ -268,6 +269,7 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *context_routes.SESSIONS,
     *audit.LOG,
     *administration.ENDPOINTS,
+    *behaviour_routes.ENDPOINTS,
     audit.JWKS,
     HEALTHZ,
     READYZ,

@@ -1,0 +1,91 @@
+"""What agents did before, in the decision on the next call: what is contained is held or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aegis.behaviour.containment import GUARD
+from aegis.core.finding import Finding, Report
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.ports import Reader
+from aegis.detect.fold import name_skeleton
+from aegis.gate.control import Control, session_subject, tool_subject
+from aegis.gate.participants import DecisionAttempt, Part, Participant
+from aegis.policy.model import Evaluation
+
+_HARMLESS: Final = frozenset({"read"})
+
+
+class Contains(Participant):
+    """Holds and refuses the calls of what is contained. Where nothing is, a call pays for one look at a mapping."""
+
+    def __init__(self, control: Control):
+        self._control = control
+
+    def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Report | None:
+        """The report on a call of something that is held, or of a mission that is stopped."""
+        state = asked.state
+        if not state.contained:
+            return None
+        subject, call = asked.subject, asked.subject.call
+        missions = _lineage(parts, evaluation)
+        if any(state.refuses("mission", one) for one in missions):
+            return _report(Outcome.BLOCK, Reason.REVOKED, Verdict.VIOLATION, "the mission is contained")
+        held = (
+            state.holds("everything", "")
+            or state.holds("agent", name_skeleton(subject.agent))
+            or state.holds("session", session_subject(subject.principal.id, subject.session))
+            or state.holds("tool", tool_subject(call.server, call.tool))
+            or next(filter(None, (state.holds("mission", one) for one in missions)), None)
+        )
+        if held is None or not may_change(evaluation):
+            return None
+        message = "what came before has every call that may change something asked about"
+        return _report(Outcome.REQUIRE_APPROVAL, Reason.APPROVAL_REQUIRED, Verdict.COMPLIANT, message)
+
+    def stands(self, reader: Reader, decision: Mapping[str, Any], epoch: int) -> bool:
+        """Whether neither session, tool nor mission of a released call was contained since."""
+        state = self._control.current()
+        return not (
+            state.refuses_call(
+                decision["principal"], decision.get("session", ""), decision.get("server"), decision["tool"]
+            )
+            or any(state.refuses("mission", one) for one in decision.get("lineage", ()))
+        )
+
+
+def may_change(evaluation: Evaluation) -> bool:
+    """Whether a call may change something: it does more than read, or nobody knows what it does."""
+    if evaluation.effects:
+        return not evaluation.effects <= _HARMLESS
+    return evaluation.entry is None or evaluation.entry.effects is None
+
+
+def _lineage(parts: Sequence[Part], evaluation: Evaluation) -> tuple[str, ...]:
+    """The missions of a call, from the root."""
+    for part in parts:
+        lineage = part.members(evaluation).get("lineage")
+        if lineage:
+            return tuple(lineage)
+    return ()
+
+
+def _report(outcome: Outcome, reason: Reason, verdict: Verdict, message: str) -> Report:
+    return Report(
+        guard=GUARD,
+        outcome=outcome,
+        verdict=verdict,
+        reason=reason,
+        risk=Risk.HIGH,
+        findings=(
+            Finding(
+                guard=GUARD,
+                rule="contained",
+                category="policy",
+                severity=Risk.HIGH,
+                outcome=outcome,
+                message=message,
+            ),
+        ),
+    )
