@@ -21,8 +21,22 @@ from aegis.server.admission import ADMINISTER, Permission
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import MAX_REASON_CHARS, answer
-from aegis.server.schemas.common import ID, TEXT, TIME, WHOLE, Schema, closed, nullable, optional, ref
-from aegis.server.schemas.parts import SINCE, YAML, failing, named, ok
+from aegis.server.schemas import (
+    ID,
+    SINCE,
+    TEXT,
+    TIME,
+    WHOLE,
+    YAML,
+    Schema,
+    closed,
+    failing,
+    named,
+    nullable,
+    ok,
+    optional,
+    ref,
+)
 from aegis.server.services import Services
 
 SEE: Final = Permission(roles=("auditor", "admin"), reason="what is contained is shown to auditors and administrators")
