@@ -140,6 +140,7 @@ def _sections() -> Iterator[str]:
         "`guards`": "GuardsSettings",
         "`guards.protected`, `guards.evidence`": "AlwaysSettings",
         "`guards.rate`, `guards.registry`, `guards.schema`, `guards.cedar`": "GuardSettings",
+        "`guards.loops`": "LoopSettings",
         "`guards.outside.*`": "OutsideGuardSettings",
         "`guards.content`": "ContentSettings",
         "`guards.content.exceptions`": "ExceptionSettings",

@@ -38,7 +38,7 @@ class Noted(Struct, frozen=True, kw_only=True):
     categories: tuple[str, ...] = ()
 
 
-class Tally(Struct, kw_only=True):
+class EventCounts(Struct, kw_only=True):
     """What is kept of one subject: by the key of a condition, the moments (microseconds) of each measure.
 
     Categories are kept as the moment in which each was seen last.
@@ -118,7 +118,7 @@ def _subjects(members: Mapping[str, Any], principal: str) -> dict[ContainedBy, s
 
 
 def counted(
-    tally: Tally, rules: Sequence[ContainmentRule], noted: Noted, of: ContainedBy, now: int
+    tally: EventCounts, rules: Sequence[ContainmentRule], noted: Noted, of: ContainedBy, now: int
 ) -> ContainmentRule | None:
     """Count `noted` at `now` in the tally of one subject; the first condition that holds by it, or `None`.
 
@@ -139,7 +139,7 @@ def counted(
     return fired
 
 
-def _count(tally: Tally, rule: ContainmentRule, noted: Noted, now: int) -> bool:
+def _count(tally: EventCounts, rule: ContainmentRule, noted: Noted, now: int) -> bool:
     """Count for one condition; whether it holds now, and holds by this event."""
     start, moved, holds = now - rule.within, False, True
     for measure, needed in rule.counts.items():

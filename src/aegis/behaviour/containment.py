@@ -19,7 +19,7 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
-from aegis.behaviour.containing import Tally, counted, may_count, note
+from aegis.behaviour.containing import EventCounts, counted, may_count, note
 from aegis.config.reload import PolicyHolder
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
@@ -93,7 +93,7 @@ class ContainmentWatch:
             # (2)
             key = contained_key(of, subject)
             stored = transaction.document(TALLIES, key)
-            tally = Tally() if stored is None else convert(orjson.loads(stored.body), Tally)
+            tally = EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)
             rule = counted(tally, rules, noted, of, now)
             if stored is None:
                 _sweep(transaction, key, rules, now)
@@ -135,7 +135,7 @@ def whose(transaction: Reader, members: Mapping[str, Any]) -> str:
 def _sweep(transaction: Transaction, key: str, rules: Sequence[ContainmentRule], now: int) -> None:
     """Remove what is over among the tallies behind `key`; keys are digests, so that every place comes up."""
     for stored in transaction.documents(TALLIES, after=key, limit=NEIGHBOURS):
-        if convert(orjson.loads(stored.body), Tally).is_over(rules, now):
+        if convert(orjson.loads(stored.body), EventCounts).is_over(rules, now):
             transaction.delete_document(TALLIES, stored.key)
 
 

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aegis.behaviour.containment import GUARD
+from aegis.behaviour.loops import Loops
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Reader
 from aegis.detect.fold import name_skeleton
 from aegis.gate.control import Control, session_subject, tool_subject
 from aegis.gate.participants import DecisionAttempt, Part, Participant
+from aegis.gate.parts import Parts
 from aegis.policy.model import Evaluation
 
 _HARMLESS: Final = frozenset({"read"})
 
 
-class Contains(Participant):
-    """Holds and refuses the calls of what is contained. Where nothing is, a call pays for one look at a mapping."""
+class Behaviour(Participant):
+    """Weighs what agents do over time; a call pays for what the policy asks about."""
 
-    def __init__(self, control: Control):
+    def __init__(self, parts: Parts, control: Control):
         self._control = control
+        self._loops = Loops(parts.store, parts.clock)
 
-    def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Report | None:
+    def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
+        """The reports on one call: of what is contained, and of what goes round in circles."""
+        rules = asked.policy.behaviour
+        if asked.state.contained:
+            report = self._contained(asked, evaluation, parts)
+            if report is not None:
+                yield report
+        if rules.loops.mode != "off":
+            report = self._loops.report(asked, rules.loops)
+            if report is not None:
+                yield report
+
+    def _contained(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Report | None:
         """The report on a call of something that is held, or of a mission that is stopped."""
         state = asked.state
-        if not state.contained:
-            return None
         subject, call = asked.subject, asked.subject.call
         missions = _lineage(parts, evaluation)
         if any(state.refuses("mission", one) for one in missions):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from aegis.behaviour.containing import Noted, Tally, counted, may_count, note
+from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
 from aegis.behaviour.containment import contained_by, whose
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.ports import Entry, Reader
@@ -56,7 +56,7 @@ def walk(
 ) -> Walked:
     """Count the receipts with `start <= index < stop`, and not before the time `since`, against `rules`."""
     walked = Walked(last=start)
-    tallies: OrderedDict[tuple[ContainedBy, str], Tally] = OrderedDict()
+    tallies: OrderedDict[tuple[ContainedBy, str], EventCounts] = OrderedDict()
     in_force: dict[tuple[str, str], WouldHave] = {}
     for entry in reader.entries(start, stop):
         walked.last = entry.index + 1
@@ -82,12 +82,12 @@ def walk(
 
 
 def _counted(
-    tallies: OrderedDict[tuple[ContainedBy, str], Tally], rules: Sequence[ContainmentRule], noted: Noted, now: int
+    tallies: OrderedDict[tuple[ContainedBy, str], EventCounts], rules: Sequence[ContainmentRule], noted: Noted, now: int
 ) -> Iterator[WouldHave]:
     for of, subject in noted.subjects.items():
         if not any(rule.of == of for rule in rules):
             continue
-        tally = tallies.setdefault((of, subject), Tally())
+        tally = tallies.setdefault((of, subject), EventCounts())
         tallies.move_to_end((of, subject))
         if len(tallies) > MAX_TALLIES:
             tallies.popitem(last=False)

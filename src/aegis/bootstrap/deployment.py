@@ -14,7 +14,7 @@ from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
 from aegis.behaviour.containment import ContainmentWatch
-from aegis.behaviour.deciding import Contains
+from aegis.behaviour.deciding import Behaviour
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
@@ -67,7 +67,7 @@ class DeployedGate(Gate):
                 self._judging,
                 Parents(parts),
                 SessionFiles(parts),
-                Contains(control),
+                Behaviour(parts, control),
                 self.missions,
                 Approvals(parts),
             ),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from aegis.config.fields import Section, Tier, Timeout, written
-from aegis.core.behaviour import MAX_COUNT, MEASURES, ContainmentRule, Measure
+from aegis.config.fields import Section, Tier, Timeout, seconds, written
+from aegis.core.behaviour import MAX_COUNT, MEASURES, OFF, ContainmentRule, LoopRules, Measure, Times
 from aegis.core.outcome import Reason, Risk, risk_of
 from aegis.core.text import visible
 from aegis.core.times import MICROS
 
 MAX_RULES = 32
+MAX_LOOP = 120  # calls of one session that are looked back at: bounds memory
+MAX_LOOP_SECONDS = 86_400
 DEFAULT_SECONDS = 3_600  # a suspension without `for` ends after an hour
 
 
@@ -24,7 +26,48 @@ def _reason(value: str) -> str:
 
 
 ReasonWord = Annotated[str, AfterValidator(_reason), written("a reason, such as `attack_detected`")]
+
+
+def _times(value: object) -> Times:
+    if value == "off":
+        return OFF
+    if isinstance(value, str):
+        count, slash, period = value.partition("/")
+        if slash and count.isascii() and count.isdigit() and 1 <= len(count) <= 4 and 2 <= int(count) <= MAX_LOOP:
+            within = seconds(period)
+            if 1 <= within <= MAX_LOOP_SECONDS:
+                return Times(count=int(count), within=within * MICROS)
+    raise ValueError(f"a loop is `off`, or 2 to {MAX_LOOP} times within at most a day, as in `20/10m`")
+
+
+def _times_text(value: Times) -> str:
+    return "off" if value == OFF else f"{value.count} in {value.within // MICROS} s"
+
+
+LoopTimes = Annotated[Times, BeforeValidator(_times), PlainSerializer(_times_text), written("`20/10m`, or `off`")]
 _Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+
+
+class LoopSettings(Section):
+    """Calls that go round in circles, counted for a session, or for the agent of a call without one."""
+
+    mode: Literal["enforce", "limited", "observe", "off"]
+    """`enforce` holds what repeats for a person; `limited` does so where `limits.rate` is not lifted."""
+    identical: LoopTimes
+    """How often the same call may be made before a person is asked, who lets it go on as often again."""
+    similar: LoopTimes
+    """The same for calls of one tool that differ in numbers alone."""
+    alternating: LoopTimes
+    """The same for rounds of two calls of different tools that answer each other."""
+
+    def compiled(self, *, limited: bool) -> LoopRules:
+        mode = self.mode
+        return LoopRules(
+            mode=("enforce" if limited else "off") if mode == "limited" else mode,
+            identical=self.identical,
+            similar=self.similar,
+            alternating=self.alternating,
+        )
 
 
 class WhenSettings(Section):

@@ -247,7 +247,10 @@ def compile_policy(
         missions=compile_missions(settings.missions, scanner),
         previews=compile_previews(settings),
         judges=judges,
-        behaviour=BehaviourRules(containment=tuple(one.compiled() for one in settings.containment)),
+        behaviour=BehaviourRules(
+            containment=tuple(one.compiled() for one in settings.containment),
+            loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -57,14 +58,24 @@ class ContainmentRule(Struct, frozen=True, kw_only=True):
         return "-".join(filter(None, (*parts, self.reason, f"{self.within // MICROS}s")))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Times:
+    """So many times within `within` microseconds; a count of 0 is off."""
+
+    count: int
+    within: int
+
+
+OFF: Final = Times(count=0, within=0)
+
+
 class LoopRules(Struct, frozen=True, kw_only=True):
-    """How often the same call may be made within `within` microseconds; `alternating` bounds rounds of two tools."""
+    """How often the same call may be made, one that differs in numbers alone, and rounds of two tools."""
 
     mode: Literal["enforce", "observe", "off"] = "off"
-    identical: int = 20
-    similar: int = 60
-    alternating: int = 20
-    within: int = 600 * MICROS
+    identical: Times = OFF
+    similar: Times = OFF
+    alternating: Times = OFF
 
 
 class BehaviourRules(Struct, frozen=True, kw_only=True):

@@ -225,8 +225,7 @@ class Decisions:
                 return (yield from self.judge(structs.replace(asked, charge=False)))
         if evaluation.combined.outcome is not Outcome.BLOCK:
             for weigh in self._weigh:
-                report = weigh(asked, evaluation, parts)
-                if report is not None:
+                for report in weigh(asked, evaluation, parts):
                     evaluation = structs.replace(evaluation, combined=tightened(evaluation.combined, report))
         return parts, evaluation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aegis.behaviour.containing import Noted, Tally, counted, may_count, note
+from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
 from aegis.core.behaviour import ContainmentRule
 from aegis.core.outcome import Risk
 from aegis.core.times import MICROS
@@ -22,13 +22,13 @@ def attack(**members: object) -> dict[str, object]:
 
 
 def test_the_fifth_within_the_time_fires_and_the_count_starts_from_nothing() -> None:
-    tally = Tally()
+    tally = EventCounts()
     fired = [counted(tally, [FIVE], BLOCKED, "agent", moment * MICROS) for moment in range(10)]
     assert [one is not None for one in fired] == [False, False, False, False, True] * 2
 
 
 def test_what_lies_outside_of_the_time_does_not_count() -> None:
-    tally = Tally()
+    tally = EventCounts()
     for moment in range(4):
         assert counted(tally, [FIVE], BLOCKED, "agent", moment) is None
     assert counted(tally, [FIVE], BLOCKED, "agent", 600 * MICROS + 1) is None
@@ -36,7 +36,7 @@ def test_what_lies_outside_of_the_time_does_not_count() -> None:
 
 def test_the_first_condition_that_holds_wins() -> None:
     loud = ContainmentRule(counts={"blocked": 5}, within=600 * MICROS, of="agent", does="revoke")
-    tally = Tally()
+    tally = EventCounts()
     fired = [counted(tally, [FIVE, loud], BLOCKED, "agent", moment) for moment in range(5)]
     assert fired[-1] is FIVE
 
@@ -50,7 +50,7 @@ def test_reason_and_severity_narrow_what_counts() -> None:
         noted = Noted(
             measures=frozenset({"blocked"}), receipt="r", subjects={"agent": "a"}, reason=reason, severity=severity
         )
-        assert (counted(Tally(), [rule], noted, "agent", 1) is not None) is fires
+        assert (counted(EventCounts(), [rule], noted, "agent", 1) is not None) is fires
 
 
 def test_refusals_that_follow_from_a_stop_or_say_to_wait_do_not_count() -> None:
@@ -58,12 +58,12 @@ def test_refusals_that_follow_from_a_stop_or_say_to_wait_do_not_count() -> None:
     for reason, fires in {"revoked": False, "rate_limited": False, "policy_denied": True}.items():
         noted = note(attack(reason=reason), (), "bot")
         assert noted is not None
-        assert (counted(Tally(), [rule], noted, "agent", 1) is not None) is fires
+        assert (counted(EventCounts(), [rule], noted, "agent", 1) is not None) is fires
 
 
 def test_categories_are_different_kinds_of_attack() -> None:
     rule = ContainmentRule(counts={"categories": 2}, within=100, of="agent", does="alert")
-    tally = Tally()
+    tally = EventCounts()
     said = [("sql_injection", 1), ("sql_injection", 2), ("pii", 3), ("ssrf", 4)]
     fired = []
     for category, moment in said:
@@ -90,7 +90,7 @@ def test_undecided_bodies_are_alarms_too() -> None:
 @given(st.lists(st.integers(0, 2_000), min_size=1, max_size=80))
 def test_a_condition_fires_exactly_when_enough_lie_inside_of_its_time_and_keeps_no_more(steps: list[int]) -> None:
     rule = ContainmentRule(counts={"blocked": 3}, within=1_000, of="agent", does="alert")
-    tally, now, since_fired = Tally(), 0, list[int]()
+    tally, now, since_fired = EventCounts(), 0, list[int]()
     for step in steps:
         now += step
         since_fired.append(now)
@@ -103,7 +103,7 @@ def test_a_condition_fires_exactly_when_enough_lie_inside_of_its_time_and_keeps_
 
 
 def test_a_condition_that_is_not_configured_any_more_is_forgotten() -> None:
-    tally = Tally()
+    tally = EventCounts()
     counted(tally, [FIVE], BLOCKED, "agent", 1)
     counted(tally, [], BLOCKED, "agent", 2)
     assert tally.moments == {}
