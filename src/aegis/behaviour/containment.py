@@ -19,7 +19,9 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
-from aegis.behaviour.containing import EventCounts, counted, may_count, note
+from aegis.behaviour.canaries import GUARD as CANARIES
+from aegis.behaviour.canaries import Canaries
+from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
 from aegis.config.reload import PolicyHolder
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
@@ -55,7 +57,8 @@ _STRENGTH: Final[Mapping[Containing, int]] = {"hold": 0, "suspend": 1, "revoke":
 class ContainmentWatch:
     """Counts what is recorded, and contains; `core.log.writer.Watch` over one deployment."""
 
-    def __init__(self, policy: PolicyHolder, clock: Clock, listeners: Sequence[Listener]):
+    def __init__(self, policy: PolicyHolder, clock: Clock, listeners: Sequence[Listener], canaries: Canaries):
+        self._canaries = canaries
         self._policy = policy
         self._clock = clock
         self._listeners = listeners
@@ -64,13 +67,22 @@ class ContainmentWatch:
         """What follows from what one unit records."""
         policy = self._policy.current
         rules = policy.behaviour.containment
-        if not rules:
-            return ()
         found: list[Draft] = []
         for draft in drafts:
-            if may_count(draft.members):  # (1)
+            if draft.members["kind"] == "result":
+                self._look_at_result(transaction, draft)
+            if rules and may_count(draft.members):  # (1)
                 found += self._counted(transaction, draft, rules, policy.digest)
         return found
+
+    def _look_at_result(self, transaction: Transaction, draft: Draft) -> None:
+        """Note in the receipt of a result that it holds a canary: its agent read where nobody has to."""
+        if draft.payload is None:
+            return
+        watched = self._canaries.watched_in(transaction)
+        if watched and watched.is_in(draft.payload):
+            noted = {"guard": CANARIES, "outcome": Outcome.ALLOW.word, "rules": [CANARY_RULE]}
+            draft.members["guards"] = [*draft.members["guards"], noted]
 
     def recorded(self, draft: Draft, recorded: Recorded) -> None:
         """Tell those who listen what was contained."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from aegis.behaviour.canaries import Canaries, Watched, touched
 from aegis.behaviour.containment import GUARD
 from aegis.behaviour.loops import Loops
 from aegis.core.finding import Finding, Report
+from aegis.core.names import normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Reader
 from aegis.detect.fold import name_skeleton
 from aegis.gate.control import Control, session_subject, tool_subject
 from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
-from aegis.policy.model import Evaluation
+from aegis.policy.model import Evaluation, observed
 
 _HARMLESS: Final = frozenset({"read"})
 
@@ -22,13 +24,19 @@ _HARMLESS: Final = frozenset({"read"})
 class Behaviour(Participant):
     """Weighs what agents do over time; a call pays for what the policy asks about."""
 
-    def __init__(self, parts: Parts, control: Control):
+    def __init__(self, parts: Parts, control: Control, canaries: Canaries):
         self._control = control
+        self._canaries = canaries
         self._loops = Loops(parts.store, parts.clock)
 
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
-        """The reports on one call: of what is contained, and of what goes round in circles."""
+        """The reports on one call: of canaries, of what is contained, and of what goes round in circles."""
         rules = asked.policy.behaviour
+        watched = self._canaries.watched(asked.state.epoch)
+        if watched and _touches(watched, asked, evaluation):
+            yield observed(touched()) if asked.policy.settings["mode"] == "observe" else touched()
+        if evaluation.combined.outcome is Outcome.BLOCK:
+            return
         if asked.state.contained:
             report = self._contained(asked, evaluation, parts)
             if report is not None:
@@ -66,6 +74,14 @@ class Behaviour(Participant):
             )
             or any(state.refuses("mission", one) for one in decision.get("lineage", ()))
         )
+
+
+def _touches(watched: Watched, asked: DecisionAttempt, evaluation: Evaluation) -> bool:
+    """Whether a call names a canary; one that was refused unread was not looked at."""
+    call = asked.subject.call
+    if watched.tools and normalise_name(call.tool) in watched.tools:
+        return True
+    return not evaluation.unread and watched.is_in(asked.subject.canonical)
 
 
 def may_change(evaluation: Evaluation) -> bool:

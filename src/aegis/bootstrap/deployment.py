@@ -13,6 +13,7 @@ from aegis.approvals.lifecycle import Approvals
 from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
+from aegis.behaviour.canaries import Canaries
 from aegis.behaviour.containment import ContainmentWatch
 from aegis.behaviour.deciding import Behaviour
 from aegis.bootstrap.introduce import Introductions, check_foreign
@@ -56,6 +57,7 @@ class DeployedGate(Gate):
 
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
+        canaries = Canaries(parts.store)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         super().__init__(
             parts,
@@ -67,13 +69,13 @@ class DeployedGate(Gate):
                 self._judging,
                 Parents(parts),
                 SessionFiles(parts),
-                Behaviour(parts, control),
+                Behaviour(parts, control, canaries),
                 self.missions,
                 Approvals(parts),
             ),
         )
         self.parts: DeploymentParts = parts
-        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners)
+        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
 

@@ -11,6 +11,7 @@ import typer
 
 from aegis._version import __version__
 from aegis.approvals import commands as approvals_commands
+from aegis.behaviour import canary_commands
 from aegis.behaviour import commands as behaviour_commands
 from aegis.cli import agents, bench, config, hook, keys, log, mcp, output, rules, tools, users
 from aegis.cli.decide import decide
@@ -27,7 +28,8 @@ from aegis.missions import commands as missions_commands
 # The tree of commands. Modules of commands import what they need when they run, so that help is quick.
 
 GROUPS: Final[Mapping[str, Any]] = {
-    "approvals": approvals_commands, "agents": agents, "containment": behaviour_commands, "keys": keys, "users": users,
+    "approvals": approvals_commands, "agents": agents, "containment": behaviour_commands,
+    "canaries": canary_commands, "keys": keys, "users": users,
     "log": log, "config": config,
     "rules": rules, "missions": missions_commands, "tools": tools, "judge": judges_commands, "hook": hook, "mcp": mcp,
     "bench": bench,

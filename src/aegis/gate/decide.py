@@ -223,10 +223,9 @@ class Decisions:
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
                 return (yield from self.judge(structs.replace(asked, charge=False)))
-        if evaluation.combined.outcome is not Outcome.BLOCK:
-            for weigh in self._weigh:
-                for report in weigh(asked, evaluation, parts):
-                    evaluation = structs.replace(evaluation, combined=tightened(evaluation.combined, report))
+        for weigh in self._weigh:
+            for report in weigh(asked, evaluation, parts):
+                evaluation = structs.replace(evaluation, combined=tightened(evaluation.combined, report))
         return parts, evaluation
 
     def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:

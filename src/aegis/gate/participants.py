@@ -132,7 +132,7 @@ class Participant:
         return None
 
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterable[Report]:
-        """More reports on a call that the policy does not block; they can only make the evaluation stricter."""
+        """More reports on a call that was evaluated; they can only make the evaluation stricter."""
         return ()
 
     def reread(self, asked: DecisionAttempt, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

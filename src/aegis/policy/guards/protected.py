@@ -30,6 +30,7 @@ COMMANDS: Final = frozenset(
     {
         "agents",
         "approvals",
+        "canaries",
         "config",
         "containment",
         "explain",
