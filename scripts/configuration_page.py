@@ -141,6 +141,7 @@ def _sections() -> Iterator[str]:
         "`guards.protected`, `guards.evidence`": "AlwaysSettings",
         "`guards.rate`, `guards.registry`, `guards.schema`, `guards.cedar`": "GuardSettings",
         "`guards.loops`": "LoopSettings",
+        "`guards.behaviour`": "BaselineSettings",
         "`guards.outside.*`": "OutsideGuardSettings",
         "`guards.content`": "ContentSettings",
         "`guards.content.exceptions`": "ExceptionSettings",

@@ -47,6 +47,15 @@ class EventCounts(Struct, kw_only=True):
     moments: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     categories: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    def counted_for(self, rule: ContainmentRule, now: int) -> dict[str, int]:
+        """How many events of each measure lie inside of the time of a condition at `now`."""
+        start = now - rule.within
+        kept, seen = self.moments.get(rule.key, {}), self.categories.get(rule.key, {})
+        found: dict[str, int] = {name: sum(one > start for one in kept.get(name, ())) for name in rule.counts}
+        if "categories" in found:
+            found["categories"] = sum(one > start for one in seen.values())
+        return found
+
     def is_over(self, rules: Sequence[ContainmentRule], now: int) -> bool:
         """Whether nothing of it can count any more."""
         within = {rule.key: rule.within for rule in rules}

@@ -22,6 +22,7 @@ from aegis.approvals.queue import find
 from aegis.behaviour.canaries import GUARD as CANARIES
 from aegis.behaviour.canaries import Canaries
 from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
+from aegis.behaviour.usual import UsualCalls
 from aegis.config.reload import PolicyHolder
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
@@ -57,8 +58,11 @@ _STRENGTH: Final[Mapping[Containing, int]] = {"hold": 0, "suspend": 1, "revoke":
 class ContainmentWatch:
     """Counts what is recorded, and contains; `core.log.writer.Watch` over one deployment."""
 
-    def __init__(self, policy: PolicyHolder, clock: Clock, listeners: Sequence[Listener], canaries: Canaries):
+    def __init__(
+        self, policy: PolicyHolder, clock: Clock, listeners: Sequence[Listener], canaries: Canaries, usual: UsualCalls
+    ):
         self._canaries = canaries
+        self._usual = usual
         self._policy = policy
         self._clock = clock
         self._listeners = listeners
@@ -69,7 +73,10 @@ class ContainmentWatch:
         rules = policy.behaviour.containment
         found: list[Draft] = []
         for draft in drafts:
-            if draft.members["kind"] == "result":
+            kind = draft.members["kind"]
+            if kind == "decision":
+                self._usual.save(transaction, draft.members["agent"])
+            elif kind == "result":
                 self._look_at_result(transaction, draft)
             if rules and may_count(draft.members):  # (1)
                 found += self._counted(transaction, draft, rules, policy.digest)
@@ -304,3 +311,9 @@ def contained_now(reader: Reader, now: int) -> list[Contained]:
     """What is contained at `now`, newest first."""
     found = (one for one in list_contained(reader) if one.holds_at(now))
     return sorted(found, key=lambda one: -one.since)
+
+
+def counts_of(reader: Reader, of: ContainedBy, subject: str) -> EventCounts:
+    """What is counted of one subject at this moment."""
+    stored = reader.document(TALLIES, contained_key(of, subject))
+    return EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from aegis.behaviour.canaries import Canaries, Watched, touched
 from aegis.behaviour.containment import GUARD
-from aegis.behaviour.loops import Loops
+from aegis.behaviour.loops import Loops, held_and_released
+from aegis.behaviour.usual import UsualCalls
 from aegis.core.finding import Finding, Report
 from aegis.core.names import normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
@@ -16,6 +17,7 @@ from aegis.detect.fold import name_skeleton
 from aegis.gate.control import Control, session_subject, tool_subject
 from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
+from aegis.judges.access import is_judge
 from aegis.policy.model import Evaluation, observed
 
 _HARMLESS: Final = frozenset({"read"})
@@ -24,13 +26,16 @@ _HARMLESS: Final = frozenset({"read"})
 class Behaviour(Participant):
     """Weighs what agents do over time; a call pays for what the policy asks about."""
 
-    def __init__(self, parts: Parts, control: Control, canaries: Canaries):
+    def __init__(self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls):
         self._control = control
         self._canaries = canaries
+        self._clock = parts.clock
+        self._store = parts.store
         self._loops = Loops(parts.store, parts.clock)
+        self._usual = usual
 
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
-        """The reports on one call: of canaries, of what is contained, and of what goes round in circles."""
+        """The reports on one call: of canaries, of what is contained, goes round in circles or is not usual."""
         rules = asked.policy.behaviour
         watched = self._canaries.watched(asked.state.epoch)
         if watched and _touches(watched, asked, evaluation):
@@ -41,8 +46,17 @@ class Behaviour(Participant):
             report = self._contained(asked, evaluation, parts)
             if report is not None:
                 yield report
+        looped: Report | None = None
         if rules.loops.mode != "off":
-            report = self._loops.report(asked, rules.loops)
+            looped = self._loops.report(asked, rules.loops)
+            if looped is not None:
+                yield looped
+        if rules.baseline.mode == "off" or is_judge(asked.subject.principal):
+            return
+        held = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL or looped is not None
+        released = held_and_released(self._store, asked, Reason.ANOMALY)
+        if not held or released:
+            report = self._usual.report(asked, evaluation, rules.baseline, self._clock(), released=released)
             if report is not None:
                 yield report
 

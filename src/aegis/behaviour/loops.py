@@ -15,7 +15,7 @@ from aegis.approvals.queue import find
 from aegis.core.behaviour import LoopRules, Times
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
-from aegis.core.ports import Reader, Store
+from aegis.core.ports import Store
 from aegis.gate.control import session_subject
 from aegis.gate.participants import DecisionAttempt
 from aegis.gate.record import Subject
@@ -108,7 +108,7 @@ class Loops:
         with self._lock:
             trail = self._trail(subject)
             if asked.known is not None:
-                if self._was_released(asked):
+                if held_and_released(self._store, asked, Reason.LOOP):
                     trail.release(step)
                 return None
             found = trail.enter(step, rules)
@@ -128,18 +128,15 @@ class Loops:
             self._trails.move_to_end(key)
         return trail
 
-    def _was_released(self, asked: DecisionAttempt) -> bool:
-        """Whether a person let this very call go on, which was held as a loop."""
-        decision = None if asked.known is None else asked.known.decision
-        if decision is None or decision.reason is not Reason.LOOP or decision.approval is None:
-            return False
-        with self._store.reader() as reader:
-            return _is_approved(reader, decision.approval.id)
 
-
-def _is_approved(reader: Reader, approval_id: str) -> bool:
-    approval = find(reader, approval_id)
-    return approval is not None and approval.state in ("approved", "redeemed")
+def held_and_released(store: Store, asked: DecisionAttempt, reason: Reason) -> bool:
+    """Whether a person let this very call go on, which was held for `reason`."""
+    decision = None if asked.known is None else asked.known.decision
+    if decision is None or decision.reason is not reason or decision.approval is None:
+        return False
+    with store.reader() as reader:
+        approval = find(reader, decision.approval.id)
+    return approval is not None and approval.state == "approved"
 
 
 def step_of(subject: Subject, now: int) -> Step:

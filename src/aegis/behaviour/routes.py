@@ -8,35 +8,23 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from aegis.behaviour.canaries import (
-    CANARY_KINDS,
-    MAX_NOTE_CHARS,
-    Canary,
-    list_canaries,
-    mint,
-    retire,
-    rotate,
-    shown,
-    shown_touch,
-    touches,
-)
-from aegis.behaviour.containment import contained_now, kill, release
+from aegis.behaviour.baseline import LOOKED_AT, Baseline, baseline
+from aegis.behaviour.containment import contained_now, counts_of, kill, release
 from aegis.behaviour.replaying import WouldHave, walk
+from aegis.behaviour.trust import trust_of
 from aegis.config.text import text_of
 from aegis.core.behaviour import ContainmentRule
-from aegis.core.ports import Entry, Reader
+from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import rfc3339
-from aegis.gate.control import Contained
+from aegis.gate.control import Contained, read_control
 from aegis.gate.repeat import load_payload
-from aegis.log.writer import Unit
 from aegis.server.administration import receipt_ref
-from aegis.server.admission import ADMINISTER, Permission
+from aegis.server.admission import ADMINISTER, AUDIT, Permission
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import MAX_REASON_CHARS, answer
 from aegis.server.schemas import (
     ID,
-    NAME,
     SINCE,
     TEXT,
     TIME,
@@ -62,35 +50,47 @@ _CHANGE: Final = Body(
 _KINDS: Final[Schema] = {"type": "string", "enum": ["agent", "session", "mission", "tool", "everything"]}
 _DOES: Final[Schema] = {"type": "string", "enum": ["alert", "hold", "suspend", "revoke"]}
 
-_CANARY: Final[dict[str, Schema]] = {
-    "id": ID,
-    "kind": {"type": "string", "enum": list(CANARY_KINDS)},
-    "value": TEXT,
-    "note": TEXT,
-    "by": TEXT,
-    "minted_at": TIME,
-}
+_NUMBER: Final[Schema] = {"type": "number"}
+_COUNTS: Final[Schema] = {"type": "object", "additionalProperties": WHOLE}
+_TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
+
+
+def _items(properties: dict[str, Schema]) -> Schema:
+    return {"type": "array", "items": closed(properties)}
+
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "CanaryWish": closed(
+    "Behaviour": closed(
         {
-            "kind": {"type": "string", "enum": list(CANARY_KINDS)},
-            "name": {**NAME, "description": "the name of a tool; of every other kind the value is made"},
-            "note": {"type": "string", "maxLength": MAX_NOTE_CHARS},
-        },
-        "kind",
-    ),
-    "Canary": closed(_CANARY),
-    "CanaryMinted": closed({**_CANARY, "receipt": ref("ReceiptRef")}),
-    "Canaries": closed(
-        {
-            "items": {"type": "array", "items": ref("Canary")},
-            "touched": {
-                "type": "array",
-                "items": closed(
-                    {"receipt": ID, "time": TIME, "kind": TEXT, "agent": TEXT, "session": TEXT, "tool": TEXT}
-                ),
-            },
+            "agent": TEXT,
+            "learned": WHOLE,
+            "baseline": nullable(
+                closed(
+                    {
+                        "calls": WHOLE,
+                        "since": TIME,
+                        "refused_percent": _NUMBER,
+                        "calls_in_an_hour": _NUMBER,
+                        "calls_in_a_busy_hour": WHOLE,
+                        "hours": {"type": "array", "items": WHOLE},
+                        "tools": _items({"tool": TEXT, "calls": WHOLE, "percent": _NUMBER, "refused_percent": _NUMBER}),
+                    }
+                )
+            ),
+            "today": _TEXTS,
+            "score": nullable(
+                closed({"bits": _NUMBER, "limit": _NUMBER, "unusual": {"type": "boolean"}, "reasons": _TEXTS})
+            ),
+            "trust": closed(
+                {
+                    "score": WHOLE,
+                    "good": _NUMBER,
+                    "bad": _NUMBER,
+                    "days": _items({"day": {"type": "string", "format": "date"}, "score": WHOLE}),
+                }
+            ),
+            "contained": {"type": "boolean"},
+            "containment": _items({"cause": TEXT, "do": _DOES, "counted": _COUNTS, "needed": _COUNTS}),
         }
     ),
     "ContainmentChange": optional({"reason": {"type": "string", "maxLength": MAX_REASON_CHARS}}),
@@ -232,102 +232,82 @@ REPLAY_CONTAINMENT: Final = Endpoint(
 )
 
 
-# Canaries: minted, rotated, retired, and who touched one.
+# What an agent usually does, and what of it is not.
 
 
-async def list_all_canaries(request: ApiRequest) -> Response:
-    """Show the canaries, with masked values, and the newest touches."""
-
-    def look() -> dict[str, Any]:
-        with request.services.store.reader() as reader:
-            items = [shown(one) for one in list_canaries(reader)]
-            return {"items": items, "touched": [shown_touch(one) for one in touches(reader)]}
-
-    return answer(await asyncio.to_thread(look))
+async def agent_behaviour(request: ApiRequest) -> Response:
+    """Show what is usual of one agent, how far its last call was from that, its trust, and what is counted of it."""
+    return answer(await asyncio.to_thread(behaviour_of, request.services, request.path["id"]))
 
 
-LIST_CANARIES: Final = Endpoint(
+AGENT_BEHAVIOUR: Final = Endpoint(
     method="GET",
-    path="/v1/canaries",
-    operation="listCanaries",
+    path="/v1/agents/{id:path}/behaviour",
+    operation="agentBehaviour",
     tag="administration",
-    summary="Canaries, and who touched one",
-    permission=ADMINISTER,
-    handler=list_all_canaries,
-    replies=ok("the canaries", "Canaries"),
+    summary="What an agent usually does, today against it, its trust, and what containment counts of it",
+    permission=AUDIT,
+    handler=agent_behaviour,
+    path_params=named("name of the agent"),
+    replies=ok("its behaviour", "Behaviour"),
 )
 
 
-async def mint_canary(request: ApiRequest) -> Response:
-    """Mint a canary; its value is shown here and never again."""
-    body, services = request.body, request.services
-    canary, unit = mint(
-        body["kind"],
-        value=body.get("name", ""),
-        note=body.get("note", ""),
-        by=request.principal.id,
-        now=services.clock(),
-    )
-    recorded = await services.gate.arecord(unit)
-    return answer({**shown(canary), "value": canary.value, "receipt": receipt_ref(recorded[-1])}, 201)
+def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
+    """Return what is known of the behaviour of one agent."""
+    now, policy = services.clock(), services.policy.current
+    with services.store.reader() as reader:
+        newest = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
+        rules = [rule for rule in policy.behaviour.containment if rule.of == "agent"]
+        tally = counts_of(reader, "agent", agent)
+        inside = read_control(reader, services.clock)
+    usual, trust = baseline(newest, now), trust_of(newest[::-1])
+    model, last = services.gate.usual.last(agent)
+    return {
+        "agent": agent,
+        "learned": model.learned,
+        "baseline": None if usual is None else _baseline(usual),
+        "today": [] if usual is None else list(usual.odd),
+        "score": None
+        if last is None
+        else {
+            "bits": round(last.bits, 1),
+            "limit": round(last.limit, 1),
+            "unusual": last.is_unusual and model.learned >= policy.behaviour.baseline.after,
+            "reasons": list(last.reasons),
+        },
+        "trust": {
+            "score": trust.score,
+            "good": trust.good,
+            "bad": trust.bad,
+            "days": [{"day": day, "score": score} for day, score in trust.days],
+        },
+        "contained": inside.stops(agent),
+        "containment": [
+            {
+                "cause": rule.words,
+                "do": rule.does,
+                "counted": tally.counted_for(rule, now),
+                "needed": dict(rule.counts),
+            }
+            for rule in rules
+        ],
+    }
 
 
-MINT_CANARY: Final = Endpoint(
-    method="POST",
-    path="/v1/canaries",
-    operation="mintCanary",
-    tag="administration",
-    summary="Mint a canary: a key, a payee or a tool that nobody needs",
-    permission=ADMINISTER,
-    handler=mint_canary,
-    body=Body(schema=ref("CanaryWish")),
-    replies={**ok("minted; the value is shown once", "CanaryMinted", 201), **failing(s409="too many are watched")},
-)
-
-
-async def rotate_canary(request: ApiRequest) -> Response:
-    """Give a canary another value; the old one is still watched."""
-    services = request.services
-
-    def found() -> tuple[Canary, Unit]:
-        with services.store.reader() as reader:
-            return rotate(reader, request.path["id"], by=request.principal.id, now=services.clock())
-
-    canary, unit = await asyncio.to_thread(found)
-    recorded = await services.gate.arecord(unit)
-    return answer({**shown(canary), "value": canary.value, "receipt": receipt_ref(recorded[-1])})
-
-
-ROTATE_CANARY: Final = Endpoint(
-    method="POST",
-    path="/v1/canaries/{id}/rotate",
-    operation="rotateCanary",
-    tag="administration",
-    summary="Give a canary another value",
-    permission=ADMINISTER,
-    handler=rotate_canary,
-    path_params=named("the canary's id"),
-    replies={**ok("rotated; the value is shown once", "CanaryMinted"), **failing(s404="there is no such canary")},
-)
-
-
-async def retire_canary(request: ApiRequest) -> Response:
-    """Watch a canary no more."""
-    recorded = await request.services.gate.arecord(retire(request.path["id"], by=request.principal.id))
-    return answer({"id": request.path["id"], "receipt": receipt_ref(recorded[-1])})
-
-
-RETIRE_CANARY: Final = Endpoint(
-    method="POST",
-    path="/v1/canaries/{id}/retire",
-    operation="retireCanary",
-    tag="administration",
-    summary="Watch a canary no more",
-    permission=ADMINISTER,
-    handler=retire_canary,
-    path_params=named("the canary's id"),
-    replies={**ok("retired", "ContainmentReleased"), **failing(s404="there is no such canary")},
-)
+def _baseline(usual: Baseline) -> dict[str, Any]:
+    return {
+        "calls": usual.calls,
+        "since": usual.since,
+        "refused_percent": usual.refused,
+        "calls_in_an_hour": usual.an_hour,
+        "calls_in_a_busy_hour": usual.a_busy_hour,
+        "hours": list(usual.hours),
+        "tools": [
+            {"tool": one.tool, "calls": one.calls, "percent": one.share, "refused_percent": one.refused}
+            for one in usual.tools
+        ],
+    }
 
 
 async def stop_all(services: Services, reason: str, *, by: str) -> dict[str, Any]:
@@ -403,13 +383,10 @@ def _reason(request: ApiRequest) -> str:
 
 
 ENDPOINTS: Final = (
+    AGENT_BEHAVIOUR,
     LIST_CONTAINMENT,
     RELEASE_CONTAINED,
     KILL,
     KILL_RELEASE,
     REPLAY_CONTAINMENT,
-    LIST_CANARIES,
-    MINT_CANARY,
-    ROTATE_CANARY,
-    RETIRE_CANARY,
 )

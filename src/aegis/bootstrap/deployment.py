@@ -16,6 +16,7 @@ from aegis.approvals.values import Approval
 from aegis.behaviour.canaries import Canaries
 from aegis.behaviour.containment import ContainmentWatch
 from aegis.behaviour.deciding import Behaviour
+from aegis.behaviour.usual import UsualCalls
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
@@ -57,7 +58,7 @@ class DeployedGate(Gate):
 
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
-        canaries = Canaries(parts.store)
+        canaries, self.usual = Canaries(parts.store), UsualCalls(parts.store)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         super().__init__(
             parts,
@@ -69,13 +70,13 @@ class DeployedGate(Gate):
                 self._judging,
                 Parents(parts),
                 SessionFiles(parts),
-                Behaviour(parts, control, canaries),
+                Behaviour(parts, control, canaries, self.usual),
                 self.missions,
                 Approvals(parts),
             ),
         )
         self.parts: DeploymentParts = parts
-        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries)
+        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
 

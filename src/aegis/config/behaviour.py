@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from aegis.config.fields import Section, Tier, Timeout, seconds, written
-from aegis.core.behaviour import MAX_COUNT, MEASURES, OFF, ContainmentRule, LoopRules, Measure, Times
+from aegis.core.behaviour import MAX_COUNT, MEASURES, OFF, BaselineRules, ContainmentRule, LoopRules, Measure, Times
 from aegis.core.outcome import Reason, Risk, risk_of
 from aegis.core.text import visible
 from aegis.core.times import MICROS
@@ -68,6 +68,18 @@ class LoopSettings(Section):
             similar=self.similar,
             alternating=self.alternating,
         )
+
+
+class BaselineSettings(Section):
+    """What an agent usually does, learned from its own calls: tools, order, hours, rates, sizes, hosts, recipients."""
+
+    mode: Literal["hold", "observe", "off"]
+    """`hold` asks a person about a call that is far from usual, and learns from a yes; `observe` only records it."""
+    after: Annotated[int, Field(ge=50, le=100_000)]
+    """Calls of an agent before anything of it is called unusual."""
+
+    def compiled(self) -> BaselineRules:
+        return BaselineRules(mode=self.mode, after=self.after)
 
 
 class WhenSettings(Section):

@@ -249,6 +249,7 @@ def compile_policy(
         judges=judges,
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
+            baseline=settings.guards.behaviour.compiled(),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from aegis.config.behaviour import MAX_RULES, ContainmentSettings, LoopSettings
+from aegis.config.behaviour import MAX_RULES, BaselineSettings, ContainmentSettings, LoopSettings
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.models import DraftingSettings, ProxySettings, RunSettings
@@ -93,6 +93,8 @@ class GuardsSettings(Section):
     """Evaluates policies in Cedar, where there are any."""
     loops: LoopSettings
     """Holds what an agent does over and over."""
+    behaviour: BaselineSettings
+    """Notes or holds what is far from what an agent usually does."""
     outside: dict[Name, OutsideGuardSettings] = Field(default_factory=dict)
     """Guards of installed packages, by the names of their entry points; asked in this order, after the others."""
 

@@ -78,8 +78,16 @@ class LoopRules(Struct, frozen=True, kw_only=True):
     alternating: Times = OFF
 
 
+class BaselineRules(Struct, frozen=True, kw_only=True):
+    """Whether what an agent usually does is learned, and what follows from a call that is far from it."""
+
+    mode: Literal["hold", "observe", "off"] = "off"
+    after: int = 200
+
+
 class BehaviourRules(Struct, frozen=True, kw_only=True):
     """The sections about agents over time."""
 
     containment: tuple[ContainmentRule, ...] = ()
     loops: LoopRules = LoopRules()
+    baseline: BaselineRules = BaselineRules()
