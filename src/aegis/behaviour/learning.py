@@ -24,6 +24,7 @@ from aegis.core.times import MICROS
 
 SLOTS: Final = 512  # values and contexts that are known of one agent
 _WAYS: Final = 4
+SETTLED: Final = 200  # calls whose surprise says nothing of what is usual
 _SAMPLED: Final = 4
 _GROUPS: Final = SLOTS // _WAYS
 _BUCKETS: Final = 32  # of the histogram of surprise, one bit each
@@ -102,7 +103,7 @@ class AgentModel:
 
     def score(self, called: Called) -> Surprise:
         """How surprising a call is now; nothing is learned by it."""
-        found: list[tuple[float, str]] = []
+        found: list[tuple[float, str, str]] = []
         values: list[tuple[Value, int]] = []
         find = self._find
         of_tool = -1
@@ -121,10 +122,13 @@ class AgentModel:
             at = find(value.context)
             bits = log2(1 + (self._counts[at] if at >= 0 else of_tool))
             if bits >= 1:
-                found.append((bits, f"{_SAID[value.kind]} {value.shown}".strip()))
+                found.append((bits, f"{_SAID[value.kind]} {value.shown}".strip(), value.kind))
         found.sort(key=lambda one: -one[0])
-        reasons = tuple(said for _, said in found[:3])
-        return Surprise(sum(bits for bits, _ in found), self.limit if found else LEAST_BITS, reasons, values)
+        reasons = tuple(said for _, said, _ in found[:3])
+        kinds: dict[str, float] = {}
+        for bits, _, kind in found:  # three words that are new say no more than the one that surprises most
+            kinds.setdefault(kind, bits)
+        return Surprise(sum(kinds.values()), self.limit if found else LEAST_BITS, reasons, values)
 
     @property
     def limit(self) -> float:
@@ -146,7 +150,7 @@ class AgentModel:
             self._day, self._drift = day, 0.0
         mature = self.learned >= SLOTS
         may_drift = taught or not mature or self._drift < DRIFT_BITS
-        if not taught and surprise.bits:
+        if not taught and surprise.bits and self.learned >= SETTLED:
             bucket = min(_BUCKETS - 1, int(surprise.bits))
             self._bits[bucket] = min(_MOST, self._bits[bucket] + 1)
             if mature:
