@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.behaviour.learning import AgentModel, Called, called_of
+from aegis.behaviour.learning import AgentModel, LearnedCall, called_of
 from aegis.core.times import MICROS
 
 AFTER: Final = 200
@@ -123,7 +123,7 @@ def _key(arguments: dict[str, Any], otherwise: str) -> str:
     )
 
 
-def _called(call: Call) -> Called:
+def _called(call: Call) -> LearnedCall:
     moment, tool, arguments = call
     size = len(json.dumps(arguments))
     return called_of(time=moment * MICROS, server=None, tool=tool, arguments=arguments, size=size, effects=())

@@ -43,7 +43,7 @@ _MINUTE_US: Final = 60 * MICROS
 _HEAD: Final = struct.Struct("<IIQQHHIf")
 
 
-class Value(NamedTuple):
+class CallValue(NamedTuple):
     """One value of a call in its context; `near` are values that count as the same where they are known."""
 
     kind: str
@@ -53,12 +53,12 @@ class Value(NamedTuple):
     near: tuple[int, ...] = ()
 
 
-class Called(NamedTuple):
+class LearnedCall(NamedTuple):
     """One call as it is learned: when (microseconds), its tool, and its values."""
 
     time: int
     tool: int
-    values: Sequence[Value]
+    values: Sequence[CallValue]
 
 
 class Surprise(NamedTuple):
@@ -70,7 +70,7 @@ class Surprise(NamedTuple):
     bits: float
     limit: float
     reasons: tuple[str, ...]
-    values: Sequence[tuple[Value, int]]
+    values: Sequence[tuple[CallValue, int]]
 
     @property
     def is_unusual(self) -> bool:
@@ -101,10 +101,10 @@ class AgentModel:
         self._day = 0
         self._drift = 0.0
 
-    def score(self, called: Called) -> Surprise:
+    def score(self, called: LearnedCall) -> Surprise:
         """How surprising a call is now; nothing is learned by it."""
         found: list[tuple[float, str, str]] = []
-        values: list[tuple[Value, int]] = []
+        values: list[tuple[CallValue, int]] = []
         find = self._find
         of_tool = -1
         for value in (*called.values, *self._own(called)):
@@ -140,7 +140,7 @@ class AgentModel:
                 return max(LEAST_BITS, float(bucket + 1))
         return LEAST_BITS
 
-    def learn(self, called: Called, surprise: Surprise, *, taught: bool = False) -> None:
+    def learn(self, called: LearnedCall, surprise: Surprise, *, taught: bool = False) -> None:
         """Learn from a call that ran, by what `score` just said of it; `taught` says that a person called it fine.
 
         What is new is learned up to a bound a day: whoever moves what is usual by small steps needs many days.
@@ -178,7 +178,7 @@ class AgentModel:
         self.since = self.since or called.time
         self.learned += 1
 
-    def _own(self, called: Called) -> Sequence[Value]:
+    def _own(self, called: LearnedCall) -> Sequence[CallValue]:
         """The values that the calls before make: order and rate."""
         rate = self._rate + 1 if called.time // _MINUTE_US <= self._minute else 1
         quick = _rate(min(_MOST, rate).bit_length())
@@ -246,7 +246,7 @@ _SAID: Final[Mapping[str, str]] = {
 
 def called_of(
     *, time: int, server: str | None, tool: str, arguments: Mapping[str, Any], size: int, effects: Sequence[str]
-) -> Called:
+) -> LearnedCall:
     """One call as it is learned, from what is on record of it."""
     name = f"{server}/{tool}" if server else tool
     values = [
@@ -265,7 +265,7 @@ def called_of(
             values += _of_string(name, key, item[:MAX_CHARS])
         elif isinstance(item, int | float) and not isinstance(item, bool):
             values.append(_magnitude("number", name, key, int(min(abs(item), 2**60)).bit_length()))
-    return Called(time, values[0].value, values[:MAX_VALUES])
+    return LearnedCall(time, values[0].value, values[:MAX_VALUES])
 
 
 def _leaves(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -288,7 +288,7 @@ def _leaves(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 _kept = lru_cache(maxsize=16_384)
 
 
-def _of_string(name: str, key: str, text: str) -> Sequence[Value]:
+def _of_string(name: str, key: str, text: str) -> Sequence[CallValue]:
     """The hosts, recipients and paths that a string names; a short word counts by itself."""
     at = text.find("://")
     if at >= 0:
@@ -311,53 +311,55 @@ def _host(text: str) -> str:
 
 
 @_kept
-def _tool(name: str) -> Value:
-    return Value("tool", _hash("c.tool"), _hash("tool", name), f"`{name}`")
+def _tool(name: str) -> CallValue:
+    return CallValue("tool", _hash("c.tool"), _hash("tool", name), f"`{name}`")
 
 
 @lru_cache(maxsize=24)
-def _hour(hour: int) -> Value:
+def _hour(hour: int) -> CallValue:
     near = (_hash("hour", (hour - 1) % 24), _hash("hour", (hour + 1) % 24))
-    return Value("hour", _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near)
+    return CallValue("hour", _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near)
 
 
 @_kept
-def _shape(name: str, keys: tuple[str, ...]) -> Value:
-    return Value("shape", _hash("c.shape", name), _hash("shape", name, *sorted(keys)), f"`{name}`")
+def _shape(name: str, keys: tuple[str, ...]) -> CallValue:
+    return CallValue("shape", _hash("c.shape", name), _hash("shape", name, *sorted(keys)), f"`{name}`")
 
 
 @_kept
-def _effects(name: str, effects: tuple[str, ...]) -> Value:
-    return Value("effects", _hash("c.effects", name), _hash("effects", name, *effects), ", ".join(effects) or "nothing")
+def _effects(name: str, effects: tuple[str, ...]) -> CallValue:
+    return CallValue(
+        "effects", _hash("c.effects", name), _hash("effects", name, *effects), ", ".join(effects) or "nothing"
+    )
 
 
 @_kept
-def _named(kind: str, name: str, text: str) -> Value:
-    return Value(kind, _hash(f"c.{kind}", name), _hash(kind, text), f"`{text}`")
+def _named(kind: str, name: str, text: str) -> CallValue:
+    return CallValue(kind, _hash(f"c.{kind}", name), _hash(kind, text), f"`{text}`")
 
 
 @_kept
-def _word(name: str, key: str, text: str) -> Value:
-    return Value("word", _hash("c.word", name, key), _hash("word", name, key, text), f"`{key}` of `{name}`")
+def _word(name: str, key: str, text: str) -> CallValue:
+    return CallValue("word", _hash("c.word", name, key), _hash("word", name, key, text), f"`{key}` of `{name}`")
 
 
 @_kept
-def _order(last: int, tool: int) -> Value:
-    return Value("order", _hash("c.order"), _hash("order", last, tool), "")
+def _order(last: int, tool: int) -> CallValue:
+    return CallValue("order", _hash("c.order"), _hash("order", last, tool), "")
 
 
 @lru_cache(maxsize=32)
-def _rate(step: int) -> Value:
+def _rate(step: int) -> CallValue:
     """A rate by its order of magnitude: who was quicker was as quick as this."""
     near = tuple(_hash("rate", other) for other in range(step + 1, 17))
-    return Value("rate", _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute", near)
+    return CallValue("rate", _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute", near)
 
 
 @_kept
-def _magnitude(kind: str, name: str, key: str, step: int) -> Value:
+def _magnitude(kind: str, name: str, key: str, step: int) -> CallValue:
     """A number by its order of magnitude; smaller ones than are known, and the next larger, say nothing."""
     near = tuple(
         _hash(kind, name, key, other) for other in range(max(0, step - 1), min(step + 12, 62)) if other != step
     )
     shown = f"`{key}` of `{name}` about {2**step}"
-    return Value(kind, _hash(f"c.{kind}", name, key), _hash(kind, name, key, step), shown, near)
+    return CallValue(kind, _hash(f"c.{kind}", name, key), _hash(kind, name, key, step), shown, near)

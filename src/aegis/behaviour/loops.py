@@ -27,7 +27,7 @@ MAX_CALLS: Final = 256  # different calls of one session that are remembered
 MAX_READ: Final = 4_096  # bytes of arguments that are compared but for their numbers
 
 
-class Step(NamedTuple):
+class LoopStep(NamedTuple):
     """One call as loops see it; fingerprints are this process's own."""
 
     time: int
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     tool: str
 
 
-_NOTHING: Final = Step(0, "", 0, 0, "")
+_NOTHING: Final = LoopStep(0, "", 0, 0, "")
 
 
 class Trail:
@@ -50,7 +50,7 @@ class Trail:
         self._last = self._before = _NOTHING
         self._run = 0  # how many calls in a row were the one before the last again
 
-    def enter(self, step: Step, rules: LoopRules) -> tuple[str, int] | None:
+    def enter(self, step: LoopStep, rules: LoopRules) -> tuple[str, int] | None:
         """Remember a call: the rule that it breaks, and the count that it goes beyond.
 
         A call that was entered just now counts once, however often it is decided.
@@ -73,7 +73,7 @@ class Trail:
             return "alternating", rules.alternating.count
         return None
 
-    def release(self, step: Step) -> None:
+    def release(self, step: LoopStep) -> None:
         """Count from here on: a person let it go on."""
         self._times.pop(step.exact, None)
         self._times.pop(step.similar, None)
@@ -139,11 +139,11 @@ def held_and_released(store: Store, asked: DecisionAttempt, reason: Reason) -> b
     return approval is not None and approval.state == "approved"
 
 
-def step_of(subject: Subject, now: int) -> Step:
+def step_of(subject: Subject, now: int) -> LoopStep:
     """One call as loops see it."""
     call = subject.call
     bare = subject.canonical[:MAX_READ].translate(None, b"0123456789")
-    return Step(
+    return LoopStep(
         now, subject.call_id, hash(subject.request_digest), hash((call.server, call.tool, bare, "similar")), call.tool
     )
 

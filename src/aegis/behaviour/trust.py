@@ -27,7 +27,7 @@ _AGAINST: Final = {
 }
 
 
-class Trust(NamedTuple):
+class AgentTrust(NamedTuple):
     """Trust from 0 to 100, what speaks for and against, and the trust at the end of each day."""
 
     score: int
@@ -36,7 +36,7 @@ class Trust(NamedTuple):
     days: tuple[tuple[str, int], ...]
 
 
-def trust_of(entries: Sequence[Entry]) -> Trust:
+def trust_of(entries: Sequence[Entry]) -> AgentTrust:
     """The trust in one agent, from its decisions in the order of their time."""
     good = bad = 0.0
     last = entries[0].time if entries else 0
@@ -48,7 +48,7 @@ def trust_of(entries: Sequence[Entry]) -> Trust:
         good, bad = good * factor + plus, bad * factor + minus
         days[entry.time // _DAY_US] = _score(good, bad)
     shown = tuple((rfc3339(day * _DAY_US)[:10], score) for day, score in sorted(days.items())[-MAX_DAYS:])
-    return Trust(_score(good, bad), round(good, 2), round(bad, 2), shown)
+    return AgentTrust(_score(good, bad), round(good, 2), round(bad, 2), shown)
 
 
 def _score(good: float, bad: float) -> int:

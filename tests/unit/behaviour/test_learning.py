@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from benchmarks.behaviour import fleets
 
-from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel, Called, called_of
+from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel, LearnedCall, called_of
 from aegis.behaviour.trust import trust_of
 from aegis.core.ports import Entry
 from aegis.core.times import MICROS
@@ -15,7 +15,7 @@ from aegis.core.times import MICROS
 START = 1_790_000_000 // 86_400 * 86_400 + 9 * 3_600
 
 
-def call(number: int, tool: str = "fetch", **arguments: Any) -> Called:
+def call(number: int, tool: str = "fetch", **arguments: Any) -> LearnedCall:
     given = arguments or {"url": f"https://docs.example/{number}"}
     time = (START + number * 20) * MICROS
     return called_of(time=time, server=None, tool=tool, arguments=given, size=60, effects=["network"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aegis.behaviour.loops import MAX_CALLS, Step, Trail
+from aegis.behaviour.loops import MAX_CALLS, LoopStep, Trail
 from aegis.core.behaviour import OFF, LoopRules, Times
 
 RULES = LoopRules(
@@ -13,13 +13,13 @@ RULES = LoopRules(
 )
 
 
-def names(trail: Trail, steps: list[Step], rules: LoopRules = RULES) -> list[str]:
+def names(trail: Trail, steps: list[LoopStep], rules: LoopRules = RULES) -> list[str]:
     found = [trail.enter(step, rules) for step in steps]
     return ["" if one is None else one[0] for one in found]
 
 
-def step(time: int, exact: int, similar: int = -1, tool: str = "read") -> Step:
-    return Step(time, f"c{time}", exact, similar if similar >= 0 else exact + 1_000, tool)
+def step(time: int, exact: int, similar: int = -1, tool: str = "read") -> LoopStep:
+    return LoopStep(time, f"c{time}", exact, similar if similar >= 0 else exact + 1_000, tool)
 
 
 def test_the_same_call_goes_beyond_its_count_and_a_person_lets_it_go_on_as_often_again() -> None:
