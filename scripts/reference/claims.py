@@ -39,6 +39,7 @@ AREAS: Final[dict[str, str]] = {
     "MCP": "The MCP proxy",
     "HOK": "Hooks of coding agents",
     "RUN": "Governed runs",
+    "BEH": "Agents over time",
     "COK": "The cockpit",
     "EGR": "What leaves the machine",
     "CLI": "The command line",

@@ -49,6 +49,7 @@ REASONS: Final = {
     Reason.PROOF_INVALID: "a proof of possession",
     Reason.MISSION_INVALID: "a mission",
     Reason.TOOL_CHANGED: "a pinned tool is another now",
+    Reason.LOOP: "the guard of loops",
     Reason.POSTCONDITION_FAILED: "a postcondition of a result",
     Reason.CONFLICT: "the call id was used for another call; HTTP says 409",
     Reason.ANOMALY: "unlike what the agent usually does",

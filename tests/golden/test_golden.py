@@ -32,6 +32,8 @@ CONFIG: Final = """version: 1
 profile: standard
 limits: {rate: unlimited}
 durability: os
+guards: {behaviour: {mode: off}}  # what is usual depends on the hour
+containment: []  # every attack of a family is in one session, which five of them would suspend
 tools:
   read_file: {risk: low, effects: [read]}
   read_page: {risk: low, effects: [network]}

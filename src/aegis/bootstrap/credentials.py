@@ -14,6 +14,7 @@ from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
 from aegis.errors import InvalidCall
 from aegis.gate.control import COLLECTION as SWITCHES
+from aegis.gate.control import list_contained
 from aegis.gate.events import new_id
 from aegis.keys import api
 from aegis.keys.accounts import (
@@ -54,6 +55,11 @@ def seen_agents(reader: Reader) -> dict[str, dict[str, Any]]:
     for document in _every(reader, SWITCHES):
         body = orjson.loads(document.body)
         agents[document.key] = _row(document.key, document.state, body["reason"], body["by"])
+    now = system_clock()
+    for one in list_contained(reader):
+        row = agents.get(one.agent)
+        if one.of == "agent" and one.does == "suspend" and one.holds_at(now) and row and row["state"] == "active":
+            agents[one.agent] = _row(one.agent, "suspended", one.cause, one.by)
     return agents
 
 

@@ -13,6 +13,10 @@ from aegis.approvals.lifecycle import Approvals
 from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
+from aegis.behaviour.canaries import Canaries
+from aegis.behaviour.containment import ContainmentWatch
+from aegis.behaviour.deciding import Behaviour
+from aegis.behaviour.usual import UsualCalls
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
@@ -53,7 +57,8 @@ class DeployedGate(Gate):
     """The gate of a deployment. Participants look at the record of a decision in the order of their list."""
 
     def __init__(self, parts: DeploymentParts, principal: Principal):
-        control, commits, self.missions = Control(parts.store), Commits(parts.ledger), Missions(parts)
+        control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
+        canaries, self.usual = Canaries(parts.store), UsualCalls(parts.store)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         super().__init__(
             parts,
@@ -61,9 +66,17 @@ class DeployedGate(Gate):
             control=control,
             commits=commits,
             results=Results(parts, control, self.missions),
-            participants=(self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts)),
+            participants=(
+                self._judging,
+                Parents(parts),
+                SessionFiles(parts),
+                Behaviour(parts, control, canaries, self.usual),
+                self.missions,
+                Approvals(parts),
+            ),
         )
         self.parts: DeploymentParts = parts
+        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
 

@@ -11,6 +11,8 @@ import typer
 
 from aegis._version import __version__
 from aegis.approvals import commands as approvals_commands
+from aegis.behaviour import canary_commands
+from aegis.behaviour import commands as behaviour_commands
 from aegis.cli import agents, bench, config, hook, keys, log, mcp, output, rules, tools, users
 from aegis.cli.decide import decide
 from aegis.cli.demo.run import demo
@@ -28,7 +30,9 @@ from aegis.missions import commands as missions_commands
 # The tree of commands. Modules of commands import what they need when they run, so that help is quick.
 
 GROUPS: Final[Mapping[str, Any]] = {
-    "approvals": approvals_commands, "agents": agents, "keys": keys, "users": users, "log": log, "config": config,
+    "approvals": approvals_commands, "agents": agents, "containment": behaviour_commands,
+    "canaries": canary_commands, "keys": keys, "users": users,
+    "log": log, "config": config,
     "rules": rules, "missions": missions_commands, "tools": tools, "judge": judges_commands, "hook": hook, "mcp": mcp,
     "bench": bench,
 }  # fmt: skip
@@ -43,7 +47,7 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (demo, init, serve, decide, why, explain, doctor, report_false_alarm):
+    for command in (demo, init, serve, decide, why, explain, doctor, behaviour_commands.kill, report_false_alarm):
         app.command()(command)
     for name, group in GROUPS.items():
         app.add_typer(group.app, name=name)

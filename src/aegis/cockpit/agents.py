@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.responses import RedirectResponse, Response
 
 from aegis.behaviour.baseline import usual_of
+from aegis.behaviour.routes import behaviour_of
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rollup import Seen
 from aegis.core.times import rfc3339
@@ -63,6 +64,7 @@ async def agent(request: PageRequest) -> Response:
         row=_row(found, request.cockpit.rollup.tally.agents.get(name)),
         keys=keys,
         usual=usual,
+        behaviour=await asyncio.to_thread(behaviour_of, request.services, name),
         counted=request.cockpit.rollup.complete,
         groups=[
             {"rule": one.rule, "tool": one.tool, "count": one.count, "last": rfc3339(one.last_time)}

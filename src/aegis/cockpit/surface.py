@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aegis.approvals import pages as approvals_pages
+from aegis.behaviour import pages as behaviour_pages
 from aegis.behaviour.baseline import Unusual
 from aegis.bootstrap import Deployment
 from aegis.bootstrap.state import is_demonstration
@@ -57,6 +58,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *replaying.PAGES,
     *agents.PAGES,
     *missions_pages.PAGES,
+    *behaviour_pages.PAGES,
     *alerts.PAGES,
     *audit.PAGES,
 )

@@ -17,6 +17,7 @@ from aegis.config.document import nearest
 from aegis.config.sections import MissionSettings, public_key
 from aegis.config.settings import Settings
 from aegis.config.trusted import rule_folders
+from aegis.core.behaviour import BehaviourRules
 from aegis.core.canonical import canonical, kid_of, sha256
 from aegis.core.extensions import load_extension
 from aegis.core.names import SelectorMap, glob_match
@@ -262,6 +263,11 @@ def compile_policy(
         missions=compile_missions(settings.missions, scanner),
         previews=compile_previews(settings),
         judges=judges,
+        behaviour=BehaviourRules(
+            containment=tuple(one.compiled() for one in settings.containment),
+            baseline=settings.guards.behaviour.compiled(),
+            loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
+        ),
     )
 
 

@@ -235,6 +235,7 @@ _SENTENCES: Final = {
     "too_short": "must not be empty",
     "string_too_short": "must not be empty",
 }
+MAX_LISTED: Final = 32  # known words that a hint lists
 _SHOWN: Final = 60  # characters of a wrong word that a message quotes
 
 
@@ -266,7 +267,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word[:_SHOWN], words, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
-    return f"known here: {', '.join(f'`{one}`' for one in words)}" if len(words) <= 20 else ""
+    return f"known here: {', '.join(f'`{one}`' for one in words)}" if len(words) <= MAX_LISTED else ""
 
 
 def _translate(error: ErrorDetails, origins: Mapping[str, Origin], model: type[BaseModel]) -> Problem:

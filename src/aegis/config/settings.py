@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from aegis.config.behaviour import MAX_RULES, BaselineSettings, ContainmentSettings, LoopSettings
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.models import DraftingSettings, ProxySettings, RunSettings
@@ -90,6 +91,10 @@ class GuardsSettings(Section):
     """Looks for attacks, secrets and personal data, in calls and results."""
     cedar: GuardSettings
     """Evaluates policies in Cedar, where there are any."""
+    loops: LoopSettings
+    """Holds what an agent does over and over."""
+    behaviour: BaselineSettings
+    """Notes or holds what is far from what an agent usually does."""
     outside: dict[Name, OutsideGuardSettings] = Field(default_factory=dict)
     """Guards of installed packages, by the names of their entry points; asked in this order, after the others."""
 
@@ -141,6 +146,8 @@ class Settings(Section):
     judges: list[ValidatorSettings]
     """Who looks at calls before they run, in this order. A judge can only tighten."""
     judging: JudgingSettings
+    containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
+    """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

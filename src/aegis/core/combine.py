@@ -94,6 +94,22 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
     )
 
 
+def tightened(combined: Combined, report: Report) -> Combined:
+    """`combined` with one more report: nothing is lower than before, by construction."""
+    stricter = report.outcome > combined.outcome
+    outcome = max(combined.outcome, report.outcome)
+    return replace(
+        combined,
+        outcome=outcome,
+        verdict=max(combined.verdict, report.verdict),
+        reason=report.reason if stricter else combined.reason,
+        risk=max(combined.risk, report.risk),
+        findings=(*combined.findings, *report.findings),
+        patches=() if outcome is Outcome.BLOCK else combined.patches,
+        reports=(*combined.reports, report),
+    )
+
+
 def _is_graver(reason: Reason, than: Reason) -> bool:
     return reason in _GRAVEST and (than not in _GRAVEST or _GRAVEST.index(reason) < _GRAVEST.index(than))
 

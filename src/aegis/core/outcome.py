@@ -79,6 +79,7 @@ class Reason(str, Enum):
     POSTCONDITION_FAILED = "postcondition_failed"
     CONFLICT = "conflict"
     ANOMALY = "anomaly"
+    LOOP = "loop"
     UNAVAILABLE = "unavailable"
 
 
@@ -152,6 +153,7 @@ MESSAGES: Final[dict[Reason, str]] = {
     Reason.TOOL_CHANGED: "this tool is not the one that was approved",
     Reason.POSTCONDITION_FAILED: "the result does not meet what was required of it",
     Reason.CONFLICT: "this call id was already used for another call",
+    Reason.LOOP: "the same was asked for many times within a short time",
     Reason.ANOMALY: "this call is unlike what this agent usually does",
     Reason.UNAVAILABLE: "the call could not be checked or recorded, so it was not made; try again later",
 }

@@ -1,4 +1,4 @@
-"""Control state: which agents are stopped. Consulted on every call, exact at every commit.
+"""Control state: which agents are stopped, and what is contained. Consulted on every call, exact at every commit.
 
 A change anywhere (another process included) moves the store's epoch. The appender refuses a unit
 that was decided under an older one; the state is then read again and the call decided anew. So a
@@ -8,17 +8,21 @@ decision needs no look at the store before it, and still no call runs after its 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 import orjson
+from msgspec import Struct, convert
 
 from aegis.core.call import check_name
+from aegis.core.canonical import sha256
+from aegis.core.names import normalise_name
 from aegis.core.outcome import Reason
-from aegis.core.ports import Document, Reader, Store, Transaction
+from aegis.core.ports import Clock, Document, Reader, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
+from aegis.core.times import system_clock
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.events import new_id
@@ -28,23 +32,100 @@ COLLECTION: Final = "agents"
 MAX_REASON_CHARS: Final = 1_000
 
 
+# What is contained: an agent, a session, a mission with everything below it, a tool, or every agent at once.
+
+CONTAINED: Final = "containment"
+ContainedKind = Literal["agent", "session", "mission", "tool", "everything"]
+Containing = Literal["hold", "suspend", "revoke"]
+_KEY_CHARS: Final = 32
+
+
+class Contained(Struct, frozen=True, kw_only=True):
+    """One thing that is contained: what it is, what is done about it, until when, and why.
+
+    `until` is in microseconds since the epoch, 0 where only a person ends it. `receipt` is the record of it.
+    """
+
+    of: ContainedKind
+    subject: str
+    does: Containing
+    until: int = 0
+    since: int = 0
+    cause: str = ""
+    by: str = ""
+    receipt: str = ""
+    agent: str = ""
+    session: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name under which it is kept, shown and released."""
+        return contained_key(self.of, self.subject)
+
+    def holds_at(self, now: int) -> bool:
+        """Whether it has not ended at `now`."""
+        return not self.until or now < self.until
+
+
+def contained_key(of: ContainedKind, subject: str) -> str:
+    """The key of what is kept about one subject: one containment a subject."""
+    return of if of == "everything" else f"{of}-{sha256(subject.encode()).removeprefix('sha-256:')[:_KEY_CHARS]}"
+
+
+def session_subject(principal: str, session: str) -> str:
+    """The subject of a session: it is its principal's alone."""
+    return f"{principal}\n{session}"
+
+
+def tool_subject(server: str | None, tool: str) -> str:
+    """The subject of a tool of one server."""
+    return f"{normalise_name(server or '')}\n{normalise_name(tool)}"
+
+
+_NONE: Final[Mapping[tuple[ContainedKind, str], Contained]] = {}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlState:
-    """The control data of one epoch."""
+    """The control data of one epoch; what ends by itself ends by `clock`."""
 
     epoch: int
     stopped: frozenset[str]
+    contained: Mapping[tuple[ContainedKind, str], Contained] = field(default_factory=lambda: _NONE)
+    clock: Clock = system_clock
 
     def stops(self, agent: str) -> bool:
-        """Whether `agent` is stopped: under its name, or under one that looks the same."""
-        return bool(self.stopped) and name_skeleton(agent) in self.stopped
+        """Whether `agent` is stopped or suspended: under its name, or under one that looks the same."""
+        if not self.stopped and not self.contained:
+            return False
+        name = name_skeleton(agent)
+        return name in self.stopped or self.refuses("everything", "") or self.refuses("agent", name)
+
+    def refuses(self, of: ContainedKind, subject: str) -> bool:
+        """Whether every call of this subject is refused now."""
+        found = self.contained.get((of, subject))
+        return found is not None and found.does != "hold" and found.holds_at(self.clock())
+
+    def holds(self, of: ContainedKind, subject: str) -> Contained | None:
+        """What holds the calls of this subject that change anything, or `None`."""
+        found = self.contained.get((of, subject))
+        return found if found is not None and found.does == "hold" and found.holds_at(self.clock()) else None
+
+    def refuses_call(self, principal: str, session: str, server: str | None, tool: str) -> bool:
+        """Whether calls of this session or of this tool are refused now."""
+        if not self.contained:
+            return False
+        return self.refuses("tool", tool_subject(server, tool)) or (
+            bool(session) and self.refuses("session", session_subject(principal, session))
+        )
 
 
 class Control:
     """The control state as this process last read it."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, clock: Clock = system_clock):
         self._store = store
+        self._clock = clock
         self._lock = threading.Lock()
         self._state: ControlState | None = None
 
@@ -58,7 +139,7 @@ class Control:
         if state is not None and state.epoch == self._store.epoch():
             return state
         with self._lock, self._store.reader() as reader:
-            state = _read(reader)
+            state = read_control(reader, self._clock)
             self._state = state
         return state
 
@@ -68,7 +149,7 @@ def check_runs(reader: Reader, principal: Principal) -> None:
 
     Inside of a transaction it holds for what is recorded there.
     """
-    if _read(reader).stops(principal.agent or principal.id):
+    if read_control(reader).stops(principal.agent or principal.id):
         raise stopped_agent()
 
 
@@ -77,14 +158,30 @@ def stopped_agent() -> InvalidCall:
     return InvalidCall("this agent was stopped", code="revoked", status=403, hint="an administrator can restore it")
 
 
-def _read(reader: Reader) -> ControlState:
-    epoch = reader.head().epoch
-    return ControlState(epoch=epoch, stopped=frozenset(name_skeleton(document.key) for document in _stopped(reader)))
+def read_control(reader: Reader, clock: Clock = system_clock) -> ControlState:
+    """The control state as a view of the store holds it."""
+    return ControlState(
+        epoch=reader.head().epoch,
+        stopped=frozenset(name_skeleton(document.key) for document in _every(reader, COLLECTION, "revoked")),
+        contained={(one.of, one.subject): one for one in list_contained(reader)},
+        clock=clock,
+    )
 
 
-def _stopped(reader: Reader) -> Iterator[Document]:
+def list_contained(reader: Reader) -> Iterator[Contained]:
+    """Everything that was contained and not released; what ended by itself may be among it."""
+    for document in _every(reader, CONTAINED):
+        yield contained_of(document)
+
+
+def contained_of(document: Document) -> Contained:
+    """What a document of the collection says."""
+    return convert(orjson.loads(document.body), Contained)
+
+
+def _every(reader: Reader, collection: str, state: str = "") -> Iterator[Document]:
     after = ""
-    while page := reader.documents(COLLECTION, state="revoked", after=after):
+    while page := reader.documents(collection, state=state, after=after):
         yield from page
         after = page[-1].key
 
@@ -110,6 +207,8 @@ def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: 
             written.extend(_restored(transaction, body))
         for document in written:
             transaction.put_document(document)
+        if state == "active" and not only_new:
+            transaction.delete_document(CONTAINED, contained_key("agent", name_skeleton(agent)))
         transaction.bump_epoch()
         return [
             Draft(
@@ -131,7 +230,7 @@ def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: 
 def _restored(reader: Reader, body: dict[str, Any]) -> Iterator[Document]:
     """What is stopped under names that look like the one that is restored: one of them would keep it stopped."""
     agent: str = body["agent"]
-    for stored in _stopped(reader):
+    for stored in _every(reader, COLLECTION, "revoked"):
         if stored.key != agent and name_skeleton(stored.key) == name_skeleton(agent):
             restored = orjson.dumps(body | {"agent": stored.key})
             yield Document(

@@ -23,6 +23,7 @@ from msgspec import structs
 
 from aegis.core.call import ToolCall, check_call, readable
 from aegis.core.canonical import call_digest
+from aegis.core.combine import tightened
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
@@ -67,6 +68,7 @@ class Decisions:
         self._control = control
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._view = asked_of(participants, "view")
+        self._weigh = asked_of(participants, "weigh")
         self._reread = asked_of(participants, "reread")
         self._review = asked_of(participants, "review")
         self._review_again = asked_of(participants, "review_again")
@@ -205,6 +207,8 @@ class Decisions:
         subject, call = asked.subject, asked.subject.call
         if asked.state.stops(subject.agent):
             return _NO_PARTS, refuse("revocation", Reason.REVOKED)
+        if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
+            return _NO_PARTS, refuse("containment", Reason.REVOKED)
         if not subject.principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS
@@ -219,6 +223,9 @@ class Decisions:
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
                 return (yield from self.judge(structs.replace(asked, charge=False)))
+        for weigh in self._weigh:
+            for report in weigh(asked, evaluation, parts):
+                evaluation = structs.replace(evaluation, combined=tightened(evaluation.combined, report))
         return parts, evaluation
 
     def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:

@@ -7,7 +7,7 @@ what is written in the transaction that records the decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct, structs
@@ -130,6 +130,10 @@ class Participant:
     def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None
+
+    def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterable[Report]:
+        """More reports on a call that was evaluated; they can only make the evaluation stricter."""
+        return ()
 
     def reread(self, asked: DecisionAttempt, evaluation: Evaluation) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Of a call in a session that runs files: what guards are shown to evaluate it again, and what is noted.

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from aegis.context.sessions import find_session, find_surroundings, session_key
 from aegis.core.canonical import call_digest
+from aegis.core.combine import tightened
 from aegis.core.json import parse
 from aegis.core.judging import JudgeSpec
 from aegis.core.outcome import Outcome, Reason
@@ -47,7 +48,6 @@ from aegis.judges.records import (
     is_spent_out,
     judge_members,
     report_of,
-    tightened,
     with_ends,
 )
 from aegis.judges.run import PROBING_S, Intent, JudgeLoop, Key, Review, Runner

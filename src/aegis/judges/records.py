@@ -11,14 +11,13 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 from msgspec import structs
 
 from aegis.core.canonical import SALT_BYTES, payload_commitment
-from aegis.core.combine import Combined
 from aegis.core.decision import Decision, GuardTime
 from aegis.core.finding import Finding, Report
 from aegis.core.judging import Ceiling, JudgeRules, JudgeSpec, Validator
@@ -148,22 +147,6 @@ def report_of(rules: JudgeRules, reviewed: Reviewed) -> Report:
     )
     report = Report(guard=GUARD, outcome=outcome, verdict=verdict, reason=reason, risk=Risk.MEDIUM, findings=(finding,))
     return observed(report) if rules.mode == "observe" else report
-
-
-def tightened(combined: Combined, report: Report) -> Combined:
-    """`combined` with one more report: nothing is lower than before, by construction."""
-    stricter = report.outcome > combined.outcome
-    outcome = max(combined.outcome, report.outcome)
-    return replace(
-        combined,
-        outcome=outcome,
-        verdict=max(combined.verdict, report.verdict),
-        reason=report.reason if stricter else combined.reason,
-        risk=max(combined.risk, report.risk),
-        findings=(*combined.findings, *report.findings),
-        patches=() if outcome is Outcome.BLOCK else combined.patches,
-        reports=(*combined.reports, report),
-    )
 
 
 def feedback_of(policy: Policy, subject: Subject, rules: JudgeRules, reviewed: Reviewed, now: int) -> Feedback:

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -58,6 +58,21 @@ class Unit(Struct, frozen=True, kw_only=True):
     apply: Apply | None = None
     epoch: int | None = None
     call: CallKey | None = None
+
+
+class Watch(Protocol):
+    """Looks at everything that is recorded, inside the transaction that records it."""
+
+    def look(self, transaction: Transaction, drafts: Sequence[Draft]) -> Sequence[Draft]:
+        """What one unit records, before it is committed; gives what is recorded behind it.
+
+        It may write, and refuses nothing.
+        """
+        ...
+
+    def recorded(self, draft: Draft, recorded: Recorded) -> None:
+        """Hear that one draft of `look` is durable."""
+        ...
 
 
 Answer = tuple[Recorded, ...] | StoreConflict | InvalidCall
@@ -108,6 +123,7 @@ class Ledger:
         self._on_clock_behind = on_clock_behind
         self._on_epoch = on_epoch
         self._on_others = on_others
+        self.watch: Watch | None = None
         self._epoch = -1
         self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
         self._size = 0  # of the log after the last commit of this ledger
@@ -173,11 +189,12 @@ class Ledger:
         Where the answer to the commit is lost, the log is read again: what is in it is answered as recorded.
         """
         spans: list[tuple[int, int] | StoreConflict | InvalidCall] = []
+        drafts: list[Draft] = []
+        watched: list[int] = []
         recorded: tuple[Recorded, ...] = ()
         try:
             with self._store.transaction(wait_s=wait_s) as transaction:
                 head = transaction.head()
-                drafts: list[Draft] = []
                 fresh: set[tuple[str, str, str]] = set()
                 # (1) What each unit records, or the refusal of one that lost.
                 for unit in units:
@@ -195,6 +212,12 @@ class Ledger:
                         spans.append(refusal)
                     else:
                         spans.append((start, len(drafts)))
+                        if self.watch is not None and len(drafts) > start:
+                            found = self.watch.look(transaction, drafts[start:])
+                            if found:
+                                watched += range(len(drafts), len(drafts) + len(found))
+                                drafts += found
+                                head = transaction.head()
                 # (2) Where control data moved, keys perhaps did: none is used from memory.
                 if head.epoch != self._epoch:
                     if self._on_epoch is not None:
@@ -209,6 +232,9 @@ class Ledger:
             self._find(recorded)
         if recorded:
             self._size = recorded[-1].index + 1
+            if self.watch is not None:
+                for place in watched:
+                    self.watch.recorded(drafts[place], recorded[place])
         answers: list[Answer] = []
         for span in spans:
             answers.append(span if isinstance(span, Exception) else recorded[span[0] : span[1]])

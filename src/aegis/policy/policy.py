@@ -16,6 +16,7 @@ from msgspec import structs
 from aegis.config.compile_reviews import Previews
 from aegis.config.config import Config
 from aegis.core.approval import ApprovalPolicy, ApprovalRules
+from aegis.core.behaviour import BehaviourRules
 from aegis.core.canonical import canonical
 from aegis.core.combine import Combined, combine
 from aegis.core.decision import GuardTime
@@ -92,6 +93,7 @@ class Policy:
         approval_rules: ApprovalRules | None = None,
         policy_approvals: Mapping[str, ApprovalPolicy] | None = None,
         source: Source | None = None,
+        behaviour: BehaviourRules | None = None,
     ):
         self.digest = digest
         self.source = source
@@ -102,6 +104,7 @@ class Policy:
         self.missions = missions or MissionRules()
         self.previews = previews or Previews()
         self.judges = judges or JudgeRules()
+        self.behaviour = behaviour or BehaviourRules()
         self.approval_rules = approval_rules or ApprovalRules()
         self._policy_approvals = policy_approvals or {}
         self.settings = {"mode": mode, "insufficient_evidence": evidence}

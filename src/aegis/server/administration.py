@@ -45,7 +45,7 @@ from aegis.server.services import Services
 # Agents: which are known, and the switch that stops one before its next call.
 
 
-AGENT_STATE: Final[Schema] = {"type": "string", "enum": ["active", "revoked"]}
+AGENT_STATE: Final[Schema] = {"type": "string", "enum": ["active", "suspended", "revoked"]}
 _AGENT: Final = named("name of the agent")
 _CHANGE: Final = Body(schema=ref("AgentChange"), required=False)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from aegis.approvals import routes as approvals_routes
+from aegis.behaviour import canary_routes
+from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
 from aegis.missions import routes as missions_routes
 from aegis.runs import routes as runs_routes
@@ -22,4 +24,6 @@ COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **missions_routes.SCHEMAS,
     **runs_routes.SCHEMAS,
     **administration.SCHEMAS,
+    **behaviour_routes.SCHEMAS,
+    **canary_routes.SCHEMAS,
 }

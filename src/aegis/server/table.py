@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from aegis._version import __version__
 from aegis.approvals import routes as approvals_routes
+from aegis.behaviour import canary_routes
+from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
 from aegis.errors import InvalidCall
 from aegis.missions import routes as missions_routes
@@ -266,6 +268,8 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *audit.RECEIPTS,
     *context_routes.SESSIONS,
     *audit.LOG,
+    *canary_routes.ENDPOINTS,
+    *behaviour_routes.ENDPOINTS,  # before the name of an agent, which takes slashes
     *administration.ENDPOINTS,
     audit.JWKS,
     HEALTHZ,

@@ -32,10 +32,13 @@ def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
     strict = digest("profile: strict")
     copied = digest(
         "registry: {allow_unregistered: block, escalation_threshold: medium}\n"
-        "guards: {content: {egress: hold, inside: mask, workspace: block}}\n"
+        "guards: {content: {egress: hold, inside: mask, workspace: block}, loops: {mode: enforce}}\n"
         "approvals: {session_grant: off, hourly_limit: 60}\n"
         "limits: {byte_rate: 32MiB/minute}\npreviews: {mounts: []}\njudging: {feedback: code}\n"
-        "proxies: {documents: readable}"
+        "proxies: {documents: readable}\n"
+        "containment:\n"
+        "  - {when: {blocked: 5, reason: attack_detected, severity: high, within: 10m}, do: suspend, for: 1h}\n"
+        "  - {when: {canary: 1, within: 1h}, do: suspend, for: 1d}"
     )
     assert copied == strict
 

@@ -1,0 +1,160 @@
+"""`aegis canaries`: keys, payees and tools that nobody needs; minted, rotated, retired, and who touched one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.output import Column, print_json, show_list, show_members
+
+if TYPE_CHECKING:
+    from aegis.behaviour.canaries import Canary
+    from aegis.core.ports import Reader
+    from aegis.log.writer import Unit
+
+app = typer.Typer(help="Keys, payees and tools that nobody needs: who touches one is contained.")
+
+_Id = Annotated[str, typer.Argument(metavar="ID", help="the canary's id, from `list`")]
+_COLUMNS: Final = (
+    Column(title="ID", member="id"),
+    Column(title="KIND", member="kind"),
+    Column(title="VALUE", member="value"),
+    Column(title="NOTE", member="note"),
+    Column(title="MINTED", member="minted_at"),
+)
+_TOUCHES: Final = (
+    Column(title="TIME", member="time"),
+    Column(title="AGENT", member="agent"),
+    Column(title="SESSION", member="session"),
+    Column(title="TOOL", member="tool"),
+    Column(title="IN", member="kind"),
+    Column(title="RECEIPT", member="receipt"),
+)
+
+
+@app.command("mint")
+def mint_canary(
+    kind: Annotated[
+        Literal["aws-key", "api-key", "password", "payee", "email", "url", "tool"],
+        typer.Option("--kind", help="what it looks like"),
+    ] = "aws-key",
+    name: Annotated[str, typer.Option("--name", metavar="TOOL", help="the name of a tool")] = "",
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="where it lies")] = "",
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Mint a canary and show its value, once: put it where nobody has to look."""
+    if url is not None:
+        wish = {"kind": kind, "note": note, **({"name": name} if name else {})}
+        made = _ask(url, key_file, "POST", "/v1/canaries", wish)
+    else:
+        from aegis.behaviour.canaries import mint
+
+        made = _made(home, config, lambda _, by, now: mint(kind, value=name, note=note, by=by, now=now))
+    show_members(made, as_json=as_json)
+
+
+@app.command("list")
+def list_minted(
+    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
+) -> None:
+    """List the canaries that are watched; values are masked."""
+    show_list(_seen(home, config, url, key_file)["items"], _COLUMNS, as_json=as_json, empty="no canary is watched")
+
+
+@app.command("watch")
+def watch_touches(
+    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
+) -> None:
+    """List who touched a canary; exit 1 where somebody did."""
+    found = _seen(home, config, url, key_file)["touched"]
+    if as_json:
+        print_json({"items": found})
+    else:
+        show_list(found, _TOUCHES, as_json=False, empty="nobody touched a canary")
+    if found:
+        raise typer.Exit(1)
+
+
+@app.command("rotate")
+def rotate_canary(
+    canary: _Id,
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Give a canary another value and show it; the old one is still watched."""
+    if url is not None:
+        made = _ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/rotate")
+    else:
+        from aegis.behaviour.canaries import rotate
+
+        made = _made(home, config, lambda reader, by, now: rotate(reader, canary, by=by, now=now))
+    show_members(made, as_json=as_json)
+
+
+@app.command("retire")
+def retire_canary(
+    canary: _Id,
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Watch a canary no more."""
+    if url is not None:
+        changed = _ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/retire")
+    else:
+        from aegis.behaviour.canaries import retire
+        from aegis.cli.opening import existing, operator
+
+        with existing(home, config) as state:
+            recorded = state.ledger.append(retire(canary, by=operator()))[-1]
+        changed = {"id": canary, "receipt": _place(recorded)}
+    show_members(changed, as_json=as_json)
+
+
+def _made(
+    home: Path | None, config: Path | None, make: Callable[[Reader, str, int], tuple[Canary, Unit]]
+) -> dict[str, Any]:
+    from aegis.behaviour.canaries import shown
+    from aegis.cli.opening import existing, operator
+    from aegis.core.times import system_clock
+
+    with existing(home, config) as state:
+        with state.store.reader() as reader:
+            canary, unit = make(reader, operator(), system_clock())
+        recorded = state.ledger.append(unit)[-1]
+    return {**shown(canary), "value": canary.value, "receipt": _place(recorded)}
+
+
+def _seen(home: Path | None, config: Path | None, url: str | None, key_file: Path | None) -> Any:
+    if url is not None:
+        return _ask(url, key_file, "GET", "/v1/canaries")
+    from aegis.behaviour.canaries import list_canaries, shown, shown_touch, touches
+    from aegis.cli.opening import existing
+
+    with existing(home, config) as state, state.store.reader() as reader:
+        items = [shown(one) for one in list_canaries(reader)]
+        return {"items": items, "touched": [shown_touch(one) for one in touches(reader)]}
+
+
+def _place(recorded: Any) -> dict[str, Any]:
+    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
+
+
+def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
+    from aegis.cli.remote import Gateway
+
+    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)

@@ -1,0 +1,143 @@
+"""`aegis containment` and `aegis kill`: what stopped by itself, its end, and the switch that stops everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+
+app = typer.Typer(help="What is held, suspended or stopped by a condition, and its end.")
+
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the change")]
+_COLUMNS: Final = (
+    Column(title="ID", member="id"),
+    Column(title="WHAT", member="of"),
+    Column(title="AGENT", member="agent"),
+    Column(title="SESSION", member="session"),
+    Column(title="DONE", member="do"),
+    Column(title="UNTIL", member="until"),
+    Column(title="CAUSE", member="cause"),
+)
+_FIRED: Final = (
+    Column(title="TIME", member="time"),
+    Column(title="CAUSE", member="cause"),
+    Column(title="WHAT", member="of"),
+    Column(title="AGENT", member="agent"),
+    Column(title="SESSION", member="session"),
+    Column(title="DONE", member="do"),
+    Column(title="CALLS", member="calls"),
+    Column(title="HAD RUN", member="had_run"),
+)
+
+
+@app.command("list")
+def list_contained(
+    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
+) -> None:
+    """List what is contained now, and why."""
+    from aegis.behaviour.containment import contained_now
+    from aegis.behaviour.routes import row
+    from aegis.cli.opening import existing
+    from aegis.core.times import system_clock
+
+    if url is not None:
+        items = _ask(url, key_file, "GET", "/v1/containment")["items"]
+    else:
+        with existing(home, config) as state, state.store.reader() as reader:
+            items = [row(one) for one in contained_now(reader, system_clock())]
+    show_list(items, _COLUMNS, as_json=as_json, empty="nothing is contained")
+
+
+@app.command()
+def release(
+    contained: Annotated[str, typer.Argument(metavar="ID", help="the containment's id, from `list`")],
+    reason: Why = "",
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """End a containment before its time, in every gateway on this home."""
+    changed = _released(contained, reason, home=home, config=config, url=url, key_file=key_file)
+    show_members(changed, as_json=as_json)
+
+
+@app.command("test")
+def try_conditions(
+    config: ConfigFile = None,
+    home: Home = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="only receipts from this time on")] = "",
+    as_json: Json = False,
+) -> None:
+    """Tell what the conditions of a configuration would have done over the log; nothing is changed."""
+    from aegis.cli.opening import api
+
+    text = b"version: 1\n" if config is None else Path(config).read_bytes()
+    query = f"?{urlencode({'since': since})}" if since else ""
+    with api(url, home, None) as door:
+        found = door.ask("POST", f"/v1/containment:replay{query}", api_key_of(key_file), text)
+    if as_json:
+        print_json(found)
+        return
+    show_list(found["items"], _FIRED, as_json=False, empty="no condition would have held")
+    print_line(f"{found['looked_at']} receipts looked at{'' if found['complete'] else ', older ones left out'}")
+
+
+def kill(
+    reason: Why = "",
+    undo: Annotated[bool, typer.Option("--release", help="let agents act again")] = False,
+    home: Home = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Stop every agent at once, in every gateway on this home: calls, sessions, delegations and challenges."""
+    from aegis.behaviour.containment import kill as kill_unit
+    from aegis.cli.opening import existing, operator
+    from aegis.core.times import system_clock
+
+    if undo:
+        if url is not None:
+            changed = _ask(url, key_file, "POST", "/v1/kill/release", {"reason": reason})
+        else:
+            released = _released("everything", reason, home=home, config=config, url=None, key_file=None)
+            changed = {"killed": False, "reason": reason, "receipt": released["receipt"]}
+    elif url is not None:
+        changed = _ask(url, key_file, "POST", "/v1/kill", {"reason": reason})
+    else:
+        with existing(home, config) as state:
+            unit = kill_unit(reason, principal=operator(), now=system_clock())
+            changed = {"killed": True, "reason": reason, "receipt": _place(state.ledger.append(unit)[0])}
+    show_members(changed, as_json=as_json)
+
+
+def _released(
+    key: str, reason: str, *, home: Path | None, config: Path | None, url: str | None, key_file: Path | None
+) -> Any:
+    from aegis.behaviour.containment import release as release_unit
+    from aegis.cli.opening import existing, operator
+
+    if url is not None:
+        return _ask(url, key_file, "POST", f"/v1/containment/{quote(key, safe='')}/release", {"reason": reason})
+    with existing(home, config) as state:
+        recorded = state.ledger.append(release_unit(key, reason, principal=operator()))[0]
+    return {"id": key, "receipt": _place(recorded)}
+
+
+def _place(recorded: Any) -> dict[str, Any]:
+    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
+
+
+def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
+    from aegis.cli.remote import Gateway
+
+    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)

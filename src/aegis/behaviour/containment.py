@@ -1,0 +1,319 @@
+"""Containment in the transaction that records what causes it, and its end by a person.
+
+(1) what one unit records is looked at inside of its transaction: receipts that count for no condition cost nothing
+(2) the tally of each subject is read, counted on and written; many gateways on one store count as one
+(3) where a condition holds, its subject is contained, the control epoch moves, and both are on record with their cause
+(4) every gateway decides its next call under the new epoch, or its record is refused and the call is decided again
+
+Tallies are kept apart by subject. Whoever makes a new one looks at its neighbours and removes those in which nothing
+counts any more, so that there are never many more tallies than events inside the longest condition.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from msgspec import convert, structs, to_builtins
+
+from aegis.approvals.queue import find
+from aegis.behaviour.canaries import GUARD as CANARIES
+from aegis.behaviour.canaries import Canaries
+from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
+from aegis.behaviour.usual import UsualCalls
+from aegis.config.reload import PolicyHolder
+from aegis.core.behaviour import ContainedBy, ContainmentRule
+from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
+from aegis.core.outcome import Outcome, Reason
+from aegis.core.ports import Clock, Document, Reader, Transaction
+from aegis.core.receipt import Draft, Recorded
+from aegis.core.times import rfc3339
+from aegis.detect.fold import name_skeleton
+from aegis.errors import InvalidCall
+from aegis.gate.control import (
+    COLLECTION as SWITCHES,
+)
+from aegis.gate.control import (
+    CONTAINED,
+    MAX_REASON_CHARS,
+    Contained,
+    Containing,
+    contained_key,
+    contained_of,
+    list_contained,
+)
+from aegis.gate.events import Event, Listener, new_id, notify
+from aegis.log.writer import Unit
+
+TALLIES: Final = "containment_tallies"
+GATE: Final = "gate"
+GUARD: Final = "containment"
+NEIGHBOURS: Final = 2  # tallies that are looked at for each new one: what is over goes as quickly as new ones come
+_OFS: Final[tuple[ContainedBy, ...]] = ("session", "agent", "mission", "tool")
+_STRENGTH: Final[Mapping[Containing, int]] = {"hold": 0, "suspend": 1, "revoke": 2}
+
+
+class ContainmentWatch:
+    """Counts what is recorded, and contains; `core.log.writer.Watch` over one deployment."""
+
+    def __init__(
+        self, policy: PolicyHolder, clock: Clock, listeners: Sequence[Listener], canaries: Canaries, usual: UsualCalls
+    ):
+        self._canaries = canaries
+        self._usual = usual
+        self._policy = policy
+        self._clock = clock
+        self._listeners = listeners
+
+    def look(self, transaction: Transaction, drafts: Sequence[Draft]) -> Sequence[Draft]:
+        """What follows from what one unit records."""
+        policy = self._policy.current
+        rules = policy.behaviour.containment
+        found: list[Draft] = []
+        for draft in drafts:
+            kind = draft.members["kind"]
+            if kind == "decision":
+                self._usual.save(transaction, draft.members["agent"])
+            elif kind == "result":
+                self._look_at_result(transaction, draft)
+            if rules and may_count(draft.members):  # (1)
+                found += self._counted(transaction, draft, rules, policy.digest)
+        return found
+
+    def _look_at_result(self, transaction: Transaction, draft: Draft) -> None:
+        """Note in the receipt of a result that it holds a canary: its agent read where nobody has to."""
+        if draft.payload is None:
+            return
+        watched = self._canaries.watched_in(transaction)
+        if watched and watched.is_in(draft.payload):
+            noted = {"guard": CANARIES, "outcome": Outcome.ALLOW.word, "rules": [CANARY_RULE]}
+            draft.members["guards"] = [*draft.members["guards"], noted]
+
+    def recorded(self, draft: Draft, recorded: Recorded) -> None:
+        """Tell those who listen what was contained."""
+        notify(self._listeners, Event(kind=draft.members["kind"], members=draft.members, recorded=recorded))
+
+    def _counted(
+        self, transaction: Transaction, draft: Draft, rules: Sequence[ContainmentRule], policy_digest: str
+    ) -> list[Draft]:
+        members = draft.members
+        findings = () if draft.payload is None else findings_in(draft.payload)
+        noted = note(members, findings, whose(transaction, members))
+        if noted is None:
+            return []
+        now = max(self._clock(), transaction.head().time)
+        drafts: list[Draft] = []
+        for of in _OFS:
+            subject = noted.subjects.get(of)
+            if subject is None or not any(rule.of == of for rule in rules):
+                continue
+            # (2)
+            key = contained_key(of, subject)
+            stored = transaction.document(TALLIES, key)
+            tally = EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)
+            rule = counted(tally, rules, noted, of, now)
+            if stored is None:
+                _sweep(transaction, key, rules, now)
+            transaction.put_document(
+                Document(
+                    collection=TALLIES,
+                    key=key,
+                    version=1 if stored is None else stored.version + 1,
+                    body=orjson.dumps(to_builtins(tally)),
+                )
+            )
+            # (3)
+            if rule is not None:
+                one = contained_by(rule, subject, now, receipt=noted.receipt, agent=noted.agent, session=noted.session)
+                drafts += _drafts(rule, one, noted.receipt, policy_digest, members)
+                if one is not None:
+                    contain(transaction, one)
+        return drafts
+
+
+def findings_in(payload: bytes) -> Sequence[Mapping[str, Any]]:
+    """The findings that the payload of a receipt holds."""
+    if b'"findings":' not in payload:
+        return ()
+    value = orjson.loads(payload)
+    found: list[dict[str, Any]] = value.get("findings", []) if isinstance(value, dict) else []
+    return found
+
+
+def whose(transaction: Reader, members: Mapping[str, Any]) -> str:
+    """Whose call a receipt is about: that of an answer names the person who gave it."""
+    principal: str = members["principal"]
+    if members["kind"] != "approval":
+        return principal
+    approval = find(transaction, members["approval_id"])
+    return principal if approval is None else approval.principal
+
+
+def _sweep(transaction: Transaction, key: str, rules: Sequence[ContainmentRule], now: int) -> None:
+    """Remove what is over among the tallies behind `key`; keys are digests, so that every place comes up."""
+    for stored in transaction.documents(TALLIES, after=key, limit=NEIGHBOURS):
+        if convert(orjson.loads(stored.body), EventCounts).is_over(rules, now):
+            transaction.delete_document(TALLIES, stored.key)
+
+
+def contained_by(
+    rule: ContainmentRule, subject: str, now: int, *, receipt: str, agent: str = "", session: str = ""
+) -> Contained | None:
+    """What a condition that held makes of its subject; `None` where it only says so."""
+    if rule.does == "alert":
+        return None
+    return Contained(
+        of=rule.of,
+        subject=name_skeleton(subject) if rule.of == "agent" else subject,
+        does=rule.does,
+        until=now + rule.lasts if rule.lasts else 0,
+        since=now,
+        cause=rule.words,
+        by=GATE,
+        receipt=receipt,
+        agent=agent,
+        session=session if rule.of == "session" else "",
+    )
+
+
+def contain(transaction: Transaction, one: Contained) -> None:
+    """Put `one` in force for every call that is decided from now on; what is stricter or lasts longer stays."""
+    if one.of == "agent" and one.does == "revoke":
+        _revoke(transaction, one)
+    else:
+        stored = transaction.document(CONTAINED, one.id)
+        if stored is not None:
+            before = contained_of(stored)
+            if before.holds_at(one.since):
+                one = structs.replace(
+                    one,
+                    does=max(before.does, one.does, key=lambda does: _STRENGTH[does]),
+                    until=0 if not before.until or not one.until else max(before.until, one.until),
+                )
+        version = 1 if stored is None else stored.version + 1
+        _forget_ended(transaction, one)
+        transaction.put_document(
+            Document(collection=CONTAINED, key=one.id, version=version, body=orjson.dumps(to_builtins(one)))
+        )
+    transaction.bump_epoch()
+
+
+def _revoke(transaction: Transaction, one: Contained) -> None:
+    """Stop an agent as a person would: whoever restores it finds it where it always was."""
+    stored = transaction.document(SWITCHES, one.agent)
+    body = {"agent": one.agent, "state": "revoked", "reason": f"containment: {one.cause}", "by": GATE}
+    version = 1 if stored is None else stored.version + 1
+    transaction.put_document(
+        Document(collection=SWITCHES, key=one.agent, version=version, state="revoked", body=orjson.dumps(body))
+    )
+
+
+def _forget_ended(transaction: Transaction, new: Contained) -> None:
+    """Remove what ended by itself: every process reads what is kept whenever the control epoch moves."""
+    after = ""
+    while page := transaction.documents(CONTAINED, after=after):
+        after = page[-1].key
+        for stored in page:
+            if stored.key != new.id and not contained_of(stored).holds_at(new.since):
+                transaction.delete_document(CONTAINED, stored.key)
+
+
+def _drafts(
+    rule: ContainmentRule, one: Contained | None, receipt: str, policy_digest: str, about: Mapping[str, Any]
+) -> list[Draft]:
+    """The receipts of a condition that held: that it did, and what is contained by it."""
+    said: dict[str, Any] = {
+        "principal": GATE,
+        "parent": receipt,
+        "reason": Reason.REVOKED.value if rule.does in ("suspend", "revoke") else Reason.ANOMALY.value,
+        "guards": [{"guard": GUARD, "outcome": _outcome(rule).word, "rules": [rule.name]}],
+        "policy_digest": policy_digest,
+    }
+    for name in ("agent", "session", "tool", "server", "mission_id"):
+        if about.get(name):
+            said[name] = about[name]
+    told = {"cause": rule.words, "of": rule.of, "does": rule.does}
+    drafts = [_draft({"kind": "alarm", "action": "containment", **said}, told)]
+    if one is not None:
+        more = {"expires": rfc3339(one.until)} if one.until else {}
+        drafts.append(_draft({"kind": "revocation", "action": rule.does, **said, **more}, {**told, "id": one.id}))
+    return drafts
+
+
+def _outcome(rule: ContainmentRule) -> Outcome:
+    if rule.does == "alert":
+        return Outcome.ALLOW
+    return Outcome.REQUIRE_APPROVAL if rule.does == "hold" else Outcome.BLOCK
+
+
+def _draft(members: dict[str, Any], told: Mapping[str, str]) -> Draft:
+    """A receipt of the gate, with the words beside it."""
+    salt, payload = os.urandom(SALT_BYTES), canonical(dict(told))
+    members = {**members, "receipt_id": new_id(), "payload_commitment": payload_commitment(salt, payload)}
+    return Draft(members=members, payload=payload, salt=salt)
+
+
+# What a person does: everything stopped at once, and the end of what is contained.
+
+
+def kill(reason: str, *, principal: str, now: int) -> Unit:
+    """The unit that stops every agent: calls, sessions, delegations and challenges, from the next decision on."""
+    reason = _checked(reason)
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        one = Contained(of="everything", subject="", does="revoke", since=now, cause=reason, by=principal)
+        contain(transaction, one)
+        return [_by_person("kill", principal, reason, one)]
+
+    return Unit(apply=apply)
+
+
+def release(key: str, reason: str, *, principal: str, released: Callable[[Contained], None] | None = None) -> Unit:
+    """The unit that ends what is contained under `key`, with the reason; recording it raises `InvalidCall` (404)."""
+    reason = _checked(reason)
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        stored = transaction.document(CONTAINED, key)
+        if stored is None:
+            raise InvalidCall("nothing is contained under this id", code="not_found", status=404)
+        one = contained_of(stored)
+        transaction.delete_document(CONTAINED, key)
+        transaction.bump_epoch()
+        if released is not None:
+            released(one)
+        return [_by_person("release", principal, reason, one)]
+
+    return Unit(apply=apply)
+
+
+def _by_person(action: str, principal: str, reason: str, one: Contained) -> Draft:
+    members: dict[str, Any] = {
+        "kind": "revocation",
+        "principal": principal,
+        "action": action,
+        "reason": Reason.REVOKED.value if action == "kill" else Reason.NONE.value,
+    }
+    for name, value in (("agent", one.agent), ("session", one.session), ("parent", one.receipt)):
+        if value:
+            members[name] = value
+    return _draft(members, {"reason": reason, "of": one.of, "id": one.id})
+
+
+def _checked(reason: str) -> str:
+    if len(reason) > MAX_REASON_CHARS:
+        raise InvalidCall(f"`reason` must have at most {MAX_REASON_CHARS} characters")
+    return reason
+
+
+def contained_now(reader: Reader, now: int) -> list[Contained]:
+    """What is contained at `now`, newest first."""
+    found = (one for one in list_contained(reader) if one.holds_at(now))
+    return sorted(found, key=lambda one: -one.since)
+
+
+def counts_of(reader: Reader, of: ContainedBy, subject: str) -> EventCounts:
+    """What is counted of one subject at this moment."""
+    stored = reader.document(TALLIES, contained_key(of, subject))
+    return EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)

@@ -1,0 +1,134 @@
+"""What conditions of containment would have done over the log: the same counting, and nothing is written.
+
+The log is walked once, in its order and by its own times. Calls that a containment would have met were decided without
+it then, and are told as such: how many would have been refused or held, and how many of them had been let through.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
+from aegis.behaviour.containment import contained_by, whose
+from aegis.core.behaviour import ContainedBy, ContainmentRule
+from aegis.core.ports import Entry, Reader
+from aegis.detect.fold import name_skeleton
+from aegis.gate.control import Contained, session_subject, tool_subject
+
+MAX_TALLIES: Final = 100_000  # subjects that one walk counts at once: bounds its memory
+MAX_FIRED: Final = 1_000  # what one answer lists
+_LET_THROUGH: Final = frozenset({"allow", "sanitize"})
+
+Findings = Callable[[Reader, Entry], Sequence[Mapping[str, Any]]]
+
+
+@dataclass(kw_only=True, slots=True)
+class WouldHave:
+    """One condition that would have held, and what would have come of it."""
+
+    rule: ContainmentRule
+    time: int
+    receipt: str
+    agent: str
+    session: str
+    contained: Contained | None
+    met: int = 0
+    had_run: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class Walked:
+    """What a walk over the log came to; `last` is the index behind it, `complete` says that nothing was left out."""
+
+    fired: list[WouldHave] = field(default_factory=list)
+    looked_at: int = 0
+    last: int = 0
+    complete: bool = True
+
+
+def walk(
+    reader: Reader, rules: Sequence[ContainmentRule], findings: Findings, *, start: int, stop: int, since: int = 0
+) -> Walked:
+    """Count the receipts with `start <= index < stop`, and not before the time `since`, against `rules`."""
+    walked = Walked(last=start)
+    tallies: OrderedDict[tuple[ContainedBy, str], EventCounts] = OrderedDict()
+    in_force: dict[tuple[str, str], WouldHave] = {}
+    for entry in reader.entries(start, stop):
+        walked.last = entry.index + 1
+        if entry.time < since:
+            continue
+        walked.looked_at += 1
+        body = orjson.loads(entry.body)
+        if entry.kind == "decision":
+            _meet(in_force, entry, body)
+        if not may_count(body):
+            continue
+        noted = note(body, findings(reader, entry), whose(reader, body))
+        if noted is None or _is_refused(in_force, entry, body):
+            continue
+        for fired in _counted(tallies, rules, noted, entry.time):
+            if len(walked.fired) == MAX_FIRED:
+                walked.complete = False
+                return walked
+            walked.fired.append(fired)
+            if fired.contained is not None:
+                in_force[fired.contained.of, fired.contained.subject] = fired
+    return walked
+
+
+def _counted(
+    tallies: OrderedDict[tuple[ContainedBy, str], EventCounts], rules: Sequence[ContainmentRule], noted: Noted, now: int
+) -> Iterator[WouldHave]:
+    for of, subject in noted.subjects.items():
+        if not any(rule.of == of for rule in rules):
+            continue
+        tally = tallies.setdefault((of, subject), EventCounts())
+        tallies.move_to_end((of, subject))
+        if len(tallies) > MAX_TALLIES:
+            tallies.popitem(last=False)
+        rule = counted(tally, rules, noted, of, now)
+        if rule is not None:
+            one = contained_by(rule, subject, now, receipt=noted.receipt, agent=noted.agent, session=noted.session)
+            yield WouldHave(
+                rule=rule,
+                time=now,
+                receipt=noted.receipt,
+                agent=noted.agent,
+                session=noted.session,
+                contained=one,
+            )
+
+
+def _of(entry: Entry, body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every subject of a call."""
+    yield "agent", name_skeleton(entry.agent)
+    if entry.session:
+        yield "session", session_subject(entry.principal, entry.session)
+    yield "tool", tool_subject(body.get("server"), entry.tool)
+    for mission in body.get("lineage", ()):
+        yield "mission", mission
+
+
+def _meet(in_force: Mapping[tuple[str, str], WouldHave], entry: Entry, body: Mapping[str, Any]) -> None:
+    """Count the call where it would have met something contained."""
+    if not in_force:
+        return
+    for subject in _of(entry, body):
+        met = in_force.get(subject)
+        if met is not None and met.contained is not None and met.contained.holds_at(entry.time):
+            met.met += 1
+            met.had_run += entry.decision in _LET_THROUGH
+            return
+
+
+def _is_refused(in_force: Mapping[tuple[str, str], WouldHave], entry: Entry, body: Mapping[str, Any]) -> bool:
+    """Whether the call would have been refused before anything counted it."""
+    if not in_force or entry.kind != "decision":
+        return False
+    found = [in_force[subject].contained for subject in _of(entry, body) if subject in in_force]
+    return any(one is not None and one.does != "hold" and one.holds_at(entry.time) for one in found)

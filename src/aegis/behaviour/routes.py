@@ -1,0 +1,392 @@
+"""Containment over HTTP: what is contained, its end, what conditions would have done, and the switch for everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from aegis.behaviour.baseline import LOOKED_AT, Baseline, baseline
+from aegis.behaviour.containment import contained_now, counts_of, kill, release
+from aegis.behaviour.replaying import WouldHave, walk
+from aegis.behaviour.trust import trust_of
+from aegis.config.text import text_of
+from aegis.core.behaviour import ContainmentRule
+from aegis.core.ports import Entry, Reader, Search
+from aegis.core.times import rfc3339
+from aegis.gate.control import Contained, read_control
+from aegis.gate.repeat import load_payload
+from aegis.server.administration import receipt_ref
+from aegis.server.admission import ADMINISTER, AUDIT, Permission
+from aegis.server.audit import moment
+from aegis.server.endpoint import ApiRequest, Body, Endpoint
+from aegis.server.http import MAX_REASON_CHARS, answer
+from aegis.server.schemas import (
+    ID,
+    SINCE,
+    TEXT,
+    TIME,
+    WHOLE,
+    YAML,
+    Schema,
+    closed,
+    failing,
+    named,
+    nullable,
+    ok,
+    optional,
+    ref,
+)
+from aegis.server.services import Services
+
+SEE: Final = Permission(roles=("auditor", "admin"), reason="what is contained is shown to auditors and administrators")
+MAX_WALKED: Final = 50_000  # receipts of one walk over the log: bounds how long an answer takes
+_CHANGE: Final = Body(
+    schema=ref("ContainmentChange"),
+    required=False,
+)
+_KINDS: Final[Schema] = {"type": "string", "enum": ["agent", "session", "mission", "tool", "everything"]}
+_DOES: Final[Schema] = {"type": "string", "enum": ["alert", "hold", "suspend", "revoke"]}
+
+_NUMBER: Final[Schema] = {"type": "number"}
+_COUNTS: Final[Schema] = {"type": "object", "additionalProperties": WHOLE}
+_TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
+
+
+def _items(properties: dict[str, Schema]) -> Schema:
+    return {"type": "array", "items": closed(properties)}
+
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Behaviour": closed(
+        {
+            "agent": TEXT,
+            "learned": WHOLE,
+            "baseline": nullable(
+                closed(
+                    {
+                        "calls": WHOLE,
+                        "since": TIME,
+                        "refused_percent": _NUMBER,
+                        "calls_in_an_hour": _NUMBER,
+                        "calls_in_a_busy_hour": WHOLE,
+                        "hours": {"type": "array", "items": WHOLE},
+                        "tools": _items({"tool": TEXT, "calls": WHOLE, "percent": _NUMBER, "refused_percent": _NUMBER}),
+                    }
+                )
+            ),
+            "today": _TEXTS,
+            "score": nullable(
+                closed({"bits": _NUMBER, "limit": _NUMBER, "unusual": {"type": "boolean"}, "reasons": _TEXTS})
+            ),
+            "trust": closed(
+                {
+                    "score": WHOLE,
+                    "good": _NUMBER,
+                    "bad": _NUMBER,
+                    "days": _items({"day": {"type": "string", "format": "date"}, "score": WHOLE}),
+                }
+            ),
+            "contained": {"type": "boolean"},
+            "containment": _items({"cause": TEXT, "do": _DOES, "counted": _COUNTS, "needed": _COUNTS}),
+        }
+    ),
+    "ContainmentChange": optional({"reason": {"type": "string", "maxLength": MAX_REASON_CHARS}}),
+    "Contained": closed(
+        {
+            "id": TEXT,
+            "of": _KINDS,
+            "agent": TEXT,
+            "session": TEXT,
+            "subject": TEXT,
+            "do": _DOES,
+            "since": TIME,
+            "until": nullable(TIME),
+            "cause": TEXT,
+            "by": TEXT,
+            "receipt": nullable(ID),
+        }
+    ),
+    "ContainedList": closed({"items": {"type": "array", "items": ref("Contained")}, "next": nullable(TEXT)}),
+    "ContainmentReleased": closed({"id": TEXT, "receipt": ref("ReceiptRef")}),
+    "Killed": closed({"killed": {"type": "boolean"}, "reason": TEXT, "receipt": ref("ReceiptRef")}),
+    "ContainmentReplay": closed(
+        {
+            "looked_at": WHOLE,
+            "complete": {"type": "boolean"},
+            "items": {
+                "type": "array",
+                "items": closed(
+                    {
+                        "time": TIME,
+                        "receipt": ID,
+                        "cause": TEXT,
+                        "of": _KINDS,
+                        "do": _DOES,
+                        "agent": TEXT,
+                        "session": TEXT,
+                        "until": nullable(TIME),
+                        "calls": WHOLE,
+                        "had_run": WHOLE,
+                    }
+                ),
+            },
+        }
+    ),
+}
+
+
+async def list_containment(request: ApiRequest) -> Response:
+    """Show what is contained now, newest first."""
+    return answer({"items": await asyncio.to_thread(contained_rows, request.services), "next": None})
+
+
+LIST_CONTAINMENT: Final = Endpoint(
+    method="GET",
+    path="/v1/containment",
+    operation="listContainment",
+    tag="administration",
+    summary="What is held, suspended or stopped by a condition, and why",
+    permission=SEE,
+    handler=list_containment,
+    replies=ok("what is contained now", "ContainedList"),
+)
+
+
+async def release_contained(request: ApiRequest) -> Response:
+    """End one containment; its next call is decided without it."""
+    return answer(await end(request.services, request.path["id"], _reason(request), by=request.principal.id))
+
+
+RELEASE_CONTAINED: Final = Endpoint(
+    method="POST",
+    path="/v1/containment/{id}/release",
+    operation="releaseContained",
+    tag="administration",
+    summary="End a containment before its time",
+    permission=ADMINISTER,
+    handler=release_contained,
+    path_params=named("the containment's id"),
+    body=_CHANGE,
+    replies={**ok("released", "ContainmentReleased"), **failing(s404="nothing is contained under this id")},
+)
+
+
+async def kill_all(request: ApiRequest) -> Response:
+    """Stop every agent at once: calls, sessions, delegations and challenges."""
+    return answer(await stop_all(request.services, _reason(request), by=request.principal.id))
+
+
+KILL: Final = Endpoint(
+    method="POST",
+    path="/v1/kill",
+    operation="kill",
+    tag="administration",
+    summary="Stop every agent at once, everywhere: the next decision of each is refused",
+    permission=ADMINISTER,
+    handler=kill_all,
+    body=_CHANGE,
+    replies=ok("stopped", "Killed"),
+)
+
+
+async def kill_release(request: ApiRequest) -> Response:
+    """Let agents act again; what was stopped beside the switch stays stopped."""
+    changed = await end(request.services, "everything", _reason(request), by=request.principal.id)
+    return answer({"killed": False, "reason": _reason(request), "receipt": changed["receipt"]})
+
+
+KILL_RELEASE: Final = Endpoint(
+    method="POST",
+    path="/v1/kill/release",
+    operation="releaseKill",
+    tag="administration",
+    summary="Let agents act again",
+    permission=ADMINISTER,
+    handler=kill_release,
+    body=_CHANGE,
+    replies={**ok("released", "Killed"), **failing(s404="the switch is not thrown")},
+)
+
+
+async def replay_containment(request: ApiRequest) -> Response:
+    """Show what the conditions of a configuration would have done over the newest receipts."""
+    candidate = await asyncio.to_thread(request.services.policy.check, text_of(request.text))
+    rules, since = candidate.policy.behaviour.containment, moment(request.query, "since") or 0
+    return answer(await asyncio.to_thread(would_have, request.services, rules, since))
+
+
+REPLAY_CONTAINMENT: Final = Endpoint(
+    method="POST",
+    path="/v1/containment:replay",
+    operation="replayContainment",
+    tag="administration",
+    summary="What the conditions of a configuration would have done; changes nothing",
+    permission=ADMINISTER,
+    handler=replay_containment,
+    body=YAML,
+    query=(SINCE,),
+    replies=ok("what would have happened", "ContainmentReplay"),
+)
+
+
+# What an agent usually does, and what of it is not.
+
+
+async def agent_behaviour(request: ApiRequest) -> Response:
+    """Show what is usual of one agent, how far its last call was from that, its trust, and what is counted of it."""
+    return answer(await asyncio.to_thread(behaviour_of, request.services, request.path["id"]))
+
+
+AGENT_BEHAVIOUR: Final = Endpoint(
+    method="GET",
+    path="/v1/agents/{id:path}/behaviour",
+    operation="agentBehaviour",
+    tag="administration",
+    summary="What an agent usually does, today against it, its trust, and what containment counts of it",
+    permission=AUDIT,
+    handler=agent_behaviour,
+    path_params=named("name of the agent"),
+    replies=ok("its behaviour", "Behaviour"),
+)
+
+
+def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
+    """Return what is known of the behaviour of one agent."""
+    now, policy = services.clock(), services.policy.current
+    with services.store.reader() as reader:
+        newest = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
+        rules = [rule for rule in policy.behaviour.containment if rule.of == "agent"]
+        tally = counts_of(reader, "agent", agent)
+        inside = read_control(reader, services.clock)
+    usual, trust = baseline(newest, now), trust_of(newest[::-1])
+    model, last = services.gate.usual.last(agent)
+    return {
+        "agent": agent,
+        "learned": model.learned,
+        "baseline": None if usual is None else _baseline(usual),
+        "today": [] if usual is None else list(usual.odd),
+        "score": None
+        if last is None
+        else {
+            "bits": round(last.bits, 1),
+            "limit": round(last.limit, 1),
+            "unusual": last.is_unusual and model.learned >= policy.behaviour.baseline.after,
+            "reasons": list(last.reasons),
+        },
+        "trust": {
+            "score": trust.score,
+            "good": trust.good,
+            "bad": trust.bad,
+            "days": [{"day": day, "score": score} for day, score in trust.days],
+        },
+        "contained": inside.stops(agent),
+        "containment": [
+            {
+                "cause": rule.words,
+                "do": rule.does,
+                "counted": tally.counted_for(rule, now),
+                "needed": dict(rule.counts),
+            }
+            for rule in rules
+        ],
+    }
+
+
+def _baseline(usual: Baseline) -> dict[str, Any]:
+    return {
+        "calls": usual.calls,
+        "since": usual.since,
+        "refused_percent": usual.refused,
+        "calls_in_an_hour": usual.an_hour,
+        "calls_in_a_busy_hour": usual.a_busy_hour,
+        "hours": list(usual.hours),
+        "tools": [
+            {"tool": one.tool, "calls": one.calls, "percent": one.share, "refused_percent": one.refused}
+            for one in usual.tools
+        ],
+    }
+
+
+async def stop_all(services: Services, reason: str, *, by: str) -> dict[str, Any]:
+    """Stop every agent, on record."""
+    recorded = await services.gate.arecord(kill(reason, principal=by, now=services.clock()))
+    return {"killed": True, "reason": reason, "receipt": receipt_ref(recorded[-1])}
+
+
+async def end(services: Services, key: str, reason: str, *, by: str) -> dict[str, Any]:
+    """End what is contained under `key`, on record; raises `InvalidCall` (404)."""
+    recorded = await services.gate.arecord(release(key, reason, principal=by))
+    return {"id": key, "receipt": receipt_ref(recorded[-1])}
+
+
+def contained_rows(services: Services) -> list[dict[str, Any]]:
+    """Return what is contained now, as it is shown."""
+    with services.store.reader() as reader:
+        return [row(one) for one in contained_now(reader, services.clock())]
+
+
+def row(one: Contained) -> dict[str, Any]:
+    """Return one containment as it is shown."""
+    return {
+        "id": one.id,
+        "of": one.of,
+        "agent": one.agent,
+        "session": one.session,
+        "subject": one.subject.replace("\n", "/"),
+        "do": one.does,
+        "since": rfc3339(one.since),
+        "until": rfc3339(one.until) if one.until else None,
+        "cause": one.cause,
+        "by": one.by,
+        "receipt": one.receipt or None,
+    }
+
+
+def would_have(services: Services, rules: Sequence[ContainmentRule], since: int) -> dict[str, Any]:
+    """Return what `rules` would have done over the newest receipts since a time (microseconds)."""
+    parts = services.gate.parts
+
+    def findings(reader: Reader, entry: Entry) -> Sequence[Mapping[str, Any]]:
+        payload, _ = load_payload(parts, reader, entry)
+        return () if payload is None else payload.get("findings", ())
+
+    with services.store.reader() as reader:
+        size = reader.head().size
+        start = max(0, size - MAX_WALKED)
+        walked = walk(reader, rules, findings, start=start, stop=size, since=since)
+        first = reader.entry(start)
+    complete = walked.complete and (start == 0 or (first is not None and first.time <= since))
+    return {"looked_at": walked.looked_at, "complete": complete, "items": [_fired(one) for one in walked.fired]}
+
+
+def _fired(one: WouldHave) -> dict[str, Any]:
+    return {
+        "time": rfc3339(one.time),
+        "receipt": one.receipt,
+        "cause": one.rule.words,
+        "of": one.rule.of,
+        "do": one.rule.does,
+        "agent": one.agent,
+        "session": one.session,
+        "until": rfc3339(one.contained.until) if one.contained is not None and one.contained.until else None,
+        "calls": one.met,
+        "had_run": one.had_run,
+    }
+
+
+def _reason(request: ApiRequest) -> str:
+    reason: str = (request.body or {}).get("reason", "")
+    return reason
+
+
+ENDPOINTS: Final = (
+    AGENT_BEHAVIOUR,
+    LIST_CONTAINMENT,
+    RELEASE_CONTAINED,
+    KILL,
+    KILL_RELEASE,
+    REPLAY_CONTAINMENT,
+)

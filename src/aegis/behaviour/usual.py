@@ -1,0 +1,159 @@
+"""The models of agents in a running gateway: loaded when first needed, asked about each call, kept in the store.
+
+Each process learns from the calls that it decides. Every so many of them a model is written in the transaction that
+records a call, for pages and for the next process: what a process that was killed had learned since then is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aegis.behaviour.learning import AgentModel, Surprise, called_of
+from aegis.core.behaviour import BaselineRules
+from aegis.core.canonical import sha256
+from aegis.core.finding import Finding, Report
+from aegis.core.json import parse
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.ports import Document, Reader, Store, Transaction
+from aegis.gate.participants import DecisionAttempt
+from aegis.policy.model import Evaluation, observed
+
+GUARD: Final = "behaviour"
+COLLECTION: Final = "behaviour"
+MAX_AGENTS: Final = 10_000  # models that are resident at once: forty megabytes, whatever agents there are
+EVERY: Final = 64  # calls that are learned between two writes of a model
+MAX_LEARNED_BYTES: Final = 65_536  # of arguments that are looked at; larger ones count by their size alone
+
+
+class Resident:
+    """One model in memory: the last call that it was asked about, and how far that was from usual."""
+
+    __slots__ = ("call_id", "last", "model", "unsaved")
+
+    def __init__(self, model: AgentModel) -> None:
+        self.model = model
+        self.call_id = ""
+        self.last: Surprise | None = None
+        self.unsaved = 0
+
+
+def model_key(agent: str) -> str:
+    """The key under which the model of an agent is kept."""
+    return sha256(agent.encode("utf-8", "surrogatepass"))
+
+
+def load_model(reader: Reader, agent: str) -> AgentModel:
+    """The model of an agent as it was written last; an empty one where there is none, or one of another version."""
+    document = reader.document(COLLECTION, model_key(agent))
+    try:
+        return AgentModel() if document is None else AgentModel.decode(document.body)
+    except ValueError:
+        return AgentModel()
+
+
+class UsualCalls:
+    """Asks the models of agents about calls, and lets them learn."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._lock = threading.Lock()
+        self._agents: OrderedDict[str, Resident] = OrderedDict()
+
+    def report(
+        self, asked: DecisionAttempt, evaluation: Evaluation, rules: BaselineRules, now: int, *, released: bool
+    ) -> Report | None:
+        """The report on one call that would otherwise run; `released` says that a person called it fine."""
+        subject = asked.subject
+        resident = self._resident(subject.agent)
+        size = len(subject.canonical)
+        called = called_of(
+            time=now,
+            server=subject.call.server,
+            tool=subject.call.tool,
+            arguments=_arguments(evaluation, subject.canonical),
+            size=size,
+            effects=sorted(evaluation.effects),
+        )
+        with self._lock:
+            model = resident.model
+            surprise = model.score(called)
+            unusual = model.learned >= rules.after and surprise.is_unusual
+            is_new = asked.known is None and resident.call_id != subject.call_id
+            held = unusual and rules.mode == "hold"
+            if released or (is_new and not held):
+                model.learn(called, surprise, taught=released)
+                resident.unsaved += 1
+            if is_new:
+                resident.call_id, resident.last = subject.call_id, surprise
+        if not unusual or released:
+            return None
+        report = _report(surprise)
+        return observed(report) if rules.mode == "observe" else report
+
+    def save(self, transaction: Transaction, agent: str) -> None:
+        """Write the model of an agent where it is due, in the transaction that records a call of it."""
+        resident = self._agents.get(agent)
+        if resident is None or resident.unsaved < EVERY:
+            return
+        with self._lock:
+            data, resident.unsaved = resident.model.encode(), 0
+        key = model_key(agent)
+        stored = transaction.document(COLLECTION, key)
+        version = 1 if stored is None else stored.version + 1
+        transaction.put_document(Document(collection=COLLECTION, key=key, version=version, body=data))
+
+    def last(self, agent: str) -> tuple[AgentModel, Surprise | None]:
+        """The model of an agent, and how far its last call here was from usual."""
+        resident = self._agents.get(agent)
+        if resident is not None:
+            return resident.model, resident.last
+        with self._store.reader() as reader:
+            return load_model(reader, agent), None
+
+    def _resident(self, agent: str) -> Resident:
+        with self._lock:
+            resident = self._agents.get(agent)
+            if resident is not None:
+                self._agents.move_to_end(agent)
+                return resident
+        with self._store.reader() as reader:
+            model = load_model(reader, agent)
+        with self._lock:
+            resident = self._agents.setdefault(agent, Resident(model))
+            if len(self._agents) > MAX_AGENTS:
+                self._agents.popitem(last=False)
+        return resident
+
+
+def _arguments(evaluation: Evaluation, canonical: bytes) -> Mapping[str, Any]:
+    if evaluation.arguments:
+        return evaluation.arguments
+    if len(canonical) > MAX_LEARNED_BYTES:
+        return {}
+    parsed: dict[str, Any] = parse(canonical)
+    return parsed
+
+
+def _report(surprise: Surprise) -> Report:
+    """What is said of a call that is far from usual; the reasons name values, and stay in the encrypted payload."""
+    return Report(
+        guard=GUARD,
+        outcome=Outcome.REQUIRE_APPROVAL,
+        verdict=Verdict.COMPLIANT,
+        reason=Reason.ANOMALY,
+        risk=Risk.MEDIUM,
+        findings=(
+            Finding(
+                guard=GUARD,
+                rule="unusual",
+                category="anomaly",
+                severity=Risk.MEDIUM,
+                outcome=Outcome.REQUIRE_APPROVAL,
+                message="the call is unlike what this agent usually does",
+                evidence="; ".join(surprise.reasons),
+            ),
+        ),
+    )

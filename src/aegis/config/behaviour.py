@@ -1,0 +1,153 @@
+"""The sections about agents over time: `containment`, and the guards `loops` and `behaviour`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+
+from aegis.config.fields import Section, Tier, Timeout, seconds, written
+from aegis.core.behaviour import MAX_COUNT, MEASURES, OFF, BaselineRules, ContainmentRule, LoopRules, Measure, Times
+from aegis.core.outcome import Reason, Risk, risk_of
+from aegis.core.text import visible
+from aegis.core.times import MICROS
+
+MAX_RULES = 32
+MAX_LOOP = 120  # calls of one session that are looked back at: bounds memory
+MAX_LOOP_SECONDS = 86_400
+DEFAULT_SECONDS = 3_600  # a suspension without `for` ends after an hour
+
+
+def _reason(value: str) -> str:
+    known = [one.value for one in Reason if one is not Reason.NONE]
+    if value not in known:
+        raise ValueError(f"there is no reason `{visible(value)}`; reasons are {', '.join(f'`{one}`' for one in known)}")
+    return value
+
+
+ReasonWord = Annotated[str, AfterValidator(_reason), written("a reason, such as `attack_detected`")]
+
+
+def _times(value: object) -> Times:
+    if value == "off":
+        return OFF
+    if isinstance(value, str):
+        count, slash, period = value.partition("/")
+        if slash and count.isascii() and count.isdigit() and 1 <= len(count) <= 4 and 2 <= int(count) <= MAX_LOOP:
+            within = seconds(period)
+            if 1 <= within <= MAX_LOOP_SECONDS:
+                return Times(count=int(count), within=within * MICROS)
+    raise ValueError(f"a loop is `off`, or 2 to {MAX_LOOP} times within at most a day, as in `20/10m`")
+
+
+def _times_text(value: Times) -> str:
+    return "off" if value == OFF else f"{value.count} in {value.within // MICROS} s"
+
+
+LoopTimes = Annotated[Times, BeforeValidator(_times), PlainSerializer(_times_text), written("`20/10m`, or `off`")]
+_Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+
+
+class LoopSettings(Section):
+    """Calls that go round in circles, counted for a session, or for the agent of a call without one."""
+
+    mode: Literal["enforce", "limited", "observe", "off"]
+    """`enforce` holds what repeats for a person; `limited` does so where `limits.rate` is not lifted."""
+    identical: LoopTimes
+    """How often the same call may be made before a person is asked, who lets it go on as often again."""
+    similar: LoopTimes
+    """The same for calls of one tool that differ in numbers alone."""
+    alternating: LoopTimes
+    """The same for rounds of two calls of different tools that answer each other."""
+
+    def compiled(self, *, limited: bool) -> LoopRules:
+        mode = self.mode
+        return LoopRules(
+            mode=("enforce" if limited else "off") if mode == "limited" else mode,
+            identical=self.identical,
+            similar=self.similar,
+            alternating=self.alternating,
+        )
+
+
+class BaselineSettings(Section):
+    """What an agent usually does, learned from its own calls: tools, order, hours, rates, sizes, hosts, recipients."""
+
+    mode: Literal["hold", "observe", "off"]
+    """`hold` asks a person about a call that is far from usual, and learns from a yes; `observe` only records it."""
+    after: Annotated[int, Field(ge=50, le=100_000)]
+    """Calls of an agent before anything of it is called unusual."""
+
+    def compiled(self) -> BaselineRules:
+        return BaselineRules(mode=self.mode, after=self.after)
+
+
+class WhenSettings(Section):
+    """What has to come together for one subject within a time; everything that is named, at once."""
+
+    blocked: _Count | None = None
+    """Calls that were blocked; those that were refused for being too many, or stopped already, count only by name."""
+    held: _Count | None = None
+    """Calls that were held for people."""
+    denied: _Count | None = None
+    """Held calls that people denied."""
+    alarms: _Count | None = None
+    """Alarms."""
+    categories: _Count | None = None
+    """Different kinds of attack in its calls."""
+    canary: _Count | None = None
+    """Touches of a canary."""
+    undecided: _Count | None = None
+    """Bodies of tools that ran without a decision."""
+    budget: _Count | None = None
+    """Calls that were refused or held because a budget was used up."""
+    reason: ReasonWord | None = None
+    """Only decisions with this reason count as blocked or held."""
+    severity: Tier | None = None
+    """Only decisions with a finding at least as severe count as blocked or held, or name categories."""
+    within: Timeout
+    """The time within which it comes together."""
+
+    @model_validator(mode="after")
+    def _counts_something(self) -> Self:
+        if not self.counts:
+            raise ValueError(f"`when` counts something: {', '.join(f'`{name}`' for name in MEASURES)}")
+        return self
+
+    @property
+    def counts(self) -> dict[Measure, int]:
+        """What is counted, and how often it takes."""
+        given: dict[Measure, int | None] = {name: getattr(self, name) for name in MEASURES}
+        return {name: count for name, count in given.items() if count is not None}
+
+
+class ContainmentSettings(Section):
+    """One condition, and what follows once it holds. The first entry that holds wins."""
+
+    when: WhenSettings
+    """The condition."""
+    does: Literal["alert", "hold", "suspend", "revoke"] = Field(alias="do")
+    """`alert` only says so; `hold` asks a person before every call that may change anything; `suspend` refuses
+    every call for a time; `revoke` until a person ends it."""
+    for_: Timeout | None = Field(alias="for", default=None)
+    """How long it is held or suspended; an hour where nothing is said."""
+    of: Literal["agent", "session", "mission", "tool"] = "agent"
+    """For whom is counted, and who is contained; a mission is the root of a lineage."""
+
+    @model_validator(mode="after")
+    def _lasts_where_it_ends(self) -> Self:
+        if self.for_ is not None and self.does in ("alert", "revoke"):
+            raise ValueError(f"`{self.does}` takes no `for`")
+        return self
+
+    def compiled(self) -> ContainmentRule:
+        lasts = (self.for_ or DEFAULT_SECONDS) if self.does in ("hold", "suspend") else 0
+        return ContainmentRule(
+            counts=self.when.counts,
+            within=self.when.within * MICROS,
+            of=self.of,
+            does=self.does,
+            lasts=lasts * MICROS,
+            reason=self.when.reason or "",
+            severity=Risk.LOW if self.when.severity is None else risk_of(self.when.severity),
+        )

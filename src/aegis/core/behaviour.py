@@ -1,0 +1,93 @@
+"""What a policy says about agents over time, compiled: when something is contained, and what counts as a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from aegis.core.canonical import canonical, sha256
+from aegis.core.outcome import Risk
+from aegis.core.times import MICROS
+
+Measure = Literal["blocked", "held", "denied", "alarms", "categories", "canary", "undecided", "budget"]
+MEASURES: Final[tuple[Measure, ...]] = (
+    "blocked", "held", "denied", "alarms", "categories", "canary", "undecided", "budget",
+)  # fmt: skip
+ContainedBy = Literal["agent", "session", "mission", "tool"]
+Response = Literal["alert", "hold", "suspend", "revoke"]
+MAX_COUNT: Final = 1_000  # moments that one condition remembers of one subject: bounds a document
+_KEY_CHARS: Final = 12
+
+
+class ContainmentRule(Struct, frozen=True, kw_only=True):
+    """When `counts` of every measure come together within `within` microseconds for one subject, `does` follows.
+
+    `reason` and `severity` narrow the decisions that count. `lasts` is in microseconds, 0 until a person ends it.
+    """
+
+    counts: Mapping[Measure, int]
+    within: int
+    of: ContainedBy
+    does: Response
+    lasts: int = 0
+    reason: str = ""
+    severity: Risk = Risk.LOW
+
+    @property
+    def key(self) -> str:
+        """A name that changes with the condition, under which its moments are kept."""
+        whole = [dict(self.counts), self.within, self.of, self.does, self.lasts, self.reason, self.severity.word]
+        return sha256(canonical(whole)).removeprefix("sha-256:")[:_KEY_CHARS]
+
+    @property
+    def words(self) -> str:
+        """The condition in words: `5 blocked (attack_detected, high) within 600 s`."""
+        counted = " and ".join(f"{count} {measure}" for measure, count in self.counts.items())
+        narrowed = ", ".join(
+            [*([self.reason] if self.reason else []), *([self.severity.word] if self.severity else [])]
+        )
+        return f"{counted}{f' ({narrowed})' if narrowed else ''} within {self.within // MICROS} s"
+
+    @property
+    def name(self) -> str:
+        """The condition as receipts name it."""
+        parts = (f"{measure}-{count}" for measure, count in self.counts.items())
+        return "-".join(filter(None, (*parts, self.reason, f"{self.within // MICROS}s")))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Times:
+    """So many times within `within` microseconds; a count of 0 is off."""
+
+    count: int
+    within: int
+
+
+OFF: Final = Times(count=0, within=0)
+
+
+class LoopRules(Struct, frozen=True, kw_only=True):
+    """How often the same call may be made, one that differs in numbers alone, and rounds of two tools."""
+
+    mode: Literal["enforce", "observe", "off"] = "off"
+    identical: Times = OFF
+    similar: Times = OFF
+    alternating: Times = OFF
+
+
+class BaselineRules(Struct, frozen=True, kw_only=True):
+    """Whether what an agent usually does is learned, and what follows from a call that is far from it."""
+
+    mode: Literal["hold", "observe", "off"] = "off"
+    after: int = 200
+
+
+class BehaviourRules(Struct, frozen=True, kw_only=True):
+    """The sections about agents over time."""
+
+    containment: tuple[ContainmentRule, ...] = ()
+    loops: LoopRules = LoopRules()
+    baseline: BaselineRules = BaselineRules()

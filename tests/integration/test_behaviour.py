@@ -1,0 +1,64 @@
+"""The learned baseline as an agent, an auditor and the person who is asked meet it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aegis.core.call import ToolCall
+from aegis.core.outcome import Outcome, Reason
+from support.approvals import resolve
+from support.deployments import TOOLS, deployment
+from support.people import person
+from support.served import served
+
+CONFIG = (
+    f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
+    "guards: {behaviour: {mode: hold, after: 100}, loops: {mode: off}}\n"
+)
+
+
+def read(number: int, folder: str = "/srv/notes", call_id: str | None = None) -> ToolCall:
+    return ToolCall(tool="read_file", arguments={"path": f"{folder}/{number}.txt"}, call_id=call_id)
+
+
+def test_a_call_that_is_far_from_usual_is_held_and_a_yes_teaches_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    place = deployment(home, CONFIG)
+    try:
+        for number in range(400):
+            assert place.gate.decide(read(number)).outcome is Outcome.ALLOW
+        far = read(1, "/data/payroll", call_id="far")
+        held = place.gate.decide(far)
+        assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.ANOMALY)
+        assert "/data/payroll" in held.findings[-1].evidence
+        assert place.gate.decide(read(2, "/data/payroll")).reason is Reason.ANOMALY
+        assert held.approval is not None
+        resolve(place.gate, held.approval.id)
+        assert place.gate.decide(far).outcome is Outcome.ALLOW
+        assert place.gate.decide(read(3, "/data/payroll")).outcome is Outcome.ALLOW
+    finally:
+        place.close()
+    again = deployment(home, CONFIG)
+    try:
+        assert again.gate.usual.last("bot")[0].learned >= 384
+        assert again.gate.decide(read(1, "/root/keys")).reason is Reason.ANOMALY
+    finally:
+        again.close()
+
+
+def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        for _ in range(3):
+            gateway.decide()
+        gateway.decide(arguments={"path": "../../../../etc/shadow"})
+        seen = gateway.ask("GET", "/v1/agents/bot/behaviour", key="auditor").json
+        assert (seen["agent"], seen["baseline"]["calls"], seen["contained"]) == ("bot", 4, False)
+        assert seen["trust"]["score"] < 50
+        assert seen["score"]["unusual"] is False
+        assert gateway.ask("GET", "/v1/agents/bot/behaviour").status == 403
+        dana = person(gateway, "dana", "admin", "auditor")
+        dana.sign_in()
+        page = dana.get("/agents/bot").body.decode()
+        assert f"trust {seen['trust']['score']} of 100" in page
+        assert "calls were learned from; the last one was usual" in page
+        assert gateway.ask("GET", "/v1/agents/nobody/behaviour", key="auditor").json["baseline"] is None

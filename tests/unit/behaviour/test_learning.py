@@ -1,0 +1,117 @@
+"""What is learned of an agent, what is far from it, and how far anybody can move it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from benchmarks.behaviour import fleets
+
+from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel, LearnedCall, called_of
+from aegis.behaviour.trust import trust_of
+from aegis.core.ports import Entry
+from aegis.core.times import MICROS
+
+START = 1_790_000_000 // 86_400 * 86_400 + 9 * 3_600
+
+
+def call(number: int, tool: str = "fetch", **arguments: Any) -> LearnedCall:
+    given = arguments or {"url": f"https://docs.example/{number}"}
+    time = (START + number * 20) * MICROS
+    return called_of(time=time, server=None, tool=tool, arguments=given, size=60, effects=["network"])
+
+
+def learned(calls: int = 600) -> AgentModel:
+    model = AgentModel()
+    for number in range(calls):
+        called = call(number)
+        model.learn(called, model.score(called))
+    return model
+
+
+def test_a_usual_call_is_no_surprise_and_a_first_host_is_with_its_name() -> None:
+    model = learned()
+    assert model.score(call(600)).bits == 0
+    found = model.score(call(600, url="https://paste.example/x"))
+    assert found.is_unusual
+    assert found.reasons == ("first time to `paste.example`",)
+
+
+def test_the_three_largest_reasons_are_said_in_words() -> None:
+    model = learned()
+    night = called_of(
+        time=(START + 14 * 3_600) * MICROS, server=None, tool="fetch", size=60_000, effects=["network"],
+        arguments={"url": "https://paste.example/x"},
+    )  # fmt: skip
+    reasons = model.score(night).reasons
+    assert len(reasons) == 3
+    assert any("23 h" in one for one in reasons)
+
+
+def test_a_model_is_a_function_of_its_calls_and_survives_being_written() -> None:
+    assert learned().encode() == learned().encode()
+    model = learned()
+    again = AgentModel.decode(model.encode())
+    assert again.score(call(600, tool="drop")) == model.score(call(600, tool="drop"))
+    with pytest.raises(ValueError, match="not a model"):
+        AgentModel.decode(b"x")
+
+
+def test_a_model_takes_at_most_four_kilobytes_whatever_it_learns() -> None:
+    model = AgentModel()
+    for number in range(3_000):
+        called = call(number, url=f"https://h{number}.example/{number}", note=f"n{number}")
+        model.learn(called, model.score(called))
+    assert len(model.encode()) <= 4_096
+
+
+def test_what_a_person_called_fine_is_known_from_then_on() -> None:
+    model = learned()
+    strange = call(600, url="https://paste.example/x")
+    model.learn(strange, model.score(strange), taught=True)
+    assert not model.score(call(601, url="https://paste.example/y")).is_unusual
+
+
+def test_one_day_teaches_only_so_much_that_is_new() -> None:
+    model = learned(SLOTS + 100)
+    for number in range(2_000):
+        called = call(SLOTS + 100 + number, url=f"https://warm{number}.example/")
+        model.learn(called, model.score(called))
+    assert model._drift >= DRIFT_BITS
+    last = call(SLOTS + 2_200, url="https://warm1999.example/")
+    assert model.score(last).bits > 0
+
+
+def test_a_clock_that_jumps_changes_no_more_than_the_hour() -> None:
+    model = learned()
+    far = called_of(
+        time=(START + 10**9) * MICROS, server=None, tool="fetch", size=60, effects=["network"],
+        arguments={"url": "https://docs.example/9"},
+    )  # fmt: skip
+    model.learn(far, model.score(far))
+    assert model.score(call(601)).bits == 0
+
+
+def test_fleets_with_strange_calls_of_ten_kinds() -> None:
+    counts = fleets(8, 1_500, seed=3)
+    share = {kind: counts.found[kind] / counts.put[kind] for kind in counts.put}
+    assert sum(one >= 0.8 for one in share.values()) >= 8
+    assert 1_000 * counts.false / counts.honest <= 2
+
+
+def entry(day: int, decision: str, reason: str = "none") -> Entry:
+    return Entry(
+        index=day, leaf_hash=b"", body=b"", receipt_id="", time=day * 86_400 * MICROS, kind="decision",
+        principal="p", agent="a", decision=decision, reason=reason,
+    )  # fmt: skip
+
+
+def test_trust_begins_in_the_middle_grows_with_work_falls_with_attacks_and_forgets() -> None:
+    assert trust_of(()).score == 50
+    work = [entry(0, "allow")] * 400
+    assert trust_of(work).score > 90
+    attacked = [*work, *[entry(1, "block", "attack_detected")] * 10]
+    fallen = trust_of(attacked).score
+    assert fallen < 50
+    assert trust_of([*attacked, *[entry(60, "allow")] * 50]).score > fallen
+    assert [day for day, _ in trust_of(attacked).days] == ["1970-01-01", "1970-01-02"]
