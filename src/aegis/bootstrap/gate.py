@@ -40,13 +40,14 @@ class DeployedGate(Gate):
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store), Commits(parts.ledger), Missions(parts)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
+        participants = (self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts))
         super().__init__(
             parts,
             principal,
             control=control,
             commits=commits,
-            results=Results(parts, control, self.missions),
-            participants=(self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts)),
+            results=Results(parts, control, participants),
+            participants=participants,
         )
         self.parts: DeploymentParts = parts
         self.issuing = Issuing(parts, self.missions)

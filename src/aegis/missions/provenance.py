@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import orjson
 
-from aegis.core.canonical import canonical, sha256
+from aegis.core.canonical import canonical, sha256, stream_result
 from aegis.core.mission import Count, Currency, Sha256, Text
 from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
@@ -31,14 +31,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     decision_id: Text
     result: Sha256
     usage: Usage | None = None
-
-
-def stream_result(*, size: int, digest: str | None, broken: bool = False) -> dict[str, Any]:
-    """What stands for a streamed result where it is attested or signed: bytes, and the digest of all of them."""
-    seen: dict[str, Any] = {"bytes": size, "broken": broken}
-    if digest is not None:
-        seen["digest"] = digest
-    return {"stream": seen}
 
 
 def sign_stream(signer: Signer, *, decision_id: str, content: bytes, usage: Usage | None = None) -> str:
