@@ -9,7 +9,15 @@ from typing import Any
 
 from aegis.core.call import ToolCall, ToolResult, check_call
 from aegis.core.canonical import call_digest, canonical
-from aegis.core.decision import ApprovalRef, Decision, OpenedSession, ReceiptRef, ResultDecision
+from aegis.core.decision import (
+    ApprovalRef,
+    Decision,
+    OpenedSession,
+    ParentSession,
+    ReceiptRef,
+    ResultDecision,
+    SaidTurn,
+)
 from aegis.core.messages import message_for
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 
@@ -27,6 +35,7 @@ class ScriptedDecider:
     observed: list[ToolResult] = field(default_factory=list)
     waited: list[ToolCall] = field(default_factory=list)
     opened: list[tuple[str, str, str | None]] = field(default_factory=list)
+    turns: list[tuple[str, str, int | None, tuple[str, ...]]] = field(default_factory=list)
     closed: bool = False
     _known: dict[tuple[str | None, str], Decision] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,8 +89,13 @@ class ScriptedDecider:
         mission: str | None = None,
         tools: Sequence[Any] | None = None,
         mounts: Sequence[str] = (),
+        owner: str = "",
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
     ) -> OpenedSession:
         self.opened.append((session, task, mission))
+        for text in turns:
+            self.add_turn(session, text)
         return OpenedSession(session=session, receipt=ReceiptRef(id="r", index=0, leaf_hash="h"), fresh=True)
 
     async def aopen_session(
@@ -92,8 +106,23 @@ class ScriptedDecider:
         mission: str | None = None,
         tools: Sequence[Any] | None = None,
         mounts: Sequence[str] = (),
+        owner: str = "",
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
     ) -> OpenedSession:
-        return self.open_session(session, task=task, mission=mission, tools=tools, mounts=mounts)
+        return self.open_session(
+            session, task=task, mission=mission, tools=tools, mounts=mounts, owner=owner, turns=turns, parent=parent
+        )
+
+    def add_turn(self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()) -> SaidTurn:
+        self.turns.append((session, text, turn, tuple(documents)))
+        receipt = ReceiptRef(id="t", index=len(self.turns), leaf_hash="h")
+        return SaidTurn(session=session, turn=turn or len(self.turns), receipt=receipt, fresh=True)
+
+    async def aadd_turn(
+        self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
+    ) -> SaidTurn:
+        return self.add_turn(session, text, turn=turn, documents=documents)
 
     def close(self) -> None:
         self.closed = True
