@@ -20,8 +20,8 @@ from pathlib import Path
 from aegis.approvals.previews.dryrun import DryRuns
 from aegis.approvals.previews.look import look_at
 from aegis.bootstrap import Deployment, open_deployment
+from aegis.core.approval import Looked, PreviewRules
 from aegis.core.call import ToolCall
-from aegis.core.previewing import Looked, PreviewRules
 from aegis.outbound.client import Egress
 from aegis.outbound.values import EgressPolicy, Request
 from aegis.sandbox.view import read_folder

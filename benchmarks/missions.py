@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aegis.bootstrap import open_deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.principal import Principal

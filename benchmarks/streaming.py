@@ -14,8 +14,7 @@ from typing import Any
 from aegis.core.call import ToolCall
 from aegis.core.mission import Postcondition
 from aegis.gate import Gate
-from aegis.policy.guards.prefilter import Prefilter
-from aegis.policy.guards.stream import StreamJudge
+from aegis.policy.guards.stream import Prefilter, StreamJudge
 
 CHUNK = 65_536
 CHUNKS = 64

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from aegis.cli.app import build
+from aegis.cli.run import build
 from reference.markdown import code, page, table
 
 EXITS = (

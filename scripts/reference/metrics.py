@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 
 from aegis.server import table as watching
-from aegis.server.metrics import Metrics
+from aegis.server.telemetry import Metrics
 from reference.markdown import page, table
 
 

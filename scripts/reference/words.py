@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from aegis.core.breaks import MEANING, BreakKind
-from aegis.core.messages import MESSAGES
-from aegis.core.outcome import EFFECTS, ROLES, Category, EvidencePolicy, Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import EFFECTS, MESSAGES, ROLES, Category, EvidencePolicy, Outcome, Reason, Risk, Verdict
 from reference.markdown import page, table
 
 OUTCOMES: Final = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aegis.core.decision import Decision, ResultDecision
     from aegis.errors import AegisError, ConfigError, InvalidCall, PermitInvalid, ToolCallBlocked
     from aegis.keys.permits import OfflinePermits
-    from aegis.outbound.signature import verify_webhook
+    from aegis.outbound.send import verify_webhook
     from aegis.sdk import Gate, PermitMiddleware, auto, protect, require_permit, session, unhook
     from aegis.sdk.client import Client
 
@@ -38,7 +38,7 @@ _HOMES = {
     "require_permit": "aegis.sdk",
     "session": "aegis.sdk",
     "unhook": "aegis.sdk",
-    "verify_webhook": "aegis.outbound.signature",
+    "verify_webhook": "aegis.outbound.send",
 }
 
 __all__ = [

@@ -9,7 +9,7 @@ import pytest
 
 from aegis.approvals.queue import REDEEMABLE_MICROS
 from aegis.bootstrap import Deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason

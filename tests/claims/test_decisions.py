@@ -13,9 +13,8 @@ import pytest
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_commitment
-from aegis.core.messages import MESSAGES
 from aegis.core.names import Selector
-from aegis.core.outcome import Outcome, Reason, Verdict
+from aegis.core.outcome import MESSAGES, Outcome, Reason, Verdict
 from aegis.core.principal import Principal
 from aegis.gate.control import set_agent
 from support.deployments import TOOLS, deployment

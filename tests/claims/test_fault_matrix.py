@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from aegis.bootstrap import Deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason, Verdict

@@ -10,13 +10,13 @@ import pytest
 import re2
 from reference.command_line import commands
 
-from aegis.cli.app import build
+from aegis.cli.run import build
 from aegis.config.settings import PROFILES, Settings
 from aegis.core.outcome import EFFECTS, ROLES, Category, Outcome, Reason, Risk, Verdict
 from aegis.core.receipt import KINDS, MEMBERS
 from aegis.detect.rules import builtin_folder, load
 from aegis.policy.model import CALL_GUARDS, RESULT_GUARDS
-from aegis.server.metrics import Metrics
+from aegis.server.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -22,7 +22,7 @@ from agent_hooks.ctk.reference import ReferenceHarness
 from aegis.adapters.agent_hooks import Interceptor
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ResultDecision
-from aegis.sdk.gate import Gate
+from aegis.sdk.runtime import Gate
 from aegis.store import open_store
 from support.decider import ScriptedDecider, allowed, blocked, changed, held, sanitized, withheld
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aegis.cockpit import alerting
-from aegis.outbound.signature import verify_webhook
+from aegis.outbound.send import verify_webhook
 from support.mail_server import mail_host
 from support.missions import claims
 from support.people import Person, person

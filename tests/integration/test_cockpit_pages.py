@@ -13,7 +13,7 @@ import pytest
 from pypdf import PdfReader
 
 from aegis.bootstrap.credentials import alter_account
-from aegis.cockpit.table import PAGES
+from aegis.cockpit.surface import PAGES
 from support.missions import claims
 from support.people import Person, person, state_of
 from support.served import Served, served

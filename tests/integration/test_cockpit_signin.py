@@ -11,10 +11,10 @@ import pytest
 
 from aegis.bootstrap.credentials import alter_account, first_link, password_link
 from aegis.cockpit.guarding import COLLECTION, FORGOTTEN_S, FREE, LONGEST_S, SLOTS, Throttle
-from aegis.cockpit.table import PAGES
+from aegis.cockpit.surface import PAGES
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
-from aegis.keys.tokens import IDLE_S, find_session
+from aegis.keys.accounts import IDLE_S, find_session
 from support.people import PASSWORD, Person, person, state_of
 from support.served import Served, served
 
@@ -284,7 +284,7 @@ def test_assets_are_kept_by_their_version(dana: Person) -> None:
 def test_the_live_feed_ends_with_its_session_however_much_is_recorded(
     gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aegis.cockpit.live.STANDING_S", 0.2)
+    monkeypatch.setattr("aegis.cockpit.now.STANDING_S", 0.2)
     dana.sign_in()
     connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
     connection.request("GET", "/live", headers={"cookie": dana.cookie})

@@ -12,7 +12,7 @@ import pytest
 
 from aegis.behaviour import baseline as unusual
 from aegis.behaviour.baseline import RECENT_US, baseline
-from aegis.cockpit.table import PAGES
+from aegis.cockpit.surface import PAGES
 from aegis.core.times import system_clock
 from support.missions import TOOLS, claims
 from support.people import Person, person

@@ -67,7 +67,7 @@ def test_without_a_store_nobody_is_known_and_nothing_allowed(gateway: Served, mo
 
 
 def test_readiness_says_what_is_missing_and_comes_back(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aegis.server.health.FRESH_S", 0.0)
+    monkeypatch.setattr("aegis.server.services.FRESH_S", 0.0)
     assert gateway.ask("GET", "/readyz", key=None).status == 200
     with monkeypatch.context() as broken:
         broken.setattr(gateway.deployment.store, "transaction", gone)

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from aegis.server.logs import JsonFormatter
+from aegis.server.telemetry import JsonFormatter
 from support.served import Answer, Served, served
 
 

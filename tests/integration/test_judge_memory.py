@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from aegis.bootstrap import Deployment, open_deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Search, Transaction

@@ -11,7 +11,7 @@ import pytest
 
 from aegis.bootstrap import open_state
 from aegis.core.call import ToolCall
-from aegis.keys.files import previous_path, replaced
+from aegis.keys.keyring import previous_path, replaced
 from support.deployments import deployment
 from support.served import served
 from support.shell import aegis, read_json

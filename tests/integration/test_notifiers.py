@@ -10,8 +10,7 @@ import pytest
 
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.outbound import worker
-from aegis.outbound.send import DeliveryTarget, Message, request_of
-from aegis.outbound.signature import verify_webhook
+from aegis.outbound.send import DeliveryTarget, Message, request_of, verify_webhook
 from support.deployments import deployment
 from support.receiver import receiving, until
 from support.served import Served, served

@@ -18,7 +18,7 @@ from aegis.core.call import ToolCall
 from aegis.core.outcome import Reason
 from aegis.errors import ConfigError, StoreUnavailable
 from aegis.store import open_store
-from aegis.store.postgres import connect as connecting
+from aegis.store.postgres import reader as connecting
 from support.deployments import TOOLS, deployment
 from support.load import Acknowledged, load
 from support.log_entries import grow

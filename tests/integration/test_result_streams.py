@@ -19,7 +19,7 @@ import pytest
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import InvalidCall, StreamCut
-from aegis.missions.provenance import sign_stream
+from aegis.missions.results import sign_stream
 from aegis.policy.guards.stream import HOLD_BYTES
 from aegis.sdk.client import Client
 from support.missions import ISSUER, b64, claims, signer

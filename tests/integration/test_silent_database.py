@@ -20,8 +20,8 @@ import pytest
 
 from aegis.gate import commits
 from aegis.server.table import ENDPOINTS
-from aegis.store.postgres import connect as connecting
-from aegis.store.postgres.connect import Connection
+from aegis.store.postgres import reader as connecting
+from aegis.store.postgres.reader import Connection
 from aegis.store.sqlite import SqliteStore
 from support.deployments import TOOLS
 from support.postgres import Server, postgres

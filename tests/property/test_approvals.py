@@ -21,7 +21,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from aegis.approvals.answering import Answer
 from aegis.approvals.values import Approval
 from aegis.bootstrap import Deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason

@@ -19,7 +19,7 @@ import pytest
 import aegis
 from aegis.approvals.answering import Answer
 from aegis.bootstrap import Deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason

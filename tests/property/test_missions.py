@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aegis.core.globs import Pattern, covers, matches, overlap
+from aegis.core.names import Pattern, covers, matches, overlap
 from aegis.core.outcome import Effect, Outcome
 from aegis.core.principal import Principal
 from aegis.detect.facts import Facts, Text, Texts

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aegis.detect.rules import RuleSet, Scanner, builtin_folder, load
 from aegis.detect.rules.engine import Engine, EnginePattern, make_engine
 from aegis.detect.rules.scanner import screen
-from aegis.policy.guards.prefilter import Prefilter
+from aegis.policy.guards.stream import Prefilter
 
 PROSE = "what the report says about the second quarter, in so many words and with nothing else in between. " * 4
 FIGURES = "17,4,2024,881\n" * 40

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from aegis.approvals.answering import Answer
 from aegis.approvals.queue import find
 from aegis.approvals.values import Approval
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.decision import Decision
 from aegis.core.outcome import Role
 from aegis.core.ports import Store

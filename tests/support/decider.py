@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aegis.testing.deciders import (
+from aegis.testing.adapters import (
     Rule,
     ScriptedDecider,
     allowed,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from aegis.bootstrap import Deployment
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.ports import Reader, Store, Transaction
 from aegis.core.times import system_clock
 from aegis.gate.events import Event, notify

@@ -14,10 +14,10 @@ from aegis.core.canonical import canonical_record
 from aegis.core.times import rfc3339
 from aegis.errors import LogInvalid
 from aegis.keys.keyring import Ed25519Signer
+from aegis.log.append import sign_group, signing_input
 from aegis.log.checkpoint import Checkpoint, sign_checkpoint
 from aegis.log.merkle import Frontier, leaf_hash
 from aegis.log.records import RecordRule
-from aegis.log.signature import sign_group, signing_input
 from aegis.log.verify import Verified, verify_export
 
 LOG = "aegis/log/1"

@@ -17,13 +17,13 @@ from typing import Any, Final
 from aegis.enforce.arguments import fitted, named_arguments
 from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
-from aegis.enforce.inspection import ainspected, inspected
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, looping, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
+from aegis.enforce.transport import ainspected, inspected
 from aegis.enforce.turn import ProviderTurn
 from aegis.errors import UnhookedFramework
 from aegis.wire.gemini import GEMINI

@@ -11,14 +11,21 @@ from typing import Any, Final
 
 from aegis.enforce.arguments import bound_arguments, check_types, shown
 from aegis.enforce.enforcement import Enforcer
-from aegis.enforce.inspection import Look, ainspected, inspected
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
-from aegis.enforce.transport import with_async_stream, with_settled_abody, with_settled_body, with_stream
+from aegis.enforce.transport import (
+    Look,
+    ainspected,
+    inspected,
+    with_async_stream,
+    with_settled_abody,
+    with_settled_body,
+    with_stream,
+)
 from aegis.enforce.turn import StreamedTurn
 from aegis.enforce.witness import watch
 from aegis.errors import UnhookedFramework

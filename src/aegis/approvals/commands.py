@@ -1,4 +1,4 @@
-"""`aegis approvals`: held calls, shown in full, and a person's answer to them.
+"""`aegis approvals`: held calls, shown in full or followed as they come, and a person's answer to them.
 
 Answering takes an approver's API key, always: owning the home is not enough, and the key says who it was.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import typer
@@ -18,6 +19,38 @@ import typer
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
 from aegis.cli.output import Column, print_json, print_line, show_list, show_members
 from aegis.errors import InvalidCall
+
+# Following the queue: each held call once, as it comes.
+
+PERIOD_S: Final = 1.0
+PAGE: Final = 100
+
+
+def watch_approvals(get: Callable[[str], Any], seconds: int) -> Iterator[dict[str, Any]]:
+    """Held calls that `get` finds under the API's targets, for `seconds` or, with 0, until interrupted."""
+    ends = time.monotonic() + seconds if seconds else None
+    seen: set[str] = set()
+    while True:
+        waiting = _waiting(get)
+        for item in waiting:
+            if item["id"] not in seen:
+                yield item
+        seen = {item["id"] for item in waiting}  # what was answered is never listed again
+        if ends is not None and time.monotonic() + PERIOD_S > ends:
+            return
+        time.sleep(PERIOD_S)
+
+
+def _waiting(get: Callable[[str], Any]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = get(f"/v1/approvals?limit={PAGE}{cursor}")
+        items += page["items"]
+        if page["next"] is None:
+            return items
+        cursor = f"&cursor={quote(page['next'], safe='')}"
+
 
 # Commands that ask the HTTP API with a person's key: at a running gateway, or over a home.
 
@@ -162,7 +195,6 @@ def watch(
     seconds: Annotated[int, typer.Option("--for", min=0, help="end after so many seconds; 0 is never")] = 0,
 ) -> None:
     """Print each held call as it comes, until interrupted."""
-    from aegis.cli.watching import watch_approvals
 
     for item in watch_approvals(lambda target: door.ask("GET", target), seconds):
         if door.as_json:

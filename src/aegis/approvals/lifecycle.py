@@ -28,8 +28,7 @@ from aegis.context.sessions import find_session, find_surroundings, key_of_sessi
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.core.ports import Reader, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded

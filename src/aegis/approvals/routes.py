@@ -23,9 +23,25 @@ from aegis.gate.events import new_id
 from aegis.server.admission import RESOLVE, SEE_APPROVALS, SEE_GRANTS
 from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_REASON_CHARS, MAX_WAIT_S, answer, page, place_of
-from aegis.server.schemas.common import ANY_OBJECT, DIGEST, ID, TEXT, TIME, Schema, closed, listing, nullable, ref
-from aegis.server.schemas.decision import FINDINGS
-from aegis.server.schemas.parts import CURSOR, LIMIT, exact, failing, named, ok
+from aegis.server.schemas import (
+    ANY_OBJECT,
+    CURSOR,
+    DIGEST,
+    FINDINGS,
+    ID,
+    LIMIT,
+    TEXT,
+    TIME,
+    Schema,
+    closed,
+    exact,
+    failing,
+    listing,
+    named,
+    nullable,
+    ok,
+    ref,
+)
 from aegis.server.services import Services
 
 # Held calls.

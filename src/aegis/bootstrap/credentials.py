@@ -1,32 +1,72 @@
-"""Making and revoking API keys: each is a receipt, so that the log says who could ask since when."""
+"""API keys, agents and accounts: each change is a receipt, so that the log says who could ask since when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+import orjson
+
+from aegis.bootstrap.introduce import COLLECTION as RECEIPT_KEYS
 from aegis.bootstrap.state import State
-from aegis.core.ports import Reader, Store, Transaction
+from aegis.core.ports import Document, Reader, Store, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
 from aegis.errors import InvalidCall
+from aegis.gate.control import COLLECTION as SWITCHES
 from aegis.gate.events import new_id
 from aegis.keys import api
 from aegis.keys.accounts import (
     COLLECTION,
     PERSONAL_ROLES,
     Account,
+    Link,
     add_account,
     change_account,
     check_roles,
     find_account,
     hash_password,
     new_account,
+    new_link,
+    use_link,
 )
 from aegis.keys.accounts import State as AccountState
-from aegis.keys.api import ApiKey, IssuedKey, check_unlike, issue, store_key
-from aegis.keys.tokens import Link, new_link, use_link
+from aegis.keys.api import ApiKey, IssuedKey, check_unlike, issue, list_keys, store_key
 from aegis.log.writer import Unit
+
+# Which agents there are: who holds a key, who made a call, and who was registered, stopped or restored.
+
+
+def known_agents(reader: Reader) -> dict[str, dict[str, Any]]:
+    """List every known agent by name, with its `state`, and `reason` and `by` of the last switch.
+
+    An agent is known from the moment in which a key is made for it, so that it can be stopped before its first call.
+    """
+    held = (key for key in list_keys(reader) if "agent" in key.roles and key.state == "active")
+    holders = {name: _row(name) for name in (key.agent or key.principal for key in held)}
+    return holders | seen_agents(reader)
+
+
+def seen_agents(reader: Reader) -> dict[str, dict[str, Any]]:
+    """List the agents that made a call, were registered, stopped or restored."""
+    names = {orjson.loads(document.body).get("agent") for document in _every(reader, RECEIPT_KEYS)}
+    agents = {name: _row(name) for name in names if name}
+    for document in _every(reader, SWITCHES):
+        body = orjson.loads(document.body)
+        agents[document.key] = _row(document.key, document.state, body["reason"], body["by"])
+    return agents
+
+
+def _row(name: str, state: str = "active", reason: str = "", by: str = "") -> dict[str, Any]:
+    return {"agent": name, "state": state, "reason": reason, "by": by}
+
+
+def _every(reader: Reader, collection: str) -> Iterator[Document]:
+    after = ""
+    while rows := reader.documents(collection, after=after):
+        yield from rows
+        after = rows[-1].key
+
 
 # Making and changing accounts: each is a receipt, so that the log says who could decide since when.
 

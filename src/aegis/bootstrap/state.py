@@ -1,4 +1,4 @@
-"""The state of a deployment: its store, log and keys, without a policy.
+"""The state of a deployment: its home, store, log and keys, without a policy.
 
 Who stops an agent, makes a key or reads the log needs no policy, and must not put one on the record.
 
@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import orjson
 
-from aegis.bootstrap.home import home_dir
 from aegis.bootstrap.introduce import COLLECTION as KEYS
 from aegis.bootstrap.introduce import Introductions
 from aegis.bootstrap.mark import HighWater, Mark, against
@@ -30,13 +29,41 @@ from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
 from aegis.core.ports import Document, Reader, Store
 from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
-from aegis.errors import StoreConflict, StoreCorrupt, StoreError
+from aegis.errors import ConfigError, Problem, StoreConflict, StoreCorrupt, StoreError
 from aegis.gate.events import Event, Listener, new_id, notify
 from aegis.gate.repeat import Elsewhere
 from aegis.keys.keyring import Keyring
 from aegis.log.writer import Ledger, Unit
 from aegis.store import MemoryStore, open_store
 from aegis.store.sealed import SealedStore
+
+# Where a deployment keeps its state: a directory that nobody else may enter.
+
+
+def home_dir(home: Path | None = None) -> Path:
+    """Find the home to use: the one given, `AEGIS_HOME`, or `~/.aegis`; made with mode 0700 where it is missing.
+
+    Raises `ConfigError` where it is not a directory that only its owner may enter.
+    """
+    path = home or Path(os.environ.get("AEGIS_HOME") or Path.home() / ".aegis")
+    path = path.expanduser().resolve()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigError((Problem(message=f"the home cannot be used: {error.strerror}", file=str(path)),)) from error
+    if mode & 0o022:
+        raise ConfigError(
+            (
+                Problem(
+                    message="the home can be written by others",
+                    file=str(path),
+                    hint=f"chmod 700 {path}",
+                ),
+            )
+        )
+    return path
+
 
 CONFIG_NAME: Final = "aegis.yaml"
 _log = logging.getLogger("aegis.store")

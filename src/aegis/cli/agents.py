@@ -29,7 +29,7 @@ def list_agents(
     home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
 ) -> None:
     """List the agents that hold a key or made calls, and those that were stopped."""
-    from aegis.bootstrap.agents import known_agents
+    from aegis.bootstrap.credentials import known_agents
     from aegis.cli.opening import existing
 
     if url is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import STYLES, print_json, print_line
 from aegis.core.text import json_text, visible
@@ -49,10 +49,10 @@ def decide(
 
 
 _EXITS: Final = {
-    "allow": failure.DONE,
-    "sanitize": failure.DONE,
-    "block": failure.REFUSED,
-    "require_approval": failure.HELD,
+    "allow": output.DONE,
+    "sanitize": output.DONE,
+    "block": output.REFUSED,
+    "require_approval": output.HELD,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.opening import existing
 from aegis.cli.options import ConfigFile, Home, Json
 from aegis.cli.output import Column, show_list
@@ -63,4 +63,4 @@ def explain(
         for step in steps
     ]
     show_list(rows, _COLUMNS, as_json=as_json, empty="")
-    return failure.DONE
+    return output.DONE

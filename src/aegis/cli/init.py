@@ -33,7 +33,7 @@ def init(
 
     Doing it again changes nothing. The API keys are shown now and never again.
     """
-    from aegis.bootstrap.home import home_dir
+    from aegis.bootstrap.state import home_dir
     from aegis.cli.opening import opened
 
     place = home_of(home)

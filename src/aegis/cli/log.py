@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import AcceptRollback, ConfigFile, Home, Json, Limit, home_of
 from aegis.cli.output import note, print_json, print_line, show_list, show_members
 from aegis.cli.receipts import COLUMNS
@@ -17,7 +17,7 @@ from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aegis.bootstrap.gate import DeployedGate
+    from aegis.bootstrap.deployment import DeployedGate
     from aegis.core.breaks import Break
     from aegis.core.principal import Principal
     from aegis.log.verify import Verified
@@ -72,7 +72,7 @@ def check(
 
     Of two projections it also checks that they show the same record.
     """
-    from aegis.cli.logfiles import read_small
+    from aegis.cli.verifying import read_small
     from aegis.missions import attestation
     from aegis.missions import status as jws
 
@@ -89,13 +89,13 @@ def check(
             attestation.check_views(checked)
     except (LogInvalid, MissionInvalid) as error:
         show_members({"verified": False, "why": str(error)}, as_json=as_json)
-        return failure.REFUSED
+        return output.REFUSED
     if as_json:
         print_json({"verified": True, "claims": checked})
-        return failure.DONE
+        return output.DONE
     for claims in checked:
         show_members({"verified": True, **claims}, as_json=False)
-    return failure.DONE
+    return output.DONE
 
 
 @contextmanager
@@ -138,12 +138,11 @@ def export(
     from contextlib import ExitStack
     from functools import partial
 
-    from aegis.cli.logfiles import write_file
     from aegis.cli.opening import existing, operator
     from aegis.cli.output import counted
+    from aegis.cli.verifying import write_file
     from aegis.gate.repeat import revealing_all
-    from aegis.log.export import export_log
-    from aegis.log.payloads import PAYLOADS, payload_lines
+    from aegis.log.export import PAYLOADS, export_log, payload_lines
     from aegis.log.trust import public_keys
 
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -207,7 +206,7 @@ def verify(
         if whole is None or breaks:
             return _show_breaks(breaks, as_json=as_json)
         _show_verified(whole, as_json=as_json)
-        return failure.DONE
+        return output.DONE
     if key is None:
         raise InvalidCall("an export is verified against keys that came another way", hint="--key FILE names them")
     if not folder.is_dir():
@@ -219,7 +218,7 @@ def verify(
     except LogInvalid as error:
         return _show_breaks([error.broken], as_json=as_json)
     _show_verified(verified, as_json=as_json)
-    return failure.DONE
+    return output.DONE
 
 
 @app.command()
@@ -358,4 +357,4 @@ def _show_breaks(breaks: Sequence[Break], *, as_json: bool) -> int:
         show_members(value, as_json=False)
         for other in others:
             show_members({"also": other}, as_json=False)
-    return failure.USAGE if broken.kind == "keys_invalid" else failure.REFUSED
+    return output.USAGE if broken.kind == "keys_invalid" else output.REFUSED

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
 from aegis.cli.output import print_json, print_line
 from aegis.errors import InvalidCall
@@ -164,7 +164,7 @@ def _said(edit: Edit, done: str, as_json: bool, *, complete: bool = False) -> in
             print_line(f"  not covered: {name} is neither a command nor a URL that can be wrapped")
         if edit.backup is not None:
             print_line(f"  the file before: {edit.backup}")
-    return failure.REFUSED if edit.left and not complete else failure.DONE
+    return output.REFUSED if edit.left and not complete else output.DONE
 
 
 def _headers(given: Sequence[str], bearer: str | None) -> dict[str, str]:

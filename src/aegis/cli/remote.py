@@ -33,7 +33,7 @@ class Gateway:
         """
         from aegis.sdk.client.endpoint import endpoint
         from aegis.sdk.client.http1 import check_header_value
-        from aegis.sdk.client.sync_transport import SyncTransport, TransportError
+        from aegis.sdk.client.transport import SyncTransport, TransportError
 
         try:
             check_header_value(key or "-")

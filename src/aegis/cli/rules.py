@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import ConfigFile, Json
 from aegis.cli.output import Column, note, print_json, print_line, show_list
 from aegis.core.text import json_text, visible
@@ -98,7 +98,7 @@ def test(
     else:
         show_list(wrong, _WRONG, as_json=False, empty=f"{len(results)} examples, none is wrong")
         note(f"{len(results)} examples, {len(wrong)} wrong")
-    return failure.REFUSED if wrong else failure.DONE
+    return output.REFUSED if wrong else output.DONE
 
 
 @app.command()

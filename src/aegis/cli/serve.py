@@ -43,9 +43,9 @@ def serve(
     from aegis.bootstrap.credentials import first_link
     from aegis.proxies.hooks.door import SOCKET as HOOK_SOCKET
     from aegis.server.app import create_app
-    from aegis.server.logs import configure_logs
     from aegis.server.serve import SOCKET_NAME, GatewayServer, ServeSettings
     from aegis.server.serve import serve as run
+    from aegis.server.telemetry import configure_logs
 
     configure_logs(log_level)
     deployment = open_deployment(config, home_of(home), accept_rollback=accept_rollback)

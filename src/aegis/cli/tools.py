@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import Home, Json, home_of
 from aegis.cli.output import Column, note, show_list
 from aegis.errors import InvalidCall
@@ -66,7 +66,7 @@ def scan(
     found = _scan(tools, _load(_pin_file(home, pins)), folders)
     show_list(found, _FINDINGS, as_json=as_json, empty=f"{len(tools)} tools, nothing found")
     note(f"{len(tools)} tools, {len(found)} findings")
-    return failure.REFUSED if any(one["outcome"] != "allow" for one in found) else failure.DONE
+    return output.REFUSED if any(one["outcome"] != "allow" for one in found) else output.DONE
 
 
 @app.command()
@@ -91,15 +91,15 @@ def pin(
     if found and not accept_findings:
         show_list(found, _FINDINGS, as_json=as_json, empty="")
         note("nothing was pinned: read the findings, then use --unsafe-accept-findings if they are harmless")
-        return failure.REFUSED
+        return output.REFUSED
     changed = [change for change in compare(old, tools, server=server) if change.kind == "changed"]
     if changed and not replace:
         show_list([_change(change) for change in changed], _CHANGES, as_json=as_json, empty="")
         note("nothing was pinned: these tools changed since they were accepted; use --replace to accept the change")
-        return failure.REFUSED
+        return output.REFUSED
     _write(file, old.merged(tools))
     note(f"{len(tools)} tools pinned in {file}")
-    return failure.DONE
+    return output.DONE
 
 
 @app.command()
@@ -112,7 +112,7 @@ def diff(
     tools = _read(source, server)
     changes = [_change(change) for change in compare(_load(_pin_file(home, pins)), tools, server=server)]
     show_list(changes, _CHANGES, as_json=as_json, empty=f"{len(tools)} tools, all as pinned")
-    return failure.REFUSED if changes else failure.DONE
+    return output.REFUSED if changes else output.DONE
 
 
 def _read(source: list[str] | None, server: str | None) -> tuple[ToolDescription, ...]:

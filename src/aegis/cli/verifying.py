@@ -1,9 +1,9 @@
-"""Verifying an export in a folder, large ones on every core, or a home where it lies."""
+"""Verifying an export in a folder, large ones on every core, or a home where it lies; and the files of an export."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -16,7 +16,6 @@ import orjson
 
 from aegis.bootstrap.mark import HighWater
 from aegis.bootstrap.state import contradicted
-from aegis.cli.logfiles import read_blocks, read_small
 from aegis.cli.output import counted
 from aegis.core.breaks import Break
 from aegis.core.canonical import payload_commitment
@@ -26,10 +25,9 @@ from aegis.errors import InvalidCall, LogInvalid, StoreCorrupt
 from aegis.keys.keyring import Keyring
 from aegis.log.append import entry_of
 from aegis.log.checkpoint import checkpoint_of, sign_checkpoint
-from aegis.log.export import CHECKPOINT, RECEIPTS
-from aegis.log.id_set import IdSet
+from aegis.log.export import CHECKPOINT, PAYLOADS, RECEIPTS, Payloads, read_payloads
 from aegis.log.merkle import leaf_hash
-from aegis.log.payloads import PAYLOADS, Payloads, read_payloads
+from aegis.log.records import IdSet
 from aegis.log.trust import public_keys
 from aegis.log.verify import NOT_COVERED_PAYLOADS, verify_export
 from aegis.missions.verify import NOT_CHECKED_SCOPE, OfflineMissionRules, ScopeRules, read_issuers
@@ -38,6 +36,41 @@ from aegis.store.sealed import SealedStore
 
 if TYPE_CHECKING:
     from aegis.log.verify import Verified
+
+
+# The files of an export: written beside their place and put there whole, read in blocks.
+
+BLOCK_BYTES: Final = 1_048_576
+MAX_SMALL: Final = 67_108_864  # a checkpoint or keys.json beyond this is none
+
+
+def write_file(folder: Path, name: str, blocks: Iterable[bytes], *, mode: int = 0o666) -> None:
+    """Write `blocks` durably as `name`; nobody ever sees half of it."""
+    fresh = folder / f".{name}.new"
+    try:
+        fresh.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(folder / name)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """The content of `path` in blocks, in bounded memory."""
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a small file, bounded."""
+    with path.open("rb") as file:
+        return file.read(MAX_SMALL)
 
 
 # What is stored in a home, verified where it lies: what an export does not hold, and what stands beside the log.

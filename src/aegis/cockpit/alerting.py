@@ -28,8 +28,16 @@ from aegis.gate.events import new_id
 from aegis.log.writer import Unit
 from aegis.missions.lineage import near_end
 from aegis.outbound import worker
-from aegis.outbound.send import Clients, DeliveryTarget, Message, NotTaken, mail_server, send
-from aegis.outbound.smtp import MAX_RECIPIENTS, is_address
+from aegis.outbound.send import (
+    MAX_RECIPIENTS,
+    Clients,
+    DeliveryTarget,
+    Message,
+    NotTaken,
+    is_address,
+    mail_server,
+    send,
+)
 from aegis.server.services import Services
 
 # Rules of alerts as they are kept: what is watched, how much of it is too much, and who is told.

@@ -24,13 +24,12 @@ from aegis.server.services import Services
 if TYPE_CHECKING:
     from aegis.behaviour.baseline import Unusual
     from aegis.cockpit.alerting import Alerting
-    from aegis.cockpit.drafting import Drafts
     from aegis.cockpit.guarding import Throttle
     from aegis.cockpit.rollup import Rollup
     from aegis.cockpit.rows import Row
     from aegis.cockpit.verifying import Verifications
-    from aegis.cockpit.work import Replays, Retention
-    from aegis.keys.tokens import SignedIn
+    from aegis.cockpit.work import Drafts, Replays, Retention
+    from aegis.keys.accounts import SignedIn
     from aegis.server.feed import Feed
 
 

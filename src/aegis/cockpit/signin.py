@@ -15,8 +15,16 @@ from aegis.cockpit.page import PageRequest, filters, first_page, html, open_page
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.events import new_id
-from aegis.keys.accounts import Account, find_account, password_matches
-from aegis.keys.tokens import SESSION_S, Link, end_session, find_link, new_session
+from aegis.keys.accounts import (
+    SESSION_S,
+    Account,
+    Link,
+    end_session,
+    find_account,
+    find_link,
+    new_session,
+    password_matches,
+)
 from aegis.log.writer import Unit
 
 MAX_NEXT_CHARS = 2_000

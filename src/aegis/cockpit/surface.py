@@ -1,4 +1,4 @@
-"""The surface of the cockpit: the same checks before every page, and a page for every answer, failures included.
+"""The surface of the cockpit: every page, the same checks before each, and a page for every answer, failures included.
 
 (1) the path has this method
 (2) an unsafe method was sent by a page of this cockpit
@@ -19,26 +19,48 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aegis.approvals import pages as approvals_pages
 from aegis.behaviour.baseline import Unusual
 from aegis.bootstrap import Deployment
 from aegis.bootstrap.state import is_demonstration
+from aegis.cockpit import agents, alerts, audit, calls, now, page, policies, replaying, signin, traces, violations
 from aegis.cockpit.alerting import Alerting
-from aegis.cockpit.drafting import Drafts
 from aegis.cockpit.guarding import Throttle, check_origin, is_secure, token_of
 from aegis.cockpit.page import HEADERS, Cockpit, Page, PageRequest, failure, html
 from aegis.cockpit.rollup import Rollup
 from aegis.cockpit.rows import shape
 from aegis.cockpit.verifying import Verifications
-from aegis.cockpit.work import Replays, Retention
+from aegis.cockpit.work import Drafts, Replays, Retention
 from aegis.core.times import MICROS
 from aegis.errors import AegisError, InvalidCall
-from aegis.keys.tokens import TOUCH_S, SignedIn, find_session, touch_session
+from aegis.keys.accounts import TOUCH_S, SignedIn, find_session, touch_session
 from aegis.log.trust import public_keys
+from aegis.missions import pages as missions_pages
 from aegis.server.admission import permit
 from aegis.server.endpoint import NOBODY
 from aegis.server.feed import Feed
 from aegis.server.http import Disconnected, read_body, refusal_of
 from aegis.server.services import Services
+
+# Every page of the cockpit: routing and checks read this one table.
+
+PAGES: Final[tuple[Page, ...]] = (
+    *page.PAGES,
+    *signin.PAGES,
+    *now.PAGES,
+    *now.FEED_PAGES,
+    *approvals_pages.PAGES,
+    *calls.PAGES,
+    *traces.PAGES,
+    *violations.PAGES,
+    *policies.PAGES,
+    *replaying.PAGES,
+    *agents.PAGES,
+    *missions_pages.PAGES,
+    *alerts.PAGES,
+    *audit.PAGES,
+)
+
 
 MAX_QUERY_BYTES: Final = 8_192
 MAX_FIELDS: Final = 600  # the form that narrows a call has two for each place

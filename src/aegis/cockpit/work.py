@@ -1,4 +1,4 @@
-"""Work on the whole log beside requests: replays of recorded calls, and the erasure of old payloads."""
+"""Work on the whole log beside requests: replays of recorded calls, erasure of old payloads, drafts of policies."""
 
 from __future__ import annotations
 
@@ -19,8 +19,39 @@ from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.gate.repeat import erase_payload
+from aegis.server.drafting import draft_policy
 from aegis.server.replay import replayed
 from aegis.server.services import Services
+
+# Drafts of policies from plain words, asked for beside requests.
+
+
+@dataclass(kw_only=True)
+class Drafted:
+    """What was asked for, and what became of it; `told` is empty until the model answered."""
+
+    wish: str = ""
+    told: dict[str, Any] | None = None
+
+
+class Drafts:
+    """The draft of one gateway: one at a time."""
+
+    def __init__(self) -> None:
+        self.job = Job()
+        self.drafted = Drafted()
+
+    def start(self, services: Services, wish: str, *, by: str) -> None:
+        """Begin to draft what `wish` says; raises `InvalidCall` (409) while a draft is under way."""
+        drafted = Drafted(wish=wish)
+
+        async def step() -> bool:
+            drafted.told = await draft_policy(services, wish, by=by)
+            return False
+
+        self.job.start(by, step)
+        self.drafted = drafted
+
 
 # A replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps.
 

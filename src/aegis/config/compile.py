@@ -10,8 +10,7 @@ from stat import S_ISLNK
 from typing import Any, Final, Literal
 
 from aegis._version import __version__
-from aegis.config.compile_judges import compile_judges, judge_versions
-from aegis.config.compile_previews import compile_previews
+from aegis.config.compile_reviews import compile_judges, compile_previews, judge_versions
 from aegis.config.compile_tools import approval_rules, compile_routes, compile_schema_guard, policy_approvals
 from aegis.config.config import Config
 from aegis.config.document import nearest

@@ -8,7 +8,7 @@ import re2
 from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.fields import Description, Name, Names, Section, Size, Tier, Timeout, written
-from aegis.config.proxies import EndpointSettings
+from aegis.config.models import EndpointSettings
 from aegis.config.sections import Folder
 from aegis.core.outcome import Effect
 

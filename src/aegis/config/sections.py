@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.fields import Description, Mode, Moment, Name, Section, Size, Timeout, unlike, written
+from aegis.core.approval import FileOperation
 from aegis.core.json import tokens
 from aegis.core.names import Selector
 from aegis.core.outcome import outcome_of
-from aegis.core.previewing import FileOperation
 from aegis.errors import TokenInvalid
 from aegis.keys.jws import decode
 from aegis.policy.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride

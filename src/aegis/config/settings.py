@@ -12,8 +12,7 @@ from pydantic import AfterValidator, Field
 
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
-from aegis.config.proxies import DraftingSettings, ProxySettings
-from aegis.config.runs import RunSettings
+from aegis.config.models import DraftingSettings, ProxySettings, RunSettings
 from aegis.config.sections import ContentSettings, MissionSettings, PreviewSettings
 from aegis.config.tools import ApprovalSettings, PolicySettings, ToolSettings
 from aegis.core.outcome import EvidencePolicy

@@ -22,8 +22,25 @@ from aegis.server.admission import AUDIT, OPEN_SESSION
 from aegis.server.audit import listed, moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
-from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, listing, nullable, optional, ref
-from aegis.server.schemas.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, named, ok
+from aegis.server.schemas import (
+    CURSOR,
+    LIMIT,
+    NAME,
+    SINCE,
+    TEXT,
+    UNTIL,
+    WHOLE,
+    Schema,
+    closed,
+    exact,
+    failing,
+    listing,
+    named,
+    nullable,
+    ok,
+    optional,
+    ref,
+)
 from aegis.server.services import Services
 
 # Sessions.

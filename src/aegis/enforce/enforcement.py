@@ -23,8 +23,7 @@ from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.open import OpenCalls
 from aegis.errors import InvalidCall

@@ -22,9 +22,10 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.scope import current_scope
-from aegis.enforce.turn import ProviderTurn, StreamedTurn
+from aegis.enforce.turn import ProviderTurn, StreamedTurn, aread_events, read_events
 from aegis.errors import UnhookedFramework
-from aegis.wire.model import Dialect
+from aegis.wire.model import Dialect, WireEvent
+from aegis.wire.sse import SseReader, sse_bytes
 
 # Answers of httpx, of whatever generation, with another body or another stream.
 
@@ -254,3 +255,52 @@ def _is_stream(response: Any, stream: bool) -> bool:
     if "eventstream" in kind:
         raise UnhookedFramework(f"streams of type `{kind}` are not covered; call the model without streaming")
     return "event-stream" in kind or (stream and "json" not in kind)
+
+
+# Answers that are looked at as they pass: whole ones at once, streams event by event. What looks may raise.
+
+# Takes what an answer or an event of it says, as JSON; raises where that must not go on.
+Look = Callable[[Any], None]
+
+
+def inspected(response: Any, look: Look) -> Any:
+    """An answer of httpx, whose content has passed `look` when somebody sees it."""
+    if _is_event_stream(response):
+        return with_stream(response, _events(response.iter_bytes(), look))
+    _looked(response.read(), look)
+    return response
+
+
+async def ainspected(response: Any, look: Look) -> Any:
+    """The async twin of `inspected`."""
+    if _is_event_stream(response):
+        return with_async_stream(response, _aevents(response.aiter_bytes(), look))
+    _looked(await response.aread(), look)
+    return response
+
+
+def _is_event_stream(response: Any) -> bool:
+    return "event-stream" in response.headers.get("content-type", "").lower()
+
+
+def _events(chunks: Iterator[bytes], look: Look) -> Iterator[bytes]:
+    for events in read_events(SseReader(), chunks):
+        yield b"".join([_passed(event, look) for event in events])
+
+
+async def _aevents(chunks: AsyncIterator[bytes], look: Look) -> AsyncIterator[bytes]:
+    async for events in aread_events(SseReader(), chunks):
+        yield b"".join([_passed(event, look) for event in events])
+
+
+def _passed(event: WireEvent, look: Look) -> bytes:
+    _looked(event.data, look)
+    return sse_bytes(event)
+
+
+def _looked(content: bytes | str, look: Look) -> None:
+    try:
+        said = json.loads(content)
+    except ValueError:
+        return  # the packages read nothing from it either
+    look(said)

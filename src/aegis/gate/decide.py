@@ -21,13 +21,11 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from aegis.core.call import ToolCall, check_call
+from aegis.core.call import ToolCall, check_call, readable
 from aegis.core.canonical import call_digest
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
 from aegis.core.json import parse
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
-from aegis.core.pending import readable
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.core.principal import Principal
 from aegis.core.receipt import Recorded
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable

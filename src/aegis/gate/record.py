@@ -14,8 +14,7 @@ from aegis.core.canonical import SALT_BYTES, call_commitment, call_digest, paylo
 from aegis.core.combine import Combined
 from aegis.core.decision import ApprovalRef, Decision, GuardTime, ReceiptRef
 from aegis.core.finding import Finding
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason, outcome_of, risk_of, verdict_of
+from aegis.core.outcome import Outcome, Reason, message_for, outcome_of, risk_of, verdict_of
 from aegis.core.ports import Entry
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, agent_signer

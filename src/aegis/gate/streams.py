@@ -21,13 +21,13 @@ from aegis.errors import StreamCut
 from aegis.gate.control import Control
 from aegis.gate.observe import Results
 from aegis.gate.parts import Parts
-from aegis.policy.guards.prefilter import Prefilter
 from aegis.policy.guards.stream import (
     EVENT_ENDS,
     HOLD_SECONDS,
     LINE_ENDS,
     Frames,
     FrameTooLarge,
+    Prefilter,
     StreamJudge,
     StreamSummary,
     event_texts,

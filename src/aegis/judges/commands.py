@@ -48,8 +48,7 @@ def evaluate(
     A line is {"tool": ..., "arguments": {...}, "label": "allow" or "reject"}, with `task`, `server`, `mounts` and
     `available_tools` where they matter. The judge's own tool calls pass the gate of the home.
     """
-    from aegis.judges.calibration import calibrate, reliability_svg
-    from aegis.judges.evaluate import Labelled, read_lines, read_runs, scored
+    from aegis.judges.evaluate import Labelled, calibrate, read_lines, read_runs, reliability_svg, scored
 
     labelled = read_lines(cases.read_text(encoding="utf-8"), Labelled)
     if replay is not None:
@@ -102,7 +101,7 @@ def _run(
 
     from aegis.bootstrap import open_deployment
     from aegis.cli.output import counted
-    from aegis.config.compile_judges import read_judge
+    from aegis.config.compile_reviews import read_judge
     from aegis.judges.evaluate import evaluate as run_all
     from aegis.judges.records import Masker
 

@@ -22,8 +22,7 @@ from aegis.core.combine import Combined
 from aegis.core.decision import Decision, GuardTime
 from aegis.core.finding import Finding, Report
 from aegis.core.judging import Ceiling, JudgeRules, JudgeSpec, Validator
-from aegis.core.messages import MESSAGES
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import MESSAGES, Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.receipt import Draft, Recorded
 from aegis.core.times import MICROS
@@ -37,9 +36,8 @@ from aegis.gate.record import Subject
 from aegis.judges.values import ESCALATED, REJECTED, JudgeRan, Reviewed, Spent
 from aegis.log.writer import Unit
 from aegis.policy.guards.outflow import mask_spans
-from aegis.policy.model import IncomingResult
+from aegis.policy.model import IncomingResult, observed
 from aegis.policy.policy import Policy
-from aegis.policy.reports import observed
 
 # How judge runs ended, until it is recorded: with the decision that they led to, or by itself where there is none.
 #

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from aegis.core.globs import Pattern, covers
 from aegis.core.mission import KINDS, Budgets, Declaration, Flow, stricter
-from aegis.core.names import Selector, normalise_name
+from aegis.core.names import Pattern, Selector, covers, normalise_name
 from aegis.detect.touch.touch import compile_entry
 from aegis.errors import MissionInvalid
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, home_of
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
 from aegis.errors import InvalidCall, MissionInvalid
 
 if TYPE_CHECKING:
-    from aegis.bootstrap.gate import DeployedGate
+    from aegis.bootstrap.deployment import DeployedGate
     from aegis.core.principal import Principal
     from aegis.missions.issuing import Issued
     from aegis.missions.registry import State
@@ -111,11 +111,11 @@ def verify(
             declaration = verify_mission(token, gate.missions.trusted(reader, gate.parts.policy.current))
     except MissionInvalid as error:
         show_members({"verified": False, "member": error.member, "why": error.message}, as_json=as_json)
-        return failure.REFUSED
+        return output.REFUSED
     for remark in remarks(declaration):
         note(remark)
     show_members(to_claims(declaration), as_json=as_json)
-    return failure.DONE
+    return output.DONE
 
 
 @app.command()

@@ -11,8 +11,8 @@ import msgspec
 import orjson
 from msgspec import inspect
 
-from aegis.core.globs import covers, overlap
 from aegis.core.mission import KINDS, MAX_LIFETIME_S, Declaration, Postcondition, Scope
+from aegis.core.names import covers, overlap
 from aegis.core.ports import Signer
 from aegis.core.text import has_controls
 from aegis.detect.touch.touch import compile_entry

@@ -19,14 +19,12 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import orjson
 
-from aegis.core.call import ToolCall
+from aegis.core.call import ToolCall, readable
 from aegis.core.canonical import call_digest, kid_of
 from aegis.core.mission import MAX_SKEW_S, Declaration, Seconds, Sha256, Text
-from aegis.core.pending import readable
 from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
-from aegis.keys.files import load_or_create
-from aegis.keys.keyring import Ed25519Signer
+from aegis.keys.keyring import Ed25519Signer, load_or_create
 from aegis.missions import status
 
 CHALLENGE_S: Final = 60

@@ -1,4 +1,4 @@
-"""What a result means for its mission: whose word it is, what it led to, and what the call really cost.
+"""What a result means for its mission: whose word it is and by what signature, what it led to, and what it cost.
 
 Whose word a result is counts without a mission, too: a tool with a key here must sign.
 """
@@ -7,26 +7,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import orjson
 
 from aegis.context.sessions import session_key
-from aegis.core.canonical import sha256
-from aegis.core.mission import Recourse
+from aegis.core.canonical import canonical, sha256, stream_result
+from aegis.core.mission import Count, Currency, Recourse, Sha256, Text
 from aegis.core.outcome import Verdict
-from aegis.core.ports import Reader, Transaction
+from aegis.core.ports import Reader, Signer, Transaction
 from aegis.errors import MissionInvalid
 from aegis.gate.participants import ResultAttempt, ResultPart, ResultRecord
 from aegis.gate.parts import Parts
-from aegis.missions import ledgers, registry
+from aegis.missions import ledgers, registry, status
 from aegis.missions.deciding import Lineage, SessionMoved, settings_under
-from aegis.missions.provenance import check_provenance
-from aegis.policy.guards.base import Provenance
+from aegis.policy.guards.base import Provenance as Provenance_
 from aegis.policy.guards.budget import is_priced
 from aegis.policy.mission import MissionView
 from aegis.policy.model import ResultEvaluation
 from aegis.policy.policy import Policy
+
+# A tool's own signature over a result, and over what the call really cost.
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a call really cost: money in minor units by currency."""
+
+    money: Annotated[dict[Currency, Count], msgspec.Meta(max_length=16)] = {}
+    tokens: Count = 0
+
+    def cost(self) -> dict[str, int]:
+        """The amounts by the names of ledgers."""
+        return {"tokens": self.tokens, **{f"money.{name}": amount for name, amount in self.money.items()}}
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The claims of a signed result; `result` is the digest of its canonical JSON."""
+
+    decision_id: Text
+    result: Sha256
+    usage: Usage | None = None
+
+
+def sign_stream(signer: Signer, *, decision_id: str, content: bytes, usage: Usage | None = None) -> str:
+    """The token by which a tool signs a result that it streamed, once all of `content` was sent."""
+    result = stream_result(size=len(content), digest=sha256(content))
+    return sign_result(signer, decision_id=decision_id, result_digest=sha256(canonical(result)), usage=usage)
+
+
+def sign_result(signer: Signer, *, decision_id: str, result_digest: str, usage: Usage | None = None) -> str:
+    """The token by which a tool signs one result."""
+    claims = Provenance(decision_id=decision_id, result=result_digest, usage=usage)
+    return status.sign(signer, status.PROVENANCE, orjson.dumps(msgspec.to_builtins(claims)))
+
+
+def check_provenance(token: str, public: bytes, *, decision_id: str, result_digest: str) -> Provenance:
+    """What the tool signed about exactly this result; raises `MissionInvalid` otherwise."""
+    try:
+        claims = msgspec.convert(status.verify(token, status.PROVENANCE, lambda kid: public), Provenance)
+    except msgspec.ValidationError as error:
+        raise MissionInvalid("the provenance is malformed", member="provenance") from error
+    if claims.decision_id != decision_id or claims.result != result_digest:
+        raise MissionInvalid("the provenance is about another result", member="provenance")
+    return claims
+
 
 Write = Callable[[Transaction], None]
 
@@ -37,7 +82,7 @@ _RULE = "postcondition-"
 class ResultOrigin:
     """Whose word a result is, and the real cost that its signature covers."""
 
-    provenance: Provenance
+    provenance: Provenance_
     must_sign: bool
     proved: Mapping[str, int] | None = None
 

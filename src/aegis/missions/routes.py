@@ -21,8 +21,22 @@ from aegis.missions.status import MAX_CHARS
 from aegis.server.admission import CHALLENGE, DELEGATE, ISSUE, SEE_MISSIONS
 from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, answer, page, place_of
-from aegis.server.schemas.common import NAME, TEXT, TIME, Schema, closed, listing, one_of, optional, ref
-from aegis.server.schemas.parts import CURSOR, LIMIT, failing, named, ok
+from aegis.server.schemas import (
+    CURSOR,
+    LIMIT,
+    NAME,
+    TEXT,
+    TIME,
+    Schema,
+    closed,
+    failing,
+    listing,
+    named,
+    ok,
+    one_of,
+    optional,
+    ref,
+)
 from aegis.server.services import Services
 
 # Missions: issuing, delegating, stopping, and the challenge that a session answers.

@@ -21,7 +21,7 @@ from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.touch.touch import CompiledScope, compile_scope, outside, touch
 from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 from aegis.keys.jws import IssuerKey
-from aegis.log.payloads import Payloads
+from aegis.log.export import Payloads
 from aegis.log.records import RELEASED
 from aegis.log.trust import public_of
 from aegis.missions import status

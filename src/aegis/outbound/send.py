@@ -1,24 +1,207 @@
-"""Sending one message: what goes over the wire for each kind, and what its receiver's answer means."""
+"""Sending one message: over HTTP, signed where it is a webhook, or as mail; and what its receiver's answer means."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 import orjson
+import re2
 
 from aegis.core.extensions import load_extension
+from aegis.core.json import parse
 from aegis.core.ports import Document
 from aegis.core.times import MICROS, rfc3339
-from aegis.errors import AegisError, EgressRefused, ExtensionError, KeyFileError, StoreCorrupt
+from aegis.errors import (
+    AegisError,
+    EgressError,
+    EgressFailed,
+    EgressRefused,
+    ExtensionError,
+    InvalidCall,
+    KeyFileError,
+    StoreCorrupt,
+)
 from aegis.keys.references import read_secret
 from aegis.outbound.client import Egress
-from aegis.outbound.signature import headers_for
-from aegis.outbound.smtp import MailServer, send_mail
 from aegis.outbound.values import EgressPolicy, Request
+
+if TYPE_CHECKING:
+    from aiosmtplib import SMTP
+
+
+# Signing and verifying webhooks as Standard Webhooks 1.0 has it: HMAC-SHA-256 over id, time and body.
+#
+# <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
+
+TOLERANCE_S: Final = 300
+_ENCODED: Final = "whsec_"
+
+
+def headers_for(secret: str, message_id: str, seconds: int, body: bytes) -> dict[str, str]:
+    """The headers that sign `body` as the message `message_id` sent at `seconds` since the epoch."""
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": "v1," + _sign(secret, message_id, str(seconds), body),
+    }
+
+
+def verify_webhook(
+    secret: str, headers: Mapping[str, str], body: bytes, *, tolerance: int = TOLERANCE_S, now: float | None = None
+) -> Any:
+    """The parsed body of a webhook that this deployment signed, for receivers.
+
+    Args:
+        secret: the shared secret.
+        headers: the request's headers, in any case.
+        body: the raw body.
+        tolerance: seconds that the message may be old; keep the `webhook-id` that long to know a repetition.
+        now: seconds since the epoch; by default this machine's clock.
+
+    Raises `InvalidCall` (401) where the signature does not hold or the time is over.
+    """
+    found = {name.lower(): value for name, value in headers.items()}
+    message_id, stamp = found.get("webhook-id", ""), found.get("webhook-timestamp", "")
+    if not message_id or not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12):
+        raise InvalidCall("the webhook is not signed", code="unsigned", status=401)
+    if abs((time.time() if now is None else now) - int(stamp)) > tolerance:
+        raise InvalidCall("the webhook is too old, or from the future", code="stale", status=401)
+    wanted = _sign(secret, message_id, stamp, body)
+    given = [one.partition(",") for one in found.get("webhook-signature", "").split()]
+    if not any(version == "v1" and hmac.compare_digest(value.encode(), wanted.encode()) for version, _, value in given):
+        raise InvalidCall("the signature of the webhook does not hold", code="bad_signature", status=401)
+    return parse(body)
+
+
+def _sign(secret: str, message_id: str, stamp: str, body: bytes) -> str:
+    key = secret.encode()
+    if secret.startswith(_ENCODED):
+        try:
+            key = base64.b64decode(secret.removeprefix(_ENCODED), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidCall("the secret of the webhook is not base64 behind `whsec_`", code="secret") from error
+    signed = f"{message_id}.{stamp}.".encode() + body
+    return base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+# Mail out (RFC 5321): under the same policy as requests, over TLS from the first byte (RFC 8314).
+#
+# There is no `STARTTLS`: what somebody puts in front of it is a known way in (CVE-2011-0411). A server without TLS
+# is spoken to only where the operator named its host. The protocol is `aiosmtplib`'s.
+
+MAX_RECIPIENTS: Final = 20
+_ADDRESS: Final = re2.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
+_NO_AUTH: Final = 530  # RFC 4954, 6: what a server says where it wants a name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MailServer:
+    """Where mail is handed over; `tls` from the first byte. A `user` signs in with the password."""
+
+    host: str
+    port: int
+    tls: bool
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+def is_address(text: str) -> bool:
+    """Whether this is a plain address of mail, which holds nothing that a server would read as a command."""
+    return len(text) <= 254 and _ADDRESS.fullmatch(text) is not None
+
+
+async def send_mail(
+    server: MailServer, sender: str, recipients: tuple[str, ...], data: bytes, policy: EgressPolicy
+) -> int:
+    """Hand a message to its server, and return the code of the answer that settled it: 250 where it was taken.
+
+    `data` is a message in ASCII with its headers (RFC 5322). Raises `EgressRefused` where the policy or an address
+    forbids it, `EgressFailed` where the server cannot be spoken to.
+    """
+    if not recipients or len(recipients) > MAX_RECIPIENTS or not all(map(is_address, (sender, *recipients))):
+        raise EgressRefused("mail goes from one plain address to at most 20 others")
+    if not server.tls and not policy.names(server.host, server.port):
+        raise EgressRefused(f"`{server.host}` would be spoken to without TLS; use `smtps`, or allow a private host")
+    if server.user and not server.tls:
+        raise EgressRefused("a password is not sent without TLS; use `smtps`")
+    try:  # the library is an extra, and whoever sends no mail does not wait for it
+        from aiosmtplib import SMTPException, SMTPResponseException
+    except ImportError as error:
+        raise EgressRefused("mail needs the package `aiosmtplib`: install `aegis-guard[server]`") from error
+    try:
+        async with asyncio.timeout(policy.total_seconds):
+            client = await _client(server, policy)
+            try:
+                return await _handed_over(client, server, sender, recipients, data)
+            finally:
+                client.close()
+    except EgressError:
+        raise
+    except SMTPResponseException as error:
+        if not 300 <= error.code <= 599:  # a yes where none was asked for would count as a mail that was taken
+            raise EgressFailed(f"`{server.host}` says what is no answer") from error
+        return error.code
+    except TimeoutError as error:
+        raise EgressFailed(f"`{server.host}` did not answer in time") from error
+    except (OSError, ValueError, SMTPException) as error:
+        raise EgressFailed(f"`{server.host}` could not be spoken to: {type(error).__name__}") from error
+
+
+async def _client(server: MailServer, policy: EgressPolicy) -> SMTP:
+    """A client over a connection to an address that was checked; TLS is checked against the name."""
+    from aiosmtplib import SMTP
+
+    from aegis.outbound.client import CheckedResolver
+
+    found = await CheckedResolver(policy).resolve(server.host, server.port, socket.AF_UNSPEC)
+    if not found:
+        raise EgressFailed(f"`{server.host}` has no address")
+    connection = socket.socket(found[0]["family"], socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        async with asyncio.timeout(policy.connect_seconds):
+            await asyncio.get_running_loop().sock_connect(connection, (found[0]["host"], server.port))
+        client = SMTP(
+            hostname=server.host,
+            sock=connection,
+            use_tls=server.tls,
+            start_tls=False,
+            tls_context=ssl.create_default_context(cafile=policy.ca_file) if server.tls else None,
+            local_hostname="aegis.invalid",
+            timeout=policy.total_seconds,
+        )
+        await client.connect()
+    except BaseException:
+        connection.close()
+        raise
+    return client
+
+
+async def _handed_over(client: SMTP, server: MailServer, sender: str, recipients: tuple[str, ...], data: bytes) -> int:
+    """The code of the last answer; every other one than the wanted raises, so that all recipients get it or none."""
+    await client.ehlo()
+    if server.user:
+        if not client.supports_extension("auth"):
+            return _NO_AUTH
+        await client.login(server.user, server.password)
+    await client.mail(sender)
+    for recipient in recipients:
+        await client.rcpt(recipient)
+    return (await client.data(data)).code
+
 
 # One message to one receiver, as the outbox keeps it.
 

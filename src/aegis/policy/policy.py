@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import structs
 
-from aegis.config.compile_previews import Previews
+from aegis.config.compile_reviews import Previews
 from aegis.config.config import Config
 from aegis.core.approval import ApprovalPolicy, ApprovalRules
 from aegis.core.canonical import canonical
@@ -42,8 +42,10 @@ from aegis.policy.model import (
     ResultEvaluation,
     Route,
     Routes,
+    failed,
+    observed,
+    settle,
 )
-from aegis.policy.reports import failed, observed, settle
 
 C = TypeVar("C", Case, ResultCase)
 

@@ -20,8 +20,7 @@ from aegis.core.tool_description import ToolDescription
 from aegis.errors import InvalidCall
 from aegis.gate import Gate
 from aegis.runs.masking import reveal_value
-from aegis.runs.record import GuardRow
-from aegis.runs.rows import Claim, Claims
+from aegis.runs.records import Claim, Claims, GuardRow
 from aegis.runs.state import GuardContext, RunGuard, RunReport, RunView
 from aegis.runs.tools import Offer, ToolFailed, ToolServers
 

@@ -15,8 +15,8 @@ from aegis.detect import extract
 from aegis.policy.guards.base import ResultCase
 from aegis.policy.guards.result import ResultContentGuard
 from aegis.runs.masking import LABEL, ClassifyGuard, MaskGuard, UnmaskGuard, read_options
-from aegis.runs.parts import Make
-from aegis.runs.spending import spent
+from aegis.runs.providers import Make
+from aegis.runs.records import spent
 from aegis.runs.state import GuardContext, Message, RunReport, RunView, Stage, with_texts
 from aegis.wire.client import texts
 

@@ -18,13 +18,12 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 from aegis.config.compile_tools import CONTINUE_RUN
-from aegis.config.runs import RouteSettings
+from aegis.config.models import RouteSettings
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.decision import Decision
-from aegis.core.messages import message_for
 from aegis.core.names import Selector, split_selector
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.core.principal import Principal
 from aegis.errors import StoreError
 from aegis.gate import Gate
@@ -32,10 +31,8 @@ from aegis.outbound.client import Egress
 from aegis.runs.execute import Executor, StageResult, run_stage
 from aegis.runs.masking import concealed
 from aegis.runs.providers import Question, answer_of
-from aegis.runs.record import RunRecord
+from aegis.runs.records import Claims, RunRecord, spend
 from aegis.runs.routing import Health, Model, Router, choose
-from aegis.runs.rows import Claims
-from aegis.runs.spending import spend
 from aegis.runs.state import (
     GuardContext,
     Message,

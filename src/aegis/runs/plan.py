@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aegis.config.config import Config
 from aegis.config.document import nearest
-from aegis.config.runs import RouteSettings
+from aegis.config.models import RouteSettings
 from aegis.errors import ConfigError, Problem
 from aegis.runs import guards, providers, routing, tools
 from aegis.runs.masking import NoOptions, read_options
 from aegis.runs.nodes import BuildGraph, Plan
-from aegis.runs.parts import NO_OPTIONS, Make, RunParts
-from aegis.runs.providers import Provider, WiredProvider
+from aegis.runs.providers import NO_OPTIONS, Make, Provider, RunParts, WiredProvider
 from aegis.runs.routing import Model
 from aegis.runs.state import STAGES, RunGuard, Stage
 from aegis.runs.tools import StdioServer

@@ -1,17 +1,68 @@
-"""Who is asked for a model's next message: the providers of `proxies.providers`, and those of installed packages."""
+"""Who answers for a model and which parts a run is made of: those of Aegis, and those of installed packages."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Protocol
 
-from aegis.config.proxies import ProviderSettings
+from aegis.config.models import ProviderSettings
 from aegis.errors import ModelFailed
 from aegis.outbound.client import Egress
 from aegis.wire.client import Message, ModelAnswer, ModelEndpoint, ask
+
+# Parts of runs by name: those that come with Aegis, and those that installed packages register by entry point.
+#
+# A package is loaded where one of its parts is named, and only then; a name of a built-in part is never another's.
+
+Make = Callable[[Mapping[str, Any]], Any]
+"""Makes a part from its options; raises `ValueError` on bad ones, and starts nothing before the part is used."""
+
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
+
+
+class RunParts(Mapping[str, Make]):
+    """The parts of one kind."""
+
+    def __init__(self, group: str, built_in: Mapping[str, Make]) -> None:
+        self._found: dict[str, Make | EntryPoint] = {point.name: point for point in entry_points(group=group)}
+        self._found.update(built_in)
+
+    def __getitem__(self, name: str) -> Make:
+        found = self._found[name]
+        if not isinstance(found, EntryPoint):
+            return found
+        try:
+            made: Make = found.load()
+        except Exception as error:
+            raise ValueError(f"`{found.value}` cannot be loaded: {type(error).__name__}") from error
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found  # without loading it
+
+    def make(self, name: str, options: Mapping[str, Any], *methods: str) -> Any:
+        """The part `name` with its options; raises `ValueError` that says what is wrong, whatever its maker raised."""
+        try:
+            part = self[name](options)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(f"it cannot be made: {type(error).__name__}") from error
+        missing = [method for method in methods if not callable(getattr(part, method, None))]
+        if missing:
+            raise ValueError(f"it has no method `{missing[0]}`")
+        return part
+
 
 _log = logging.getLogger("aegis.runs")
 

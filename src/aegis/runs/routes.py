@@ -15,8 +15,7 @@ from aegis.runs.state import RunAnswer, RunRequest
 from aegis.server.admission import RUN
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer
-from aegis.server.schemas.common import NAME, TEXT, WHOLE, Schema, closed, nullable, optional, ref
-from aegis.server.schemas.parts import failing, named, ok
+from aegis.server.schemas import NAME, TEXT, WHOLE, Schema, closed, failing, named, nullable, ok, optional, ref
 
 if TYPE_CHECKING:
     from aegis.runs.service import Runs

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from aegis.config.runs import ModelSettings
+from aegis.config.models import ModelSettings
 from aegis.runs.guards import REGIONS
 from aegis.runs.masking import NoOptions, read_options
-from aegis.runs.parts import Make
-from aegis.runs.providers import Provider
+from aegis.runs.providers import Make, Provider
 
 _log = logging.getLogger("aegis.runs")
 

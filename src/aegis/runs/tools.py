@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from mcp import Client, MCPError, StdioServerParameters
 
-from aegis.config.runs import ToolServerSettings
+from aegis.config.models import ToolServerSettings
 from aegis.core.canonical import canonical
 from aegis.core.tool_description import ToolDescription
 from aegis.errors import AegisError, InvalidCall

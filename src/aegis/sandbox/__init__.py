@@ -4,9 +4,9 @@ It runs what it is told to run; what a run means is for others to say. Where bub
 sandbox, nothing is run.
 """
 
+from aegis.sandbox.command import Box as Box
+from aegis.sandbox.command import Finished as Finished
+from aegis.sandbox.command import Limits as Limits
+from aegis.sandbox.command import Mount as Mount
 from aegis.sandbox.command import unavailable as unavailable
 from aegis.sandbox.run import run as run
-from aegis.sandbox.values import Box as Box
-from aegis.sandbox.values import Finished as Finished
-from aegis.sandbox.values import Limits as Limits
-from aegis.sandbox.values import Mount as Mount

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from aegis.errors import SandboxUnavailable
-from aegis.sandbox.command import command_line, program, unavailable
-from aegis.sandbox.values import Box, Ended, Finished, Limits
+from aegis.sandbox.command import Box, Ended, Finished, Limits, command_line, program, unavailable
 
 # The result descriptor: what one process says, told apart from what its children say by the kernel's word.
 #

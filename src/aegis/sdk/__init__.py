@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aegis.sdk.gate import Gate
     from aegis.sdk.hooking import Report, auto, unhook
     from aegis.sdk.permits import PermitMiddleware, require_permit
     from aegis.sdk.protection import protect
+    from aegis.sdk.runtime import Gate
     from aegis.sdk.sessions import session
 
 _HOMES = {
-    "Gate": "aegis.sdk.gate",
+    "Gate": "aegis.sdk.runtime",
     "PermitMiddleware": "aegis.sdk.permits",
     "Report": "aegis.sdk.hooking",
     "auto": "aegis.sdk.hooking",

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from aegis.core.call import ToolResult
 from aegis.core.json import escape
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.enforce.arguments import jsonable, named_arguments
 from aegis.enforce.context import current_session, permit_context
 from aegis.enforce.enforcement import Attempt, Enforced, Observed

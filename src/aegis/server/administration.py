@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from aegis.bootstrap.agents import known_agents, seen_agents
+from aegis.bootstrap.credentials import known_agents, seen_agents
 from aegis.config.document import plain
 from aegis.config.reload import PolicyHolder
 from aegis.config.text import problem_of, text_of
@@ -20,21 +20,26 @@ from aegis.server import drafting, replay
 from aegis.server.admission import ADMINISTER
 from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_REASON_CHARS, MAX_WISH_CHARS, answer, page, place_of
-from aegis.server.schemas.common import (
+from aegis.server.schemas import (
     ANY_OBJECT,
+    CURSOR,
     ID,
+    LIMIT,
     NAME,
     TEXT,
     TIME,
     WHOLE,
+    YAML,
     Schema,
     closed,
+    failing,
     listing,
+    named,
     nullable,
+    ok,
     optional,
     ref,
 )
-from aegis.server.schemas.parts import CURSOR, LIMIT, YAML, failing, named, ok
 from aegis.server.services import Services
 
 # Agents: which are known, and the switch that stops one before its next call.

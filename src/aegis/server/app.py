@@ -14,8 +14,7 @@ from aegis.approvals.expiry import expire
 from aegis.approvals.waiting import Waiting
 from aegis.bootstrap import Deployment
 from aegis.cockpit.page import Cockpit
-from aegis.cockpit.surface import Browsers, build_cockpit
-from aegis.cockpit.table import PAGES
+from aegis.cockpit.surface import PAGES, Browsers, build_cockpit
 from aegis.config.reload import Reloads
 from aegis.detect.analyse import preload
 from aegis.keys.api import ApiKeys
@@ -23,15 +22,14 @@ from aegis.proxies.hooks.routes import HookDoor
 from aegis.proxies.mcp.routes import McpProxies
 from aegis.proxies.models.listing import model_routes
 from aegis.proxies.models.routes import ModelProxies
-from aegis.runs.worker import RunWorker
+from aegis.runs.service import RunWorker
 from aegis.server.decisions import PATH, DecisionEndpoint
 from aegis.server.events import shape
 from aegis.server.feed import Feed
-from aegis.server.health import Readiness
-from aegis.server.metrics import CallersTrace, Metrics, configured, traced
 from aegis.server.routing import MIDDLEWARE, Api, not_found, routes
-from aegis.server.services import Services
+from aegis.server.services import Readiness, Services
 from aegis.server.table import ENDPOINTS
+from aegis.server.telemetry import CallersTrace, Metrics, configured, traced
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

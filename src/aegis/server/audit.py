@@ -24,8 +24,26 @@ from aegis.log.writer import Unit
 from aegis.server.admission import ANYBODY, ATTEST, AUDIT
 from aegis.server.endpoint import ApiRequest, Endpoint, Param, Reply
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
-from aegis.server.schemas.common import HEX32, ID, KIND, TEXT, WHOLE, Schema, closed, listing, nullable
-from aegis.server.schemas.parts import CURSOR, LIMIT, SINCE, UNTIL, exact, failing, index, named, ok
+from aegis.server.schemas import (
+    CURSOR,
+    HEX32,
+    ID,
+    KIND,
+    LIMIT,
+    SINCE,
+    TEXT,
+    UNTIL,
+    WHOLE,
+    Schema,
+    closed,
+    exact,
+    failing,
+    index,
+    listing,
+    named,
+    nullable,
+    ok,
+)
 from aegis.server.services import Services
 
 # Receipts and the log's proofs.

@@ -9,13 +9,13 @@ from aegis.context import routes as context_routes
 from aegis.missions import routes as missions_routes
 from aegis.runs import routes as runs_routes
 from aegis.server import administration, audit, deliveries
-from aegis.server.schemas import common, decision, permit
+from aegis.server.schemas import CALL_SCHEMAS, COMMON_SCHEMAS, PERMIT_SCHEMAS
 
 COMPONENTS: Final[dict[str, dict[str, Any]]] = {
-    **common.SCHEMAS,
-    **decision.SCHEMAS,
+    **COMMON_SCHEMAS,
+    **CALL_SCHEMAS,
     **approvals_routes.SCHEMAS,
-    **permit.SCHEMAS,
+    **PERMIT_SCHEMAS,
     **deliveries.SCHEMAS,
     **audit.SCHEMAS,
     **context_routes.SCHEMAS,

@@ -28,8 +28,7 @@ from aegis.gate.decide import prepare, unavailable
 from aegis.server.admission import DECIDE, PER_TURN, permit, principal_of
 from aegis.server.endpoint import ApiEndpoint, ApiRequest, Body, Endpoint, Reply
 from aegis.server.http import Disconnected, answer, encode, is_large, read_body, request_id_of, send_error, while_there
-from aegis.server.schemas.common import ref
-from aegis.server.schemas.parts import RETRY, failing
+from aegis.server.schemas import RETRY, failing, ref
 from aegis.server.services import Services
 from aegis.server.wire import DEFAULT_RETRY_AFTER_S, JSON_HEADERS, WHOLE_ANSWER, call_of, joined, read_apart, status_of
 

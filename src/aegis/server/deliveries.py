@@ -14,8 +14,7 @@ from aegis.outbound.send import Message, describe
 from aegis.server.admission import ADMINISTER
 from aegis.server.endpoint import ApiRequest, Endpoint, Param
 from aegis.server.http import DEFAULT_LIMIT, answer, page, place_of
-from aegis.server.schemas.common import ID, TEXT, TIME, Schema, closed, listing
-from aegis.server.schemas.parts import CURSOR, LIMIT, failing, named, ok
+from aegis.server.schemas import CURSOR, ID, LIMIT, TEXT, TIME, Schema, closed, failing, listing, named, ok
 from aegis.server.services import Services
 
 # Messages that leave the deployment.

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from aegis.config.compile import Policy
 from aegis.config.document import plain
-from aegis.config.proxies import EndpointSettings
+from aegis.config.models import EndpointSettings
 from aegis.config.reload import InForce
 from aegis.config.settings import Settings
 from aegis.config.text import problem_of, text_in_force, with_policy
@@ -32,8 +32,7 @@ from aegis.server.admission import ADMINISTER
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer
 from aegis.server.replay import tried
-from aegis.server.schemas.common import ref
-from aegis.server.schemas.parts import failing, ok
+from aegis.server.schemas import failing, ok, ref
 from aegis.server.services import Services
 from aegis.wire.client import Message, ModelEndpoint, ask, read_json
 

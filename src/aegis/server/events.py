@@ -23,7 +23,7 @@ from aegis.server.admission import WATCH, permit
 from aegis.server.endpoint import ApiEndpoint, ApiRequest, Endpoint, Reply
 from aegis.server.feed import Dropped, Feed, Sent, Subscription
 from aegis.server.http import encode
-from aegis.server.schemas.parts import failing, index
+from aegis.server.schemas import failing, index
 
 # A feed sent to one client as server-sent events, however slowly the client reads.
 

@@ -25,7 +25,7 @@ from aegis.server.admission import ADMINISTER
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Endpoint, Param
 from aegis.server.http import answer, encode_cursor, index_of
-from aegis.server.schemas.parts import CURSOR, SINCE, UNTIL, YAML, exact, ok
+from aegis.server.schemas import CURSOR, SINCE, UNTIL, YAML, exact, ok
 from aegis.server.services import Services
 
 # Changes of a replay counted: by tool, agent, what was and what would be. Pure, and needs no server.

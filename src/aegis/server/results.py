@@ -21,8 +21,7 @@ from aegis.policy.guards.stream import HOLD_SECONDS
 from aegis.server.admission import DECIDE
 from aegis.server.endpoint import ApiRequest, Body, Endpoint, Param, Reply
 from aegis.server.http import answer, encode
-from aegis.server.schemas.common import ref
-from aegis.server.schemas.parts import RETRY, failing
+from aegis.server.schemas import RETRY, failing, ref
 from aegis.server.wire import result_status
 
 # `POST /v1/results/{decision_id}/stream`: a result that arrives in pieces, judged while it arrives.

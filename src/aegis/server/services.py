@@ -1,4 +1,4 @@
-"""What the endpoints of one gateway work with."""
+"""What the endpoints of one gateway work with, and whether it is ready."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
 from aegis.approvals.waiting import Waiting
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.config.reload import PolicyHolder
 from aegis.core.canonical import canonical
 from aegis.core.ports import Clock, Store
 from aegis.core.principal import Principal
+from aegis.errors import InvalidCall, StoreError
 from aegis.gate.gate import Decide
 from aegis.gate.workers import Workers
 from aegis.log.checkpoint import NoteSigner
@@ -23,12 +25,52 @@ from aegis.outbound.worker import Deliveries
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 from aegis.server.admission import Authenticator, Scheduler, principal_of
-from aegis.server.metrics import Metrics
+from aegis.server.telemetry import Metrics
 
 if TYPE_CHECKING:
-    from aegis.runs.worker import RunWorker
+    from aegis.runs.service import RunWorker
     from aegis.server.feed import Feed, Sent
-    from aegis.server.health import Readiness
+
+
+# `/healthz`: the process answers. `/readyz`: so do its store, its log and its policy.
+
+FRESH_S: Final = 0.5  # how long one look holds: whoever asks without a credential cannot keep the log busy
+TIMEOUT_S: Final = 5.0
+
+
+class Readiness:
+    """Looks at the store and the log at most once in `FRESH_S` seconds, however many ask."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._until = 0.0
+        self._problem = ""
+
+    async def check(self) -> None:
+        """Guarantee that the store can be read and the log can be written; raises `InvalidCall` (503)."""
+        async with self._lock:
+            if monotonic() >= self._until:
+                try:
+                    self._problem = await asyncio.wait_for(asyncio.to_thread(self._look), TIMEOUT_S)
+                except TimeoutError:
+                    self._problem = "the store does not answer in time"
+                self._until = monotonic() + FRESH_S
+        if self._problem:
+            raise InvalidCall(self._problem, code="not_ready", hint="try again later", status=503)
+
+    def _look(self) -> str:
+        try:
+            with self._store.reader() as reader:
+                reader.head()
+        except StoreError:
+            return "the store cannot be read"
+        try:
+            with self._store.transaction() as transaction:
+                transaction.head()
+        except StoreError:
+            return "the log cannot be written"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

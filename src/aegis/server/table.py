@@ -22,10 +22,9 @@ from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import ApiEndpoint, ApiRequest, Body, Endpoint, Param, Reply
 from aegis.server.events import WATCH_EVENTS
 from aegis.server.http import answer
-from aegis.server.metrics import CONTENT_TYPE, exposition
-from aegis.server.schemas.common import ref
-from aegis.server.schemas.parts import failing, ok
+from aegis.server.schemas import failing, ok, ref
 from aegis.server.services import Services
+from aegis.server.telemetry import CONTENT_TYPE, exposition
 
 # `GET /openapi.json`: the description of the API, generated from the table that also serves it.
 

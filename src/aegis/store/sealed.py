@@ -20,10 +20,9 @@ import orjson
 from aegis.core.ports import Document, Entry, Head, Node, Payload, Reader, Search, SessionRow, Store, Transaction
 from aegis.core.times import from_rfc3339
 from aegis.errors import LogInvalid, StoreCorrupt
-from aegis.log.append import entry_of
+from aegis.log.append import check, entry_of
 from aegis.log.merkle import leaf_hash
 from aegis.log.seal import CHANGED, COLLECTION, DELETED, Seal, Sealer, Tree
-from aegis.log.signature import check
 
 _PAGE: Final = 1_000
 _REMEMBERED: Final = 4_096  # receipts of this process that are known without a look at their signatures

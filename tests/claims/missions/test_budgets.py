@@ -16,7 +16,7 @@ from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.missions import ledgers
-from aegis.missions.provenance import Usage, sign_result
+from aegis.missions.results import Usage, sign_result
 from support.approvals import approved
 from support.missions import Desk, b64, desk, signer
 

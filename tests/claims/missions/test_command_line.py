@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.run import run
 
 ROOT: dict[str, Any] = {
@@ -46,7 +46,7 @@ class Desk:
 
     def json(self, *words: str) -> Any:
         code, out, _ = self.run(*words, "--json")
-        assert code == failure.DONE
+        assert code == output.DONE
         return orjson.loads(out)
 
 
@@ -61,14 +61,14 @@ def test_a_mission_is_issued_shown_verified_delegated_and_revoked(desk: Desk, tm
     held.write_text(root["mission"])
     assert desk.json("verify", str(held))["mission_id"] == root["mission_id"]
     code, child, _ = desk.run("delegate", root["mission_id"], desk.file(CHILD), "--request", "first")
-    assert code == failure.DONE
+    assert code == output.DONE
     assert desk.run("delegate", root["mission_id"], desk.file(CHILD), "--request", "first")[1] == child
     assert desk.json("show", child)["lineage"] == [root["mission_id"], child]
     assert {row["mission_id"] for row in desk.json("list")["items"]} == {root["mission_id"], child}
     for word, state in (("suspend", "suspended"), ("resume", "active"), ("revoke", "revoked")):
-        assert desk.run(word, root["mission_id"], "--reason", "because")[0] == failure.DONE
+        assert desk.run(word, root["mission_id"], "--reason", "because")[0] == output.DONE
         assert desk.json("show", child)["state"] == state
-    assert desk.run("resume", root["mission_id"])[0] == failure.USAGE
+    assert desk.run("resume", root["mission_id"])[0] == output.USAGE
 
 
 def test_a_token_that_does_not_verify_is_exit_1_with_what_is_wrong(desk: Desk, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_token_that_does_not_verify_is_exit_1_with_what_is_wrong(desk: Desk, t
     for wrong in (f"{head}.{claims}.{signature[::-1]}", f"{head}.{claims}", "", "no token"):
         held.write_text(wrong)
         code, out, _ = desk.run("verify", str(held), "--json")
-        assert code == failure.REFUSED
+        assert code == output.REFUSED
         assert orjson.loads(out)["verified"] is False
 
 
@@ -95,14 +95,14 @@ def test_a_delegation_that_goes_beyond_is_refused_by_the_dimension_that_it_names
 ) -> None:
     root = desk.json("issue", desk.file(ROOT))["mission_id"]
     code, out, told = desk.run("delegate", root, desk.file({**CHILD, **wider}), "--request", "one")
-    assert (code, out) == (failure.USAGE, "")
+    assert (code, out) == (output.USAGE, "")
     assert f"`{dimension}`" in told
     assert helps in told
 
 
 def test_what_an_issuer_should_look_at_again_is_said_at_issue(desk: Desk) -> None:
     code, out, told = desk.run("issue", desk.file({**ROOT, "scope": {"paths": ["glob:**"]}, "budgets": {}}))
-    assert code == failure.DONE
+    assert code == output.DONE
     assert out
     assert "`scope.paths` holds a lone `**`" in told
     assert "`budgets` sets no ceiling" in told
@@ -111,10 +111,10 @@ def test_what_an_issuer_should_look_at_again_is_said_at_issue(desk: Desk) -> Non
 def test_scopes_that_overlap_ambiguously_and_flows_that_conflict_are_refused(desk: Desk) -> None:
     overlapping = {"scope": {"paths": ["glob:/a/*/x"]}, "forbidden_scope": {"paths": ["glob:/a/b/**"]}}
     code, _, told = desk.run("issue", desk.file({**ROOT, **overlapping}))
-    assert code == failure.USAGE
+    assert code == output.USAGE
     assert "overlap ambiguously" in told
     classes = {"a": {"tools": ["read_file"]}, "b": {"tools": ["send"]}}
     rules = [{"source": "a", "sink": "b", "action": action} for action in ("allow", "deny")]
     code, _, told = desk.run("issue", desk.file({**ROOT, "flow": {"classes": classes, "rules": rules}}))
-    assert code == failure.USAGE
+    assert code == output.USAGE
     assert "`flow.rules[1]`" in told

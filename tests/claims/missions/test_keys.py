@@ -12,8 +12,7 @@ import pytest
 from aegis.bootstrap import open_deployment
 from aegis.config.config import parse_config
 from aegis.errors import ConfigError, MissionInvalid
-from aegis.keys.files import load, path_for
-from aegis.keys.keyring import Ed25519Signer
+from aegis.keys.keyring import Ed25519Signer, load, path_for
 from aegis.missions.holder import Holder, holder_folder
 from support.missions import Desk, b64, desk, jwk, signer
 

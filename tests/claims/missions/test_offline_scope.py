@@ -14,7 +14,7 @@ import pytest
 from aegis.core.breaks import BreakKind
 from aegis.errors import InvalidCall, LogInvalid
 from aegis.keys.jws import IssuerKey
-from aegis.log.payloads import Payloads, payload_lines, read_payloads
+from aegis.log.export import Payloads, payload_lines, read_payloads
 from aegis.missions.declare import sign_mission
 from aegis.missions.verify import NOT_CHECKED_ISSUERS, OfflineMissionRules, ScopeRules, read_issuers
 from support.missions import ISSUER, TOOLS, Desk, b64, declaration, desk, signer

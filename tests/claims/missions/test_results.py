@@ -11,7 +11,7 @@ import pytest
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import InvalidCall
-from aegis.missions.provenance import sign_result
+from aegis.missions.results import sign_result
 from support.missions import Desk, b64, desk, signer
 
 TOOL_KEY = signer(5)

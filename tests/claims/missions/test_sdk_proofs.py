@@ -20,7 +20,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.errors import GatewayUnavailable, InvalidCall, ToolCallBlocked
 from aegis.missions.holder import Holder, holder_folder
 from aegis.sdk.client import Client
-from aegis.sdk.gate import Gate
+from aegis.sdk.runtime import Gate
 from support.asking import Mode, both_modes, decide
 from support.missions import ISSUER, claims
 from support.served import Served

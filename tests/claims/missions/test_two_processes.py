@@ -14,7 +14,7 @@ from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import StoreUnavailable
-from aegis.missions.provenance import Usage, sign_result
+from aegis.missions.results import Usage, sign_result
 from aegis.store.sqlite.store import SqliteTransaction
 from support.missions import Desk, b64, desk, jwk, signer
 

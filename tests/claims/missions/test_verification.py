@@ -17,7 +17,7 @@ from aegis.core.principal import Principal
 from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 from aegis.log.records import Records
 from aegis.missions.attestation import check_attestation, check_projection, check_same_record
-from aegis.missions.provenance import Usage, sign_result
+from aegis.missions.results import Usage, sign_result
 from aegis.missions.verify import OfflineMissionRules
 from support.missions import Desk, b64, desk, signer
 from support.shell import aegis

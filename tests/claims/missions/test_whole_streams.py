@@ -11,7 +11,7 @@ import pytest
 
 from aegis.core.outcome import Outcome, Reason, Verdict
 from aegis.errors import StreamCut
-from aegis.missions.provenance import sign_stream
+from aegis.missions.results import sign_stream
 from aegis.policy.guards.stream import WHOLE_BYTES
 from support.missions import Desk, b64, desk, signer
 

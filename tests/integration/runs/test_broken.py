@@ -15,8 +15,7 @@ from aegis.core.principal import Principal
 from aegis.errors import StoreUnavailable
 from aegis.runs.explain import explain
 from aegis.runs.nodes import BuildGraph, Nodes, standard_graph
-from aegis.runs.record import Action, RunRecord
-from aegis.runs.rows import RunRow, RunRows
+from aegis.runs.records import Action, RunRecord, RunRow, RunRows
 from aegis.runs.service import MOST_ATTEMPTS, Runs, open_runs
 from aegis.runs.state import RunRequest, RunState
 from support.deployments import deployment
@@ -115,7 +114,7 @@ async def test_a_run_that_broke_off_before_its_first_step_begins_again(
 
     async with world(tmp_path) as (runs, place, _, journal):
         with monkeypatch.context() as patch:
-            patch.setattr("aegis.runs.rows.LEASE_SECONDS", 0)  # the process is gone as soon as it began
+            patch.setattr("aegis.runs.records.LEASE_SECONDS", 0)  # the process is gone as soon as it began
             patch.setattr("aegis.runs.service.RunRecord.write", lost)
             with pytest.raises(StoreUnavailable):
                 await runs.start(BOT, REQUEST)
@@ -145,7 +144,7 @@ async def test_a_run_that_breaks_off_behind_a_receipt_starts_and_ends_once_on_re
     async with world(tmp_path) as (runs, place, _, _):
         monkeypatch.setattr(RunRecord, "write", write)
         with monkeypatch.context() as patch:
-            patch.setattr("aegis.runs.rows.LEASE_SECONDS", 0)
+            patch.setattr("aegis.runs.records.LEASE_SECONDS", 0)
             with suppress(StoreUnavailable):
                 await runs.start(BOT, REQUEST)
         await runs.recover()

@@ -24,7 +24,7 @@ PARROT = "{provider: parrot, model: polly, region: eu, price: {input: 0, output:
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUN_TEST_KEY", "sk-test-of-runs")
-    monkeypatch.setattr("aegis.runs.parts.entry_points", registered)
+    monkeypatch.setattr("aegis.runs.providers.entry_points", registered)
     LEDGER.clear()
 
 

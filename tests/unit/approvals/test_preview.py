@@ -14,7 +14,7 @@ import pytest
 
 from aegis.approvals.previews.dryrun import DryRuns
 from aegis.approvals.previews.look import look_at
-from aegis.core.previewing import Looked, Preview, PreviewRules, ToolPreview
+from aegis.core.approval import Looked, Preview, PreviewRules, ToolPreview
 from aegis.sandbox import command as available
 from aegis.sandbox.view import read_folder
 

@@ -12,7 +12,7 @@ import pytest
 from aegis.approvals.previews.dryrun import DryRuns
 from aegis.approvals.previews.look import look_at
 from aegis.approvals.previews.sql import STATEMENTS
-from aegis.core.previewing import Looked, Preview, PreviewRules
+from aegis.core.approval import Looked, Preview, PreviewRules
 from support.postgres import postgres
 
 TABLES = (

@@ -10,7 +10,7 @@ from aegis.cli.doctor.home import keys
 from aegis.cli.doctor.model import Check, Found, Patient
 from aegis.cli.doctor.posture import posture
 from aegis.keys.api import issue, revoke_key, store_key
-from aegis.keys.files import Purpose, load_or_create, path_for
+from aegis.keys.keyring import Purpose, load_or_create, path_for
 from aegis.store import open_store
 
 LOOSE = """version: 1

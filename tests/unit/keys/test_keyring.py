@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, agent_signer
 from aegis.errors import KeyFileError, StoreCorrupt
-from aegis.keys.files import load, path_for
-from aegis.keys.keyring import Keyring
+from aegis.keys.keyring import Keyring, load, path_for
 
 
 def test_a_key_survives_a_restart(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aegis.log.id_set import IdSet
+from aegis.log.records import IdSet
 
 
 @given(st.lists(st.text(max_size=3)), st.lists(st.text(max_size=3)))

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.errors import LogInvalid
+from aegis.log.append import MAX_GROUP, check, read_signature, sign_group, signing_input
 from aegis.log.merkle import leaf_hash, node_hash
-from aegis.log.signature import MAX_GROUP, check, read_signature, sign_group, signing_input
 
 
 class Key:

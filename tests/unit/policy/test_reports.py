@@ -3,7 +3,7 @@ from __future__ import annotations
 from aegis.core.combine import MISSING_RULE, combine
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
-from aegis.policy.reports import failed, merged, observed, unsettled
+from aegis.policy.model import failed, merged, observed, unsettled
 
 NOTE = Finding(guard="a", rule="r", category="pii", severity=Risk.LOW, outcome=Outcome.ALLOW)
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from aegis.bootstrap.gate import DeployedGate
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.call import ToolCall
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
@@ -18,9 +18,8 @@ from aegis.detect.rules.scanner import Scanner
 from aegis.enforce.enforcement import Enforcer
 from aegis.gate.control import set_agent
 from aegis.policy.guards.descriptions import DescriptionScanner
-from aegis.proxies.mcp.judge import McpJudge
+from aegis.proxies.mcp.judge import ROUND_S, McpJudge, Rounds
 from aegis.proxies.mcp.messages import Message
-from aegis.proxies.mcp.rounds import ROUND_S, Rounds
 from aegis.proxies.mcp.tools import PinFile, ToolBook
 from support.approvals import approved
 from support.decider import ScriptedDecider, sanitized

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from aegis.server.logs import LineHandler
+from aegis.server.telemetry import LineHandler
 
 
 def record(text: str) -> logging.LogRecord:
@@ -52,7 +52,7 @@ def test_without_a_reader_nobody_waits_and_what_is_lost_is_counted_and_said() ->
 
 
 def test_the_end_does_not_wait_for_a_reader_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aegis.server.logs.FLUSH_S", 0.01)
+    monkeypatch.setattr("aegis.server.telemetry.FLUSH_S", 0.01)
     reader = Reader()
     handler = LineHandler(reader.write)
     handler.emit(record("unread"))

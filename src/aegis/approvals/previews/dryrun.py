@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from aegis.core.approval import Looked, Preview, ToolPreview
 from aegis.core.names import SelectorMap
-from aegis.core.previewing import Looked, Preview, ToolPreview
 from aegis.errors import EgressError
 
 if TYPE_CHECKING:

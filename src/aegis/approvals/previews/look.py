@@ -26,11 +26,11 @@ from aegis.approvals.previews.dryrun import DryRuns, by_callable, by_endpoint
 from aegis.approvals.queue import load, receipt
 from aegis.approvals.values import Approval
 from aegis.context.sessions import find_surroundings, key_of_session
+from aegis.core.approval import FileOperation, Looked, Preview, ToolPreview, no_preview
 from aegis.core.canonical import SALT_BYTES, payload_commitment
 from aegis.core.json import escape, resolve
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Reader, Transaction
-from aegis.core.previewing import FileOperation, Looked, Preview, ToolPreview, no_preview
 from aegis.core.receipt import Draft
 from aegis.core.text import mask
 from aegis.core.times import MICROS

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.core.previewing import FileOperation, Looked, Preview, no_preview
+from aegis.core.approval import FileOperation, Looked, Preview, no_preview
 from aegis.errors import SandboxUnavailable, WorkspaceError
 from aegis.sandbox import Box, Finished, Limits, Mount, run, unavailable
 from aegis.sandbox.view import FileChange, View, copied, read_folder

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import orjson
 from sqlglot import exp
 
-from aegis.core.previewing import Looked, Preview, PreviewRules, no_preview
+from aegis.core.approval import Looked, Preview, PreviewRules, no_preview
 from aegis.detect.sql import SqlUnparsedError, SqlUnreadError, analyse_sql, parse_sql
 from aegis.errors import KeyFileError, SandboxUnavailable
 from aegis.keys.references import read_secret

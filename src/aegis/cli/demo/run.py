@@ -1,4 +1,4 @@
-"""The demonstration: a real gateway, two real clients, tools that really run, and a log that verifies."""
+"""`aegis demo`: a real gateway, two real clients, tools that really run, and a log that verifies."""
 
 from __future__ import annotations
 
@@ -12,15 +12,45 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import typer
+
+from aegis.cli import output
 from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from aegis.cli.demo.stage import AGENT, PERSON, SCHEMAS, DemoFailed, DemoTools, Stage, run_aegis, stage
-from aegis.cli.output import Column, print_line, show_list
+from aegis.cli.output import Column, print_line, say, show_list
+from aegis.errors import AegisError
 
 if TYPE_CHECKING:
     import anthropic
     import openai
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="exit at the end; otherwise the gateway stays up")] = False,
+) -> int:
+    """Show a gateway, two agents on real clients, and the log of what happened, verified offline.
+
+    The model is a script on loopback that speaks the vendors' wire protocols; everything else is
+    real. Exits 1 when anything is not as it must be.
+    """
+    try:
+        import anthropic  # noqa: F401  the story needs both clients, and the server
+        import openai  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise AegisError(
+            f'the demonstration needs the package `{error.name}`: pip install "aegis-guard[server,openai,anthropic]"'
+        ) from error
+    from aegis.cli.demo.stage import DemoFailed
+
+    try:
+        run(once=once)
+    except DemoFailed as error:
+        say(str(error), code="demo")
+        return output.REFUSED
+    return output.DONE
 
 
 # Two sample agents over the vendors' own clients: a loop of answer, tools, results; no word of Aegis.

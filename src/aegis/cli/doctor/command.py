@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from aegis.cli import failure
+from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
 from aegis.cli.output import Column, print_json, show_list
 
@@ -61,7 +61,7 @@ def doctor(
             for one in found
         ]
         show_list(rows, _COLUMNS, as_json=False, empty="")
-    return failure.DONE if healthy else failure.REFUSED
+    return output.DONE if healthy else output.REFUSED
 
 
 def _coverage(modules: list[str], *, as_json: bool) -> int:
@@ -84,7 +84,7 @@ def _coverage(modules: list[str], *, as_json: bool) -> int:
         print_json({"covered": covered, "paths": found})
     else:
         show_list(found, _PATHS, as_json=False, empty="no framework is installed that canaries can be fired at")
-    return failure.DONE if covered else failure.REFUSED
+    return output.DONE if covered else output.REFUSED
 
 
 def _checks() -> tuple[Check, ...]:

@@ -163,8 +163,8 @@ def _chain(reader: Reader, start: int, stop: int) -> str | None:
 def _leaf(reader: Reader, entry: Entry, previous: str, keys: dict[str, bytes | None]) -> str | None:
     import orjson
 
+    from aegis.log.append import check
     from aegis.log.merkle import leaf_hash
-    from aegis.log.signature import check
 
     if leaf_hash(entry.body) != entry.leaf_hash:
         return "a receipt was edited"
@@ -219,7 +219,7 @@ def folder(patient: Patient) -> Iterable[Found]:
 
 def keys(patient: Patient) -> Iterable[Found]:
     """Every key file is private and holds a key of its purpose."""
-    from aegis.keys.files import load, path_for
+    from aegis.keys.keyring import load, path_for
 
     place = patient.home / "keys"
     if not place.is_dir():

@@ -16,9 +16,9 @@ from msgspec import Struct
 from sqlglot import exp
 from tree_sitter import Language, Parser
 
-from aegis.core.globs import Pattern, matches
 from aegis.core.json import tokens
 from aegis.core.mission import KINDS, Kind, Scope
+from aegis.core.names import Pattern, matches
 from aegis.core.text import TextRole
 from aegis.detect.assembled import named_commands
 from aegis.detect.facts import Text

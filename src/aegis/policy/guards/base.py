@@ -15,6 +15,29 @@ from aegis.detect.facts import Facts, Texts
 from aegis.detect.touch.touch import Touched
 from aegis.policy.mission import Cost, MissionView
 
+# What a value is by its size alone: found out without looking at more than that.
+
+_LONGEST_NAME: Final = 12
+
+
+def holds_at_most(root: Any, limit: int) -> bool:
+    """Whether a JSON value holds at most `limit` values, itself and containers included."""
+    waiting, count = [root], 1
+    while waiting:
+        value = waiting.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(inner)
+        if count > limit:
+            return False
+        waiting.extend(inner)
+    return True
+
+
+def is_name(value: str) -> bool:
+    """Whether a string is one word of at most twelve ASCII letters and digits, of which no rule speaks."""
+    return len(value) <= _LONGEST_NAME and value.isascii() and value.isalnum()
+
+
 # From findings to a report: the outcome is the most restrictive finding's, with its reason.
 
 _REASONS: Final[dict[Category, Reason]] = {

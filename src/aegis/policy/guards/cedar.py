@@ -23,8 +23,7 @@ from aegis.core.finding import Finding, Report
 from aegis.core.json import escape
 from aegis.core.names import SelectorMap, normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
-from aegis.policy.guards.base import Case
-from aegis.policy.guards.bounded import holds_at_most
+from aegis.policy.guards.base import Case, holds_at_most
 
 # Arguments as Cedar sees them: JSON Schemas as Cedar types, and values checked against those.
 #

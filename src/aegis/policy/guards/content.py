@@ -14,8 +14,7 @@ from aegis.detect.facts import Facts, Text
 from aegis.detect.gather import JOINED, SEAM, batches
 from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
-from aegis.policy.guards.base import Case, report_of
-from aegis.policy.guards.bounded import is_name
+from aegis.policy.guards.base import Case, is_name, report_of
 from aegis.policy.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.policy.guards.outflow import MOST_MASKED, Links, answer_data
 

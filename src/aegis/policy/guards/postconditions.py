@@ -11,9 +11,8 @@ import orjson
 
 from aegis.core.canonical import canonical
 from aegis.core.finding import Finding, Report
-from aegis.core.globs import matches
 from aegis.core.mission import Check, Postcondition
-from aegis.core.names import Selector
+from aegis.core.names import Selector, matches
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 from aegis.detect.facts import Text
 from aegis.detect.rules.scanner import Scanner

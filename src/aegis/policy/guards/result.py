@@ -21,8 +21,7 @@ from aegis.detect.gather import batches
 from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
 from aegis.detect.views import MOST_DECODED, may_have_views, views_of
-from aegis.policy.guards.base import ResultCase, report_of
-from aegis.policy.guards.bounded import is_name
+from aegis.policy.guards.base import ResultCase, is_name, report_of
 from aegis.policy.guards.options import ContentOptions
 from aegis.policy.guards.outflow import MOST_SEARCHED, mask_spans
 

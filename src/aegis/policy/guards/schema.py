@@ -18,8 +18,7 @@ from aegis.core.json import escape
 from aegis.core.names import Selector, SelectorMap
 from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.errors import ConfigError, Problem
-from aegis.policy.guards.base import Case
-from aegis.policy.guards.bounded import holds_at_most
+from aegis.policy.guards.base import Case, holds_at_most
 
 # The validator explains every value before it gives the first explanation; half a million numbers in a
 # `oneOf` took 18 seconds. Larger arguments are refused without a place.

@@ -27,10 +27,9 @@ from aegis.errors import EgressError, ForeignAnswer, InvalidCall
 from aegis.gate.events import refused_tool
 from aegis.gate.gate import Acting
 from aegis.proxies.mcp.exchange import McpExchange, People, asked, check_page, elicit_now, resolve_now
-from aegis.proxies.mcp.judge import AskingDecider, McpJudge
+from aegis.proxies.mcp.judge import AskingDecider, McpJudge, Rounds
 from aegis.proxies.mcp.messages import Message
 from aegis.proxies.mcp.remote import Upstream, Upstreams
-from aegis.proxies.mcp.rounds import Rounds
 from aegis.proxies.models.routes import session_in
 from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_response, read_body

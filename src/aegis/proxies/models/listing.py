@@ -19,7 +19,7 @@ from aegis.proxies.models.routes import ModelProxies, Proxy, ProxyAnswer, princi
 from aegis.server.admission import DECIDE, PROXY, permit_running
 from aegis.server.endpoint import ApiEndpoint, Body, Endpoint, Param, Reply
 from aegis.server.http import Disconnected
-from aegis.server.schemas.common import ANY_OBJECT, NAME, ref
+from aegis.server.schemas import ANY_OBJECT, NAME, ref
 
 _LISTS: Final = {"openai": "/models", "anthropic": "/v1/models"}
 _COUNT: Final = "/v1/messages/count_tokens"

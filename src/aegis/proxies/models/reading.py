@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from aegis.config.compile_tools import READ_DOCUMENT, READ_TEXT, UNINSPECTED
-from aegis.config.proxies import DocumentsMode, TextsMode
+from aegis.config.models import DocumentsMode, TextsMode
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical, sha256
 from aegis.core.names import split_selector

@@ -14,12 +14,11 @@ from aegis.errors import GatewayUnavailable, InvalidCall
 from aegis.sdk.client import hold as permits
 from aegis.sdk.client import hold as sessions
 from aegis.sdk.client import wire
-from aegis.sdk.client.async_transport import AsyncTransport
 from aegis.sdk.client.endpoint import endpoint
 from aegis.sdk.client.hold import Hold
 from aegis.sdk.client.http1 import HttpAnswer, check_header_value
 from aegis.sdk.client.streaming import Provenance, StreamTalk, astream, stream
-from aegis.sdk.client.sync_transport import SyncTransport, TransportError
+from aegis.sdk.client.transport import AsyncTransport, SyncTransport, TransportError
 from aegis.sdk.client.wire import AskedCall
 
 if TYPE_CHECKING:

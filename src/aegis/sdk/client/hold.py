@@ -12,8 +12,7 @@ from urllib.parse import quote
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.decision import Decision, OpenedSession, ParentSession, ReceiptRef, SaidTurn
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason
+from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.errors import GatewayUnavailable, InvalidCall, PermitInvalid
 from aegis.sdk.client import wire
 from aegis.sdk.client.http1 import HttpAnswer

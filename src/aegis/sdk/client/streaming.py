@@ -21,9 +21,8 @@ from aegis.core.outcome import Reason
 from aegis.core.pumping import pumped
 from aegis.errors import InvalidCall, StreamCut
 from aegis.sdk.client import wire
-from aegis.sdk.client.async_transport import AsyncTransport
 from aegis.sdk.client.http1 import HttpAnswer, WireError, request_head
-from aegis.sdk.client.sync_transport import SyncTransport, TransportError
+from aegis.sdk.client.transport import AsyncTransport, SyncTransport, TransportError
 
 # A streamed result at the gateway, without any I/O of its own: lines out, verdicts in, released bytes back.
 #

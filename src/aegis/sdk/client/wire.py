@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from aegis.core.call import ToolCall, ToolResult, check_call
+from aegis.core.call import ToolCall, ToolResult, check_call, readable
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import ApprovalRef, Decision, GuardTime, ReceiptRef, ResultDecision
 from aegis.core.json import parse
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict, outcome_of, risk_of, verdict_of
-from aegis.core.pending import readable
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for, outcome_of, risk_of, verdict_of
 from aegis.errors import InvalidCall
 
 MAX_RETRY_AFTER: Final = 86_400  # a gateway cannot put a caller to sleep for longer than a day

@@ -10,15 +10,13 @@ from typing import Final
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decision import Decision, ResultDecision
-from aegis.core.messages import message_for
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Patches
 from aegis.enforce.witness import trapping
 from aegis.errors import CallRefused
-from aegis.sdk.coverage.canaries import CANARIES, FUNCTION_CANARIES
-from aegis.sdk.coverage.model import Canary, Covered, State
+from aegis.sdk.coverage.canaries import CANARIES, FUNCTION_CANARIES, Canary, Covered, State
 from aegis.sdk.hooking import installed_adapters
 
 _log: Final = logging.getLogger("aegis")

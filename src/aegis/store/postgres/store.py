@@ -29,8 +29,18 @@ from aegis.errors import (
     StoreInDoubt,
     StoreUnavailable,
 )
-from aegis.store.postgres.connect import Connection, Durability, connect, is_lost, migrate, stands, wrapped
-from aegis.store.postgres.reader import HEAD, PostgresReader, head_of
+from aegis.store.postgres.reader import (
+    HEAD,
+    Connection,
+    Durability,
+    PostgresReader,
+    connect,
+    head_of,
+    is_lost,
+    migrate,
+    stands,
+    wrapped,
+)
 from aegis.store.rows import call_key, check_continues, check_payloads
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process

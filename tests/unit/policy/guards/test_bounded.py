@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aegis.policy.guards.bounded import holds_at_most
+from aegis.policy.guards.base import holds_at_most
 
 
 @pytest.mark.parametrize(

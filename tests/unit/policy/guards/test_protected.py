@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aegis.cli.app import build
+from aegis.cli.run import build
 from aegis.core.outcome import Outcome, Reason
 from aegis.detect.facts import Facts, Text, Texts, TextView
 from aegis.policy.guards.protected import COMMANDS, ProtectedGuard

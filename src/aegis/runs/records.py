@@ -1,16 +1,24 @@
-"""Which runs there are: one small document each, with a lease that says which process is at work on it."""
+"""What is kept of runs: one document each with a lease, their executions, their receipts, and what was spent."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import orjson
 
+from aegis.core.canonical import SALT_BYTES, payload_commitment
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Clock, Document, Store, Transaction
+from aegis.core.principal import Principal
+from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
-from aegis.errors import StoreConflict
+from aegis.errors import StoreConflict, StoreUnavailable
+from aegis.gate import Gate
+from aegis.gate.events import new_id
+from aegis.log.writer import Unit
 from aegis.runs.state import Status
 
 # Executions of a run's tool calls: claimed durably before the tool runs, so that none runs twice.
@@ -234,3 +242,94 @@ def _row(document: Document) -> RunRow:
         version=document.version,
         **orjson.loads(document.body),
     )
+
+
+# The receipts of a run: one when it starts, one for every stage and turn, one when it ends.
+#
+# A receipt of kind `run` carries the run's id as its session, so that the trace of a run is the trace of a session.
+# What guards said stands in the receipt; labels and counts stand beside it, encrypted.
+
+Action = Literal["start", "ingress", "route", "result", "turn", "egress", "pause", "resume", "end"]
+GuardRow = dict[str, Any]
+_FIRST: Final = {"start": first_start, "end": first_end}
+
+
+class RunRecord:
+    """Writes the receipts of runs. Raises `StoreError` where one cannot be written; the run then stops."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def write(
+        self,
+        run_id: str,
+        principal: Principal,
+        action: Action,
+        *,
+        outcome: Outcome = Outcome.ALLOW,
+        reason: Reason = Reason.NONE,
+        guards: Sequence[GuardRow] = (),
+        details: dict[str, Any] | None = None,
+    ) -> str:
+        """Record one step; gives back the receipt's id.
+
+        A run starts once and ends once: one that was taken up again adds nothing there.
+        """
+        salt, receipt_id = os.urandom(SALT_BYTES), new_id()
+        payload = orjson.dumps({"action": action, **(details or {})})
+        members: dict[str, Any] = {
+            "kind": "run",
+            "receipt_id": receipt_id,
+            "principal": principal.id,
+            "agent": principal.agent or principal.id,
+            "session": run_id,
+            "action": action,
+            "decision": outcome.word,
+            "reason": reason.value,
+            "guards": [{name: row[name] for name in ("guard", "outcome", "rules")} for row in guards],
+            "policy_digest": self._gate.parts.policy.current.digest,
+            "payload_commitment": payload_commitment(salt, payload),
+        }
+        draft = Draft(members=members, payload=payload, salt=salt)
+        first = _FIRST.get(action)
+        if first is None:
+            await self._gate.arecord(Unit(drafts=(draft,)))
+        else:
+            await self._gate.arecord(Unit(apply=lambda transaction: (draft,) if first(transaction, run_id) else ()))
+        return receipt_id
+
+
+# What each principal spent on models, by day: exact across processes, by compare-and-set.
+
+SPENDING: Final = "run-spending"
+_DAY: Final = 86_400 * MICROS
+_ATTEMPTS: Final = 20
+
+
+def spent(store: Store, clock: Clock, principal: str) -> int:
+    """What `principal` spent since midnight UTC, in millionths."""
+    with store.reader() as reader:
+        found = reader.document(SPENDING, _day_key(clock, principal))
+    return 0 if found is None else int(orjson.loads(found.body))
+
+
+def spend(store: Store, clock: Clock, principal: str, cost: int) -> int:
+    """Add `cost`; gives back the sum of the day."""
+    for _ in range(_ATTEMPTS):
+        try:
+            with store.transaction() as transaction:
+                key = _day_key(clock, principal)
+                found = transaction.document(SPENDING, key)
+                total = cost + (0 if found is None else int(orjson.loads(found.body)))
+                version = 1 if found is None else found.version + 1
+                transaction.put_document(
+                    Document(collection=SPENDING, key=key, version=version, body=orjson.dumps(total))
+                )
+                return total
+        except StoreConflict:
+            continue
+    raise StoreUnavailable("the spending of a run could not be recorded")
+
+
+def _day_key(clock: Clock, principal: str) -> str:
+    return orjson.dumps([clock() // _DAY, principal]).decode()
