@@ -20,7 +20,8 @@ from aegis.config.reload import Change, PolicyHolder
 from aegis.context.files import SessionFiles
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
-from aegis.core.decision import OpenedSession
+from aegis.context.turns import Said, turn_steps
+from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -55,13 +56,14 @@ class DeployedGate(Gate):
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store), Commits(parts.ledger), Missions(parts)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
+        participants = (self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts))
         super().__init__(
             parts,
             principal,
             control=control,
             commits=commits,
-            results=Results(parts, control, self.missions),
-            participants=(self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts)),
+            results=Results(parts, control, participants),
+            participants=participants,
         )
         self.parts: DeploymentParts = parts
         self.issuing = Issuing(parts, self.missions)
@@ -88,16 +90,21 @@ class DeployedGate(Gate):
         proof: str | None = None,
         owner: str = "",
         mounts: Sequence[str] = (),
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
         principal: Principal | None = None,
     ) -> OpenedSession:
         """Open `session` with the task that the host trusts, and under a mission where one is named.
 
         `tools` are what the host offers the agent; `proof` answers a challenge where the mission names
         a holder key; `owner` is the person for whom it runs; `mounts` are the folders of this machine that the
-        agent works in, which previews and judges look at. The same words again find the same session.
+        agent works in, which previews and judges look at; `turns` are what the user said after the task, and `parent`
+        is the session that this one was opened from. The same words again find the same session.
         Raises `InvalidCall` where it is not opened, and `StoreError` where nothing can be recorded.
         """
-        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
+        said = Opening(
+            task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts, turns=turns, parent=parent
+        )
         return self._commits.run(self._opening(principal or self.principal, session, said))
 
     async def aopen_session(
@@ -110,11 +117,45 @@ class DeployedGate(Gate):
         proof: str | None = None,
         owner: str = "",
         mounts: Sequence[str] = (),
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
         principal: Principal | None = None,
     ) -> OpenedSession:
         """`open_session` for event loops."""
-        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
+        said = Opening(
+            task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts, turns=turns, parent=parent
+        )
         return await self._commits.arun(self._opening(principal or self.principal, session, said))
+
+    def add_turn(
+        self,
+        session: str,
+        text: str,
+        *,
+        turn: int | None = None,
+        documents: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> SaidTurn:
+        """Record what the user said in `session`, which is opened where it is not open; `turn` is its number.
+
+        `documents` are what the user pasted: they count as read and untrusted. The same turn with the same text is
+        found. Raises `InvalidCall` where it is not recorded, and `StoreError` where nothing can be recorded.
+        """
+        said = Said(text=text, turn=turn, documents=tuple(documents))
+        return self._commits.run(turn_steps(self.parts, principal or self.principal, session, said))
+
+    async def aadd_turn(
+        self,
+        session: str,
+        text: str,
+        *,
+        turn: int | None = None,
+        documents: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> SaidTurn:
+        """`add_turn` for event loops."""
+        said = Said(text=text, turn=turn, documents=tuple(documents))
+        return await self._commits.arun(turn_steps(self.parts, principal or self.principal, session, said))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
         return open_steps(self.parts, self.issuing, whose, session, said)

@@ -44,6 +44,24 @@ class OpenedSession:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ParentSession:
+    """The session that one was opened from, and the call of it that did so, where the host says."""
+
+    session: str
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SaidTurn:
+    """One turn of a session's user, its number, and where the log keeps it; `fresh` says that it was not there."""
+
+    session: str
+    turn: int
+    receipt: ReceiptRef
+    fresh: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalRef:
     """The approval that a held call waits for; `expires_at` is RFC 3339, UTC."""
 
