@@ -33,7 +33,7 @@ from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
-from aegis.sdk.gate import Gate
+from aegis.sdk.runtime import Gate
 
 _WIDEST: Final[tuple[Scope, ...]] = get_args(Scope)
 _MOST_VOTES: Final = 5  # people that are asked where a quorum is needed
@@ -174,6 +174,8 @@ class _Running:
 
     def _own(self, step: Step) -> None:
         """(2), (3): one call of the user's task."""
+        if step.turn and self.case.shown:
+            self.gate.add_turn(self.session, step.turn)
         defaults = {name: slot.default for name, slot in self.case.task.slots.items()}
         asked = self._call(step, filled(step.arguments, {**defaults, **self.texts}))
         decision = first = self.gate.decide(asked)
