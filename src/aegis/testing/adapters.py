@@ -273,7 +273,10 @@ def hooked(
 ) -> Iterator[None]:
     """Hook adapters to a decider for the block; `alarms` gets the names of tools that ran beside a decision."""
     told = [] if alarms is None else alarms
-    enforcer = Enforcer(decider, on_approval=on_approval, on_uncovered=lambda tool, _session: told.append(tool))
+    host = decider if isinstance(decider, ScriptedDecider) else None
+    enforcer = Enforcer(
+        decider, on_approval=on_approval, on_uncovered=lambda tool, _session: told.append(tool), host=host
+    )
     memory, patches = Memory(), Patches()
     try:
         for adapter in adapters:
