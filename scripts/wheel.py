@@ -11,6 +11,7 @@ SHIPPED = {
     "rules": "rules",
     "policies": "policies",
     "data/programs": "programs",
+    "data/bench": "bench",
 }  # folders, by their names in the wheel
 
 
