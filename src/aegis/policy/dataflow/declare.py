@@ -83,6 +83,22 @@ def does_of(tool: str) -> Does:
     return "other"
 
 
+def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
+    """`does_of`, where arguments tell more than the name: one that is addressed sends, one that names a page fetches."""
+    does = does_of(tool)
+    if does in _VAGUE:
+        held = {word for name in list(arguments)[:32] for word in name_words(name)}
+        if held & _ADDRESSED and held & _WORDED:
+            return "send"
+        if does == "read" and held & _PAGED:
+            return "fetch"
+    return does
+
+
+_VAGUE: Final = frozenset({"create", "other", "modify", "read"})
+_ADDRESSED: Final = frozenset({"to", "recipient", "recipients", "email", "cc", "phone", "receiver", "addressee"})
+_WORDED: Final = frozenset({"body", "text", "message", "content", "subject"})
+_PAGED: Final = frozenset({"url", "uri", "link", "href", "webpage", "website"})
 _READING: Final = frozenset({
     "get", "read", "list", "search", "find", "lookup", "query", "show", "view", "describe", "count", "check",
     "calculate", "compute", "convert", "estimate", "compare", "retrieve", "analyze", "display", "fetch", "open",
@@ -111,6 +127,6 @@ def flow_of_argument(flow: ToolFlow, does: Does, name: str) -> ArgumentFlow | No
     return declared if declared is not None else argument_of(does, name)
 
 
-def objects_of(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words that name what a tool deals with: those of its name, and of the arguments that it must have."""
-    return (*name_words(tool), *(word for name in list(arguments)[:16] for word in name_words(name)))
+def objects_of(tool: str) -> tuple[str, ...]:
+    """The words of a tool's name that may name what it deals with."""
+    return name_words(tool)[1:] or name_words(tool)

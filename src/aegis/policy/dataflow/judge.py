@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason
-from aegis.policy.dataflow.declare import ArgumentFlow, Does, ToolFlow, does_of, flow_of_argument, objects_of
+from aegis.policy.dataflow.declare import ArgumentFlow, Does, ToolFlow, does_with, flow_of_argument, objects_of
 from aegis.policy.dataflow.licence import is_like_asked
 from aegis.policy.dataflow.reading import (
     INSTRUCTION,
@@ -64,6 +64,7 @@ _MANY: Final = frozenset(
     }
 )
 _SHORT: Final = 160  # characters of an argument that names something
+_NAMING: Final = 5  # blanks of one
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
 
@@ -79,7 +80,7 @@ class FlowCall:
     @property
     def does(self) -> Does:
         """What the tool does, declared or by its name."""
-        return self.flow.does or does_of(self.tool)
+        return self.flow.does or does_with(self.tool, self.arguments)
 
 
 class FlowFinding(NamedTuple):
@@ -145,7 +146,7 @@ class _Judging:
         if words is None or any(grant.does == does for grant in self.view.grants):
             return
         deed = lexicon().deeds.get(does)
-        objects = objects_of(self.call.tool, self.call.arguments)
+        objects = objects_of(self.call.tool)
         if words.asks_for(does, objects):
             return
         if deed is None or not deed.risky:
@@ -211,7 +212,7 @@ class _Judging:
         if not first and clean and len(clean) == len(origins) and any(origin.flags & STRUCTURED for origin in clean):
             return True
         if clean and len(clean) == len(origins) and (kind, self.does) in _SOFT:
-            return True
+            return any(_is_own(origin) for origin in clean)
         if self.delegation == "typed" and words is not None and clean and len(clean) == len(origins):
             return any(origin.flags & NAMED and self._is_only(origin, kind) for origin in clean)
         return False
@@ -273,7 +274,19 @@ class _Judging:
                             value.kind,
                         )
                     )
-            if words is not None and self._is_copied(one.value) and not words.covers(one.value):
+            if words is not None and self._is_planted(one.value):
+                self.found.append(
+                    FlowFinding(
+                        "planted-value",
+                        Reason.UNTRUSTED_VALUE,
+                        one.path,
+                        Outcome.REQUIRE_APPROVAL,
+                        "the argument stands only in what somebody wrote into a text",
+                        self.view.origins("t", normalise("text", one.value)),
+                        "text",
+                    )
+                )
+            elif words is not None and self._is_copied(one.value) and not words.covers(one.value):
                 self.found.append(
                     FlowFinding(
                         "copied-instruction",
@@ -301,6 +314,15 @@ class _Judging:
                         )
                     )
 
+    def _is_planted(self, text: str) -> bool:
+        """Whether an argument that names something is what a text says, and no field, line or word of the user."""
+        if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
+            return False
+        origins = self.view.origins("t", normalise("text", text))
+        if not origins or any(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
+            return False
+        return not (self.view.words is not None and self.view.words.covers(text))
+
     def _is_copied(self, text: str) -> bool:
         if not self.view.shingles or text.count(" ") < 2:
             return False
@@ -308,6 +330,11 @@ class _Judging:
         if not hashes:
             return False
         return sum(one in self.view.shingles for one in hashes) >= _COPIED * len(hashes)
+
+
+def _is_own(origin: ValueOrigin) -> bool:
+    """Whether a value stands for itself: a field that is no prose, or a line of a text."""
+    return bool(origin.flags & (STRUCTURED | TRUSTED)) or not origin.path
 
 
 def _pattern(path: str) -> str:

@@ -70,7 +70,7 @@ class ResultReading(Struct, frozen=True, array_like=True):
     shingles: tuple[int, ...] = ()
     spans: int = 0
     saturated: bool = False
-    text: bool = False  # whether anything of it is text that nobody vouches for
+    text: bool = False  # whether anything of it is somebody else's word
 
 
 class ReadDocument(Struct, frozen=True, array_like=True):
@@ -204,7 +204,7 @@ class _Taking:
         if told == "structured":
             return secret | STRUCTURED
         if told is None and self.trust == "mixed" and structured and len(text) <= _SHORT and text.count(" ") < _FEW:
-            return secret | STRUCTURED
+            return secret if _is_prose(dotted) else secret | STRUCTURED
         return secret
 
     def string(self, text: str, path: str, dotted: str, *, structured: bool) -> None:
@@ -220,7 +220,9 @@ class _Taking:
         for value in find_values(text):
             inside = any(start <= value.start < end for start, end in spans)
             family = _FAMILIES[value.kind]
-            self.keep(family, value.normal, path, flags | (INSTRUCTION if inside else 0))
+            whole = value.end - value.start >= len(text.strip()) - 1
+            told = flags if whole or flags & TRUSTED else flags & ~STRUCTURED  # a value in a text is no field
+            self.keep(family, value.normal, path, told | (INSTRUCTION if inside else 0))
         if not flags & STRUCTURED and ("\n" in text or len(text) > 128):
             for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
                 if len(line) <= _SHORT and (match := _LINE.match(line)) is not None:
@@ -248,6 +250,17 @@ class _Taking:
             self.values[hashed] = (known[0] if known[1] <= flags else path, both)
 
 
+def _is_prose(dotted: str) -> bool:
+    """Whether a field's own name says that people write what they like into it."""
+    name = next((part for part in reversed(dotted.split(".")) if not part.isdigit()), "")
+    return not _PROSE.isdisjoint(name_words(name))
+
+
+_PROSE: Final = frozenset({
+    "note", "notes", "remark", "remarks", "comment", "comments", "description", "body", "content", "message", "text",
+    "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
+    "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
+})  # fmt: skip
 _FAMILIES: Final = {"email": "e", "url": "u", "host": "u", "account": "n", "card": "n", "phone": "n", "wallet": "w"}
 
 
@@ -263,7 +276,7 @@ def read_result(value: Any, key: bytes, flow: ToolFlow, trust: Trust | None = No
         shingles=tuple(sorted(taking.shingles)),
         spans=taking.spans,
         saturated=taking.saturated,
-        text=taking.text,
+        text=taking.text or (bool(taking.values) and taking.trust != "trusted"),
     )
 
 

@@ -164,7 +164,10 @@ class Words:
         deed = lexicon().deeds.get(does)
         if deed is None:
             return False
-        things = same_things(tuple(objects)) if deed.same_object else frozenset[str]()
+        named = [word for word in objects if word not in deed.asks and word not in deed.needs]
+        own = same_things(named) | frozenset(named)
+        things = own if deed.same_object else frozenset[str]()
+        beside = deed.objects or own
         for sentence in self.sentences:
             words = frozenset(sentence)
             for at, word in enumerate(sentence):
@@ -175,7 +178,7 @@ class Words:
                     and (not things or not things.isdisjoint(words))
                 ):
                     return True
-                if not {word, root}.isdisjoint(deed.needs) and not deed.objects.isdisjoint(words):
+                if not {word, root}.isdisjoint(deed.needs) and not beside.isdisjoint(words):
                     return True
         return False
 
