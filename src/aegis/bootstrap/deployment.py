@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +19,10 @@ from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
 from aegis.context.files import SessionFiles
+from aegis.context.memory import SessionMemory, note_said
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
-from aegis.context.turns import Said, turn_steps
+from aegis.context.turns import TurnSteps, UserTurn, turn_steps
 from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
@@ -56,7 +58,15 @@ class DeployedGate(Gate):
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store), Commits(parts.ledger), Missions(parts)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
-        participants = (self._judging, Parents(parts), SessionFiles(parts), self.missions, Approvals(parts))
+        self.memory = SessionMemory(parts)
+        participants = (
+            self._judging,
+            Parents(parts),
+            SessionFiles(parts),
+            self.memory,
+            self.missions,
+            Approvals(parts),
+        )
         super().__init__(
             parts,
             principal,
@@ -141,8 +151,8 @@ class DeployedGate(Gate):
         `documents` are what the user pasted: they count as read and untrusted. The same turn with the same text is
         found. Raises `InvalidCall` where it is not recorded, and `StoreError` where nothing can be recorded.
         """
-        said = Said(text=text, turn=turn, documents=tuple(documents))
-        return self._commits.run(turn_steps(self.parts, principal or self.principal, session, said))
+        said = UserTurn(text=text, turn=turn, documents=tuple(documents))
+        return self._commits.run(self._saying(principal or self.principal, session, said))
 
     async def aadd_turn(
         self,
@@ -154,8 +164,11 @@ class DeployedGate(Gate):
         principal: Principal | None = None,
     ) -> SaidTurn:
         """`add_turn` for event loops."""
-        said = Said(text=text, turn=turn, documents=tuple(documents))
-        return await self._commits.arun(turn_steps(self.parts, principal or self.principal, session, said))
+        said = UserTurn(text=text, turn=turn, documents=tuple(documents))
+        return await self._commits.arun(self._saying(principal or self.principal, session, said))
+
+    def _saying(self, whose: Principal, session: str, said: UserTurn) -> TurnSteps:
+        return turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
         return open_steps(self.parts, self.issuing, whose, session, said)

@@ -266,7 +266,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word[:_SHOWN], words, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
-    return f"known here: {', '.join(f'`{one}`' for one in words)}" if len(words) <= 20 else ""
+    return f"known here: {', '.join(f'`{one}`' for one in words)}" if len(words) <= 24 else ""
 
 
 def _translate(error: ErrorDetails, origins: Mapping[str, Origin], model: type[BaseModel]) -> Problem:

@@ -17,6 +17,7 @@ from aegis.config.sections import ContentSettings, MissionSettings, PreviewSetti
 from aegis.config.tools import ApprovalSettings, PolicySettings, ToolSettings
 from aegis.core.outcome import EvidencePolicy
 from aegis.policy import model
+from aegis.policy.dataflow.declare import Sensitivity
 
 MAX_RULE_FOLDERS = 16
 PROFILES = ("strict", "standard", "observe")
@@ -64,6 +65,22 @@ class GuardSettings(Section):
     """Whether its reports count, are only recorded, or are never asked for."""
 
 
+class DataflowSettings(Section):
+    """The guard that asks where the values of a call come from."""
+
+    mode: Literal["enforce", "known", "observe", "off"]
+    """`known` enforces where the user's words are known, and asks nothing where they are not."""
+    delegation: Literal["never", "grant", "typed"]
+    """Whether a document that the user named may supply a value: never, once a person grants it, or by its kind."""
+
+
+class SessionSettings(Section):
+    """What sessions remember."""
+
+    unclassified: Sensitivity
+    """How sensitive a result is that nothing classifies."""
+
+
 class OutsideGuardSettings(Section):
     """A guard that an installed package brings."""
 
@@ -90,6 +107,8 @@ class GuardsSettings(Section):
     """Looks for attacks, secrets and personal data, in calls and results."""
     cedar: GuardSettings
     """Evaluates policies in Cedar, where there are any."""
+    dataflow: DataflowSettings
+    """Asks where values come from and whether the user's words ask for the deed; of calls in sessions alone."""
     outside: dict[Name, OutsideGuardSettings] = Field(default_factory=dict)
     """Guards of installed packages, by the names of their entry points; asked in this order, after the others."""
 
@@ -134,6 +153,7 @@ class Settings(Section):
     limits: LimitSettings
     guards: GuardsSettings
     pipeline: PipelineSettings
+    sessions: SessionSettings
     policies: list[PolicySettings]
     """Rules about arguments and calls."""
     rules: Annotated[list[Name], Field(max_length=MAX_RULE_FOLDERS)]

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from msgspec import structs
+
+from aegis.context.memory import note_child, note_said
 from aegis.context.sessions import (
     SessionRecorded,
     Surroundings,
@@ -22,11 +26,12 @@ from aegis.context.sessions import (
     session_key,
     surrounded,
 )
-from aegis.context.turns import Said, check_said, turn_steps, with_task
+from aegis.context.turns import UserTurn, check_said, turn_steps, with_task
 from aegis.core.decision import OpenedSession, ParentSession, ReceiptRef
 from aegis.core.mission import Declaration
+from aegis.core.ports import Transaction
 from aegis.core.principal import Principal
-from aegis.core.receipt import Recorded
+from aegis.core.receipt import Draft, Recorded
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import check_runs
 from aegis.gate.parts import Parts
@@ -66,10 +71,10 @@ def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: st
     if len(said.turns) > MAX_OPENING_TURNS:
         raise InvalidCall(f"a session is opened with at most {MAX_OPENING_TURNS} turns")
     for text in said.turns:
-        check_said(Said(text=text))
+        check_said(UserTurn(text=text))
     opened = yield from _open(parts, issuing, principal, session, said)
     for number, text in enumerate(said.turns, 2 if said.task else 1):
-        yield from turn_steps(parts, principal, session, Said(text=text, turn=number))
+        yield from turn_steps(parts, principal, session, UserTurn(text=text, turn=number), partial(note_said, parts))
     return opened
 
 
@@ -107,8 +112,11 @@ def _open(parts: Parts, issuing: Issuing, principal: Principal, session: str, sa
             parent=said.parent,
         )
     unit = surrounded(unit, session_key(principal, session), places, said.tools)
+    key = session_key(principal, session)
+    if said.parent is not None:
+        unit = _below(parts, unit, key, session_key(principal, said.parent.session))
     if said.task:
-        unit = with_task(unit, session_key(principal, session))
+        unit = with_task(unit, key, said.task, partial(note_said, parts))
     try:
         recorded = (yield unit)[0]  # (3)
     except ChallengeGone as error:
@@ -122,6 +130,18 @@ def _open(parts: Parts, issuing: Issuing, principal: Principal, session: str, sa
     proves = acting is not None and acting.cnf is not None
     audience = parts.policy.current.missions.audience if proves else None
     return OpenedSession(session=session, receipt=receipt, fresh=True, audience=audience)
+
+
+def _below(parts: Parts, unit: Unit, key: str, parent: str) -> Unit:
+    """`unit`, which opens a session, so that it knows what its parent had read."""
+    first = unit.apply
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        drafts = () if first is None else first(transaction)
+        note_child(parts, transaction, key, parent)
+        return drafts
+
+    return structs.replace(unit, apply=apply)
 
 
 def _again(

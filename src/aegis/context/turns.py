@@ -11,7 +11,7 @@ A document of the session names its turns with their receipts; texts stand in th
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,11 +40,12 @@ MAX_TURNS: Final = 1_024  # of one session: bounds the document that names them
 _ATTEMPTS: Final = 4
 _MAX_NUMBER: Final = 2**53 - 1
 
+Note = Callable[[Transaction, str, str, "UserTurn"], None]
 TurnSteps = Generator[Unit, tuple[Recorded, ...], SaidTurn]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class UserTurn:
     """One turn as the host brings it; without a number it is the next. `documents` are what the user pasted."""
 
     text: str
@@ -76,13 +77,14 @@ def load_turns(reader: Reader, key: str) -> TurnBook:
     return TurnBook(turns=_read(document.body), version=document.version)
 
 
-def with_task(unit: Unit, key: str) -> Unit:
+def with_task(unit: Unit, key: str, task: str, note: Note) -> Unit:
     """`unit`, which opens a session with a task, so that the task is its first turn."""
     receipt_id, first = unit.drafts[0].members["receipt_id"], unit.apply
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         drafts = () if first is None else first(transaction)
         put_turns(transaction, key, load_turns(transaction, key), 1, receipt_id)
+        note(transaction, key, receipt_id, UserTurn(text=task))
         return drafts
 
     return msgspec.structs.replace(unit, apply=apply)
@@ -94,7 +96,7 @@ def put_turns(transaction: Transaction, key: str, book: TurnBook, number: int, r
     transaction.put_document(Document(collection=COLLECTION, key=key, version=book.version + 1, body=body))
 
 
-def check_said(said: Said) -> None:
+def check_said(said: UserTurn) -> None:
     """Guarantee that a turn is within its bounds; raises `InvalidCall` (413, 422)."""
     if not isinstance(said.text, str) or not all(isinstance(one, str) for one in said.documents):
         raise InvalidCall("`text` and `documents` must be text")
@@ -115,8 +117,8 @@ def check_said(said: Said) -> None:
         )
 
 
-def turn_steps(parts: Parts, principal: Principal, session: str, said: Said) -> TurnSteps:
-    """The steps that record what the user said.
+def turn_steps(parts: Parts, principal: Principal, session: str, said: UserTurn, note: Note) -> TurnSteps:
+    """The steps that record what the user said; `note` is told of it in the recording transaction.
 
     Raises `InvalidCall` where it is not recorded.
     """
@@ -147,7 +149,7 @@ def turn_steps(parts: Parts, principal: Principal, session: str, said: Said) -> 
         if opened is not None or number != 1:
             begun.append(_draft(principal, session, said, number, opening_id))
         try:
-            recorded = yield _unit(principal, session, said, number, book, first, begun)  # (4)
+            recorded = yield _unit(principal, session, said, number, book, first, begun, note)  # (4)
         except StoreConflict:  # opened, or another turn was said meanwhile
             continue
         return SaidTurn(session=session, turn=number, receipt=_place(recorded[len(begun) - 1]), fresh=True)
@@ -157,11 +159,12 @@ def turn_steps(parts: Parts, principal: Principal, session: str, said: Said) -> 
 def _unit(
     principal: Principal,
     session: str,
-    said: Said,
+    said: UserTurn,
     number: int,
     book: TurnBook,
     first: Unit | None,
     drafts: Sequence[Draft],
+    note: Note,
 ) -> Unit:
     key = session_key(principal, session)
     receipt_id: str = drafts[-1].members["receipt_id"]
@@ -174,12 +177,13 @@ def _unit(
         if first is None and known.version != book.version:
             raise StoreConflict("another turn was said meanwhile")
         put_turns(transaction, key, known, number, receipt_id)
+        note(transaction, key, receipt_id, said)
         return ()
 
     return Unit(drafts=tuple(drafts), apply=apply)
 
 
-def _draft(principal: Principal, session: str, said: Said, number: int, opening_id: str) -> Draft:
+def _draft(principal: Principal, session: str, said: UserTurn, number: int, opening_id: str) -> Draft:
     value: dict[str, Any] = {"turn": number, "text": said.text}
     if said.documents:
         value["documents"] = list(said.documents)
@@ -198,7 +202,7 @@ def _draft(principal: Principal, session: str, said: Said, number: int, opening_
     return Draft(members=members, payload=payload, salt=salt)
 
 
-def _again(parts: Parts, reader: Reader, entry: Entry, session: str, said: Said) -> SaidTurn:
+def _again(parts: Parts, reader: Reader, entry: Entry, session: str, said: UserTurn) -> SaidTurn:
     """The turn that was said under this number, where it is the same."""
     payload, _ = load_payload(parts, reader, entry)
     if payload is None or said_in(payload) != said.text:

@@ -180,7 +180,7 @@ class ResultDecision:
 
 def finding_to_wire(finding: Finding, *, reveal: bool = False) -> dict[str, Any]:
     """The JSON object of a finding; evidence is masked unless the caller has the right to reveal it."""
-    return {
+    wire: dict[str, Any] = {
         "guard": finding.guard,
         "rule": finding.rule,
         "category": finding.category,
@@ -190,3 +190,6 @@ def finding_to_wire(finding: Finding, *, reveal: bool = False) -> dict[str, Any]
         "message": finding.message,
         "evidence": finding.evidence if reveal else mask(finding.evidence),
     }
+    if finding.origins:
+        wire["origins"] = [{"receipt": receipt, "path": path} for receipt, path in finding.origins]
+    return wire

@@ -177,8 +177,8 @@ class Transaction(Reader, Protocol):
 
     def delete_document(self, collection: str, key: str) -> None: ...
 
-    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
-        """Write the head's seal, and the documents that belong to it.
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> Head:
+        """Write the head's seal, and the documents that belong to it; the head as it is then.
 
         A node is written where its version is later than the stored one; nothing is asked and nothing waits.
         """

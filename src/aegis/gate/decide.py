@@ -250,9 +250,10 @@ class Decisions:
         for part in parts:
             incoming = structs.replace(incoming, **part.shows())
         incoming = policy.counted(incoming)
-        refused = policy.refused(incoming)
-        if refused is not None:
-            return refused
+        if incoming.counted:
+            refused = policy.refused(incoming)
+            if refused is not None:
+                return refused
         evaluation = yield from self._evaluated(policy, incoming, data)
         if not subject.session or not evaluation.runs or evaluation.combined.outcome is Outcome.BLOCK:
             return evaluation

@@ -199,21 +199,16 @@ class PayloadBox:
             raise StoreCorrupt("a stored payload does not open under the keys of this deployment") from error
 
 
-class Ed25519Signer:
-    """One Ed25519 private key; `kid` and `public` are derived from its public half."""
+class Ed25519Signer(SigningKey):
+    """One Ed25519 private key and its one purpose; `kid` and `public` are derived from its public half."""
 
-    __slots__ = ("_key", "agent", "kid", "public", "purpose")
+    __slots__ = ("agent", "kid", "purpose")
 
     def __init__(self, secret: bytes, purpose: Purpose, agent: str = ""):
-        self._key = SigningKey(secret)
-        self.public = self._key.public
+        super().__init__(secret)
         self.kid = kid_of(self.public)
         self.purpose = purpose
         self.agent = agent
-
-    def sign(self, message: bytes) -> bytes:
-        """Make the raw signature (64 bytes) of `message`."""
-        return self._key.sign(message)
 
     def describe(self) -> dict[str, str]:
         """Describe the public half, as key receipts and `keys.json` carry it."""
@@ -247,6 +242,7 @@ class Keyring:
         self._folder = folder
         self._lock = threading.Lock()
         self._signers: dict[tuple[Purpose, str], Ed25519Signer] = {}
+        self._named: dict[str, Ed25519Signer] = {}  # those of receipts, as drafts name them
         self._box: PayloadBox | None = None
 
     def log_signer(self) -> Ed25519Signer:
@@ -275,11 +271,16 @@ class Keyring:
 
     def signer_for(self, name: str) -> Ed25519Signer:
         """Load the key that a draft's `signer` names."""
+        found = self._named.get(name)
+        if found is not None:
+            return found
         if name == LOG_SIGNER:
             return self.log_signer()
         if name == PREVIOUS_LOG_SIGNER:
             return self.previous_log_signer()
-        return self.receipt_signer("" if name == GATEWAY_SIGNER else agent_of_signer(name))
+        found = self.receipt_signer("" if name == GATEWAY_SIGNER else agent_of_signer(name))
+        self._named[name] = found
+        return found
 
     def rotate(self, purpose: Purpose, agent: str = "") -> Ed25519Signer:
         """Replace the current key of a purpose by a new one; the old one waits until `settle`."""
@@ -287,6 +288,7 @@ class Keyring:
         create(self._folder, purpose, agent, replace=True)
         with self._lock:
             self._signers.pop((purpose, agent), None)
+            self._named.clear()
         return self._signer(purpose, agent)
 
     @property
@@ -311,7 +313,7 @@ class Keyring:
 
     def seal(self, payload: bytes) -> tuple[bytes, bytes]:
         """Seal one payload: its wrapped key, and its body."""
-        return self._payload_box().seal(payload)
+        return (self._box or self._payload_box()).seal(payload)
 
     def open_payload(self, key: bytes, body: bytes) -> bytes:
         """Open the payload that `seal` sealed; raises `StoreCorrupt` where it was changed."""
@@ -326,6 +328,7 @@ class Keyring:
         """Read the files again at the next use: another process may have rotated a key."""
         with self._lock:
             self._signers.clear()
+            self._named.clear()
 
     def _signer(self, purpose: Purpose, agent: str) -> Ed25519Signer:
         found = self._signers.get((purpose, agent))

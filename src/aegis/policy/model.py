@@ -24,6 +24,8 @@ from aegis.detect.files import Files, Written
 from aegis.errors import InvalidCall
 from aegis.keys.jws import IssuerKey
 from aegis.keys.references import is_reference
+from aegis.policy.dataflow.declare import NOTHING, ToolFlow
+from aegis.policy.dataflow.reading import ResultReading, SessionView
 from aegis.policy.guards.base import Guard, Provenance, ResultGuard, ToolEntry
 from aegis.policy.mission import Cost, MissionView, Quote
 
@@ -200,6 +202,7 @@ class Tool:
     schema: Mapping[str, Any] | None = None
     roles: Mapping[str, TextRole]
     approval: ApprovalPolicy
+    flow: ToolFlow = NOTHING
 
 
 class Route(NamedTuple):
@@ -209,6 +212,7 @@ class Route(NamedTuple):
     schema: Mapping[str, Any] | None
     roles: Mapping[str, TextRole]
     approval: ApprovalPolicy
+    flow: ToolFlow = NOTHING
 
 
 class Routes(dict[tuple[str | None, str], Route]):
@@ -238,9 +242,9 @@ class Routes(dict[tuple[str | None, str], Route]):
         own = self._of_server(server).find(server, tool)
         if own is None:
             entry = replace(known.entry, registered=False, skip_judge=False)
-            return Route(entry, known.schema, {}, known.approval.elsewhere())
+            return Route(entry, known.schema, {}, known.approval.elsewhere(), known.flow.elsewhere())
         if own is known:
-            return Route(known.entry, known.schema, known.roles, known.approval)
+            return Route(known.entry, known.schema, known.roles, known.approval, known.flow)
         # (3) Where the two differ, the stricter of each counts.
         effects = known.entry.effects
         if own.entry.effects is not None:
@@ -257,7 +261,7 @@ class Routes(dict[tuple[str | None, str], Route]):
             category=known.entry.category or own.entry.category,
         )
         narrow = (*own.approval.narrow, *known.approval.elsewhere().narrow)  # of two words, the last counts
-        return Route(entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow))
+        return Route(entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow), own.flow)
 
     def _of_server(self, server: str | None) -> SelectorMap[Tool]:
         return SelectorMap({name: known for own, name, known in self._tools if _is_exact(own, server)})
@@ -279,7 +283,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
     the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
-    what the guards that count said, where they were asked already.
+    what the guards that count said, where they were asked already. `context` is what its session said and read.
     """
 
     tool: str
@@ -298,6 +302,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     orphan: bool = False
     size: int = 0
     counted: Mapping[str, Report] | None = None
+    context: SessionView | None = None
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -335,7 +340,10 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):
-    """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes."""
+    """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes.
+
+    `memory` is the key under which its session remembers values.
+    """
 
     tool: str
     server: str | None
@@ -347,15 +355,20 @@ class IncomingResult(Struct, frozen=True, kw_only=True):
     mission: MissionView | None = None
     provenance: Provenance = "unsigned"
     must_sign: bool = False
+    memory: bytes | None = None
 
 
 class ResultEvaluation(Struct, frozen=True, kw_only=True):
-    """What a policy makes of a result; `result` is what the model may see, patched where `canonical` is set."""
+    """What a policy makes of a result; `result` is what the model may see, patched where `canonical` is set.
+
+    `reading` is what the session remembers of it, where there is one.
+    """
 
     combined: Combined
     result: Any
     canonical: bytes | None
     times: tuple[GuardTime, ...]
+    reading: ResultReading | None = None
 
 
 class MissionRules(Struct, frozen=True, kw_only=True):

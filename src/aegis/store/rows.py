@@ -9,8 +9,6 @@ from functools import lru_cache
 from aegis.core.ports import Entry, Head, Payload
 from aegis.errors import StoreCorrupt
 
-# The key under which engines find a call again.
-
 _sha256 = hashlib.sha256
 
 
@@ -27,17 +25,17 @@ def _scope(principal: str, session: str) -> bytes:
     return _sha256(f"{principal}\0{session}".encode()).digest()[:4]
 
 
-def check_continues(size: int, entries: Sequence[Entry], head: Head) -> None:
-    """Guarantee that `entries` continue a log of `size` leaves up to `head`; raises `StoreCorrupt`."""
+def check_leaves(size: int, entries: Sequence[Entry], payloads: Sequence[Payload], head: Head) -> None:
+    """Guarantee that `entries` continue a log of `size` leaves up to `head`, and that each payload is of one of them.
+
+    Raises `StoreCorrupt`.
+    """
     for offset, entry in enumerate(entries, size):
         if entry.index != offset:
             raise StoreCorrupt(f"index {entry.index} does not continue a log of {offset} leaves")
     if head.size != size + len(entries):
         raise StoreCorrupt("the new head does not stand at the end of the new leaves")
 
-
-def check_payloads(size: int, payloads: Sequence[Payload], head: Head) -> None:
-    """Guarantee that every payload belongs to one of the new leaves, and to one alone; raises `StoreCorrupt`."""
     last = size - 1
     for payload in payloads:  # in the order of their leaves
         if not last < payload.index < head.size:

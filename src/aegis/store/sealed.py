@@ -45,7 +45,7 @@ class Defect:
 class SealedReader:
     """`core.ports.Reader` over another one; raises `StoreCorrupt` for documents that nobody here wrote."""
 
-    __slots__ = ("_inner", "_least", "_listed", "_store", "_tree")
+    __slots__ = ("_inner", "_least", "_listed", "_store", "_tree", "adopts")
 
     _inner: Reader
 
@@ -55,6 +55,9 @@ class SealedReader:
         self._least = least
         self._tree: Tree | None = None
         self._listed: dict[tuple[str, str], tuple[str, int]] | None = None
+        wanted = store.adopts
+        # Whether documents are taken as they are found, to be sealed so.
+        self.adopts = wanted != "nothing" and (wanted == "everything" or not inner.head().seal)
 
     def head(self) -> Head:
         return self._inner.head()
@@ -121,12 +124,6 @@ class SealedReader:
     def collections(self) -> list[str]:
         return [name for name in self._inner.collections() if name != COLLECTION]
 
-    @property
-    def adopts(self) -> bool:
-        """Whether documents are taken as they are found, to be sealed so."""
-        wanted = self._store.adopts
-        return wanted != "nothing" and (wanted == "everything" or not self.head().seal)
-
     def tree(self) -> Tree:
         """Give what the seal of this view says of documents; raises `StoreCorrupt` where it does not hold."""
         if self._tree is None:
@@ -190,7 +187,7 @@ class SealedTransaction(SealedReader):
     def bump_epoch(self) -> int:
         return self._inner.bump_epoch()
 
-    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> Head:
         raise StoreCorrupt("a sealed store seals itself")
 
     def tree(self) -> Tree:
@@ -206,9 +203,10 @@ class SealedTransaction(SealedReader):
         if self._put:
             root, nodes = self.tree().write()
             return self._write(Seal(seal.changes + 1, root), nodes)
-        if self._inner.head() == self._before:
-            return self._before, seal.changes
-        return self._write(seal, ())
+        head = self._inner.head()
+        if head is self._before or head == self._before:
+            return head, seal.changes
+        return self._write(seal, (), head)
 
     def _own(self) -> Tree:
         self._put = True
@@ -233,13 +231,12 @@ class SealedTransaction(SealedReader):
                 self._write(seal, changed)
         return self._write(seal, ())
 
-    def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]]) -> tuple[Head, int]:
+    def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]], head: Head | None = None) -> tuple[Head, int]:
         store, inner, changes = self._store, self._inner, seal.changes
         written = [
             Document(collection=COLLECTION, key=f".{place}", version=changes, body=body) for place, body in nodes
         ]
-        inner.put_seal(store.sealer.sealed(inner.head(), changes, seal.root), written)
-        head = inner.head()
+        head = inner.put_seal(store.sealer.sealed(inner.head() if head is None else head, changes, seal.root), written)
         store.seen = (head, seal)
         return head, changes
 

@@ -34,6 +34,7 @@ def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
         "registry: {allow_unregistered: block, escalation_threshold: medium}\n"
         "guards: {content: {egress: hold, inside: mask}}\napprovals: {session_grant: off, hourly_limit: 60}\n"
         "limits: {byte_rate: 32MiB/minute}\npreviews: {mounts: []}\njudging: {feedback: code}\n"
+        "sessions: {unclassified: restricted}\n"
         "proxies: {documents: readable}"
     )
     assert copied == strict

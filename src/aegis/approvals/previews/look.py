@@ -284,6 +284,8 @@ class PreviewWorker:
 
     def __call__(self, event: Event) -> None:
         """Start a look where a call was held, or became another one."""
+        if "approval_id" not in event.members:
+            return
         approval_id, narrowed_by = _held(event)
         if approval_id is None or not self._parts.policy.current.previews.rules.enabled:
             return

@@ -41,7 +41,7 @@ from aegis.store.postgres.reader import (
     stands,
     wrapped,
 )
-from aegis.store.rows import call_key, check_continues, check_payloads
+from aegis.store.rows import call_key, check_leaves
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
 LISTEN_S: Final = 0.1  # between two attempts to reach a server that fell silent
@@ -358,8 +358,7 @@ class PostgresTransaction(PostgresReader):
         Raises `StoreCorrupt` where the leaves do not continue the log.
         """
         before = self._head
-        check_continues(before.size, entries, head)
-        check_payloads(before.size, payloads, head)
+        check_leaves(before.size, entries, payloads, head)
         for entry in entries:
             self._write(_INSERT_LEAF, _leaf_row(entry))
         for payload in payloads:
@@ -387,14 +386,15 @@ class PostgresTransaction(PostgresReader):
         if not changed:
             raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
 
-    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
-        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> Head:
+        """Write the head's seal, and each node where it is later than what is stored; the head as it is then."""
         for node in nodes:
             self._write(
                 _PUT_NODE, (node.version, node.state.encode(), node.body, node.collection.encode(), node.key.encode())
             )
         self._write(_PUT_SEAL, (seal,))
         self._head = replace(self._head, seal=seal)
+        return self._head
 
     def delete_document(self, collection: str, key: str) -> None:
         self._write(_DELETE_DOCUMENT, (collection.encode(), key.encode()))

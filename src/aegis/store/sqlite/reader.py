@@ -45,9 +45,11 @@ _DOCUMENTS_IN_STATE: Final = (
 class SqliteReader:
     """`core.ports.Reader` over one connection; usable until its transaction ends."""
 
+    unindexed = 0  # how many entries a search of this view found outside the index
+    _head: Head | None = None
+
     def __init__(self, connection: sqlite3.Connection):
         self._connection = connection
-        self.unindexed = 0  # how many entries a search of this view found outside the index
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Fetch all rows of a statement; raises the store's errors alone."""
@@ -64,6 +66,12 @@ class SqliteReader:
         return rows[0] if rows else None
 
     def head(self) -> Head:
+        """Give the end of the log; read once, since nobody else can move it in this view."""
+        if self._head is None:
+            self._head = self._read_head()
+        return self._head
+
+    def _read_head(self) -> Head:
         row = self.row(_HEAD)
         if row is None:
             raise StoreCorrupt("the store has no head")

@@ -18,13 +18,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from msgspec.structs import replace
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload
 from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
-from aegis.store.rows import call_key, check_continues, check_payloads
+from aegis.store.rows import call_key, check_leaves
 from aegis.store.sqlite.connect import (
     Checkpointer,
     Durability,
@@ -80,10 +80,9 @@ class SingleWriter(ABC):
     def _commit(self, writer: sqlite3.Connection, transaction: SqliteTransaction) -> None:
         """Commit the open transaction; raises `sqlite3.Error`, and then it is lost."""
 
-    def _check_progress(self, size: int) -> None:
-        """Guarantee that the log holds what this process committed; raises `StoreCorrupt` for a restored older one."""
-        if size < self._seen:
-            raise StoreCorrupt(f"the log went back from {self._seen} to {size} leaves")
+    def _went_back(self, size: int) -> Never:
+        """Refuse a restored older log: it lacks what this process committed."""
+        raise StoreCorrupt(f"the log went back from {self._seen} to {size} leaves")
 
     def _drop_writer(self) -> None:
         """Close the writer's connection, which undoes what is not committed."""
@@ -235,12 +234,13 @@ class _WriteContext:
         if not store._lock.acquire(timeout=self._wait_s):
             raise StoreBusy("the store is busy with another transaction of this process")
         try:
-            self._writer = self._connected(until)
             # (2)
-            self._begin(until)
+            self._writer = self._begin(until)
             self._transaction = store._begun(self._writer)
             # (3)
-            store._check_progress(self._transaction.head().size)
+            size = self._transaction.head().size
+            if size < store._seen:
+                store._went_back(size)
         except BaseException as error:
             store._drop_writer()
             store._lock.release()
@@ -249,24 +249,21 @@ class _WriteContext:
             raise
         return self._transaction
 
-    def _connected(self, until: float) -> sqlite3.Connection:
-        """Give the writer's connection; making one waits while another process closes the file as its last user."""
-        while True:
-            try:
-                return self._store._current_writer()
-            except StoreBusy:
-                if time.monotonic() >= until:
-                    raise
+    def _begin(self, until: float) -> sqlite3.Connection:
+        """Take the place of the one writer; each try waits for `WRITER_WAIT_S`.
 
-    def _begin(self, until: float) -> None:
-        """Take the place of the one writer; each try waits for `WRITER_WAIT_S`."""
+        Making a connection waits too, while another process closes the file as its last user.
+        """
         while True:
             try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if not isinstance(wrapped(error), StoreBusy) or time.monotonic() >= until:
+                writer = self._store._current_writer()
+                writer.execute("BEGIN IMMEDIATE")
+            except (StoreBusy, sqlite3.OperationalError) as error:
+                busy = error if isinstance(error, StoreError) else wrapped(error)
+                if not isinstance(busy, StoreBusy) or time.monotonic() >= until:
                     raise
+            else:
+                return writer
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -361,26 +358,16 @@ _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 class SqliteTransaction(SqliteReader):
     """`core.ports.Transaction` over the writer's connection."""
 
-    def __init__(self, connection: sqlite3.Connection):
-        super().__init__(connection)
-        self._head: Head | None = None
-        self.written = 0  # rows
-        self.erased = False
-
-    def head(self) -> Head:
-        """Give the end of the log; read once, since nobody else can move it."""
-        if self._head is None:
-            self._head = super().head()
-        return self._head
+    written = 0  # rows
+    erased = False
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
         """Add leaves at the end and move the head; its `epoch` is not written, `bump_epoch` alone moves that.
 
         Raises `StoreCorrupt` where the leaves do not continue the log.
         """
-        before = self.head()
-        check_continues(before.size, entries, head)
-        check_payloads(before.size, payloads, head)
+        before = self._head or self.head()
+        check_leaves(before.size, entries, payloads, head)
         sealed = {payload.index: payload for payload in payloads}
         self._write(_INSERT_LEAF, [_leaf_row(entry, sealed.get(entry.index), head) for entry in entries])
         if nodes:
@@ -397,12 +384,13 @@ class SqliteTransaction(SqliteReader):
         if not changed:
             raise StoreConflict(f"a document of `{document.collection}` was changed meanwhile")
 
-    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> None:
-        """Write the head's seal and its nodes; each of these is written where it is later than what is stored."""
+    def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> Head:
+        """Write the head's seal, and each node where it is later than what is stored; the head as it is then."""
         if nodes:
             self._write(_PUT_NODE, [_document_row(node) for node in nodes])
         self._change(_PUT_SEAL, (seal,))
-        self._head = replace(self.head(), seal=seal)
+        self._head = replace(self._head or self.head(), seal=seal)
+        return self._head
 
     def delete_document(self, collection: str, key: str) -> None:
         self._change(_DELETE_DOCUMENT, (collection, key))
