@@ -84,7 +84,7 @@ def does_of(tool: str) -> Does:
 
 
 def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
-    """`does_of`, where arguments tell more than the name: one that is addressed sends, one that names a page fetches."""
+    """`does_of`, where arguments tell more than the name: what is addressed is sent, what names a page fetches it."""
     does = does_of(tool)
     if does in _VAGUE:
         held = {word for name in list(arguments)[:32] for word in name_words(name)}

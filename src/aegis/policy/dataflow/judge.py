@@ -17,7 +17,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason
-from aegis.policy.dataflow.declare import ArgumentFlow, Does, ToolFlow, does_with, flow_of_argument, objects_of
+from aegis.policy.dataflow.declare import (
+    ArgumentFlow,
+    Does,
+    ToolFlow,
+    does_with,
+    flow_of_argument,
+    name_words,
+    objects_of,
+)
 from aegis.policy.dataflow.licence import is_like_asked
 from aegis.policy.dataflow.reading import (
     INSTRUCTION,
@@ -31,7 +39,7 @@ from aegis.policy.dataflow.reading import (
     shingles,
 )
 from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
-from aegis.policy.dataflow.words import lexicon
+from aegis.policy.dataflow.words import Words, lexicon, stem
 
 Delegation = Literal["never", "grant", "typed"]
 
@@ -64,6 +72,8 @@ _MANY: Final = frozenset(
     }
 )
 _SHORT: Final = 160  # characters of an argument that names something
+_WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
+_UNKNOWN: Final = frozenset({"other", "read"})
 _NAMING: Final = 5  # blanks of one
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
@@ -81,6 +91,26 @@ class FlowCall:
     def does(self) -> Does:
         """What the tool does, declared or by its name."""
         return self.flow.does or does_with(self.tool, self.arguments)
+
+    @property
+    def texts(self) -> list[str]:
+        """The values of its arguments."""
+        return [one.value for one in _strings(self.arguments)]
+
+
+def is_licensed(call: FlowCall, words: Words) -> bool:
+    """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
+    does = call.does
+    deed = lexicon().deeds.get(does)
+    asked = words.asks_for(does, objects_of(call.tool))
+    if deed is not None and deed.risky:
+        return asked
+    if asked and does not in _WIDE:
+        return True
+    lead = name_words(call.tool)[:1]
+    named = does == "read" or any(word in words.said or stem(word) in words.said for word in lead)
+    needed = "said" if asked else "threshold" if does in _UNKNOWN and named else "known"
+    return is_like_asked(words, call.tool, call.texts, needed)
 
 
 class FlowFinding(NamedTuple):
@@ -145,14 +175,8 @@ class _Judging:
         words, does = self.view.words, self.does
         if words is None or any(grant.does == does for grant in self.view.grants):
             return
-        deed = lexicon().deeds.get(does)
-        objects = objects_of(self.call.tool)
-        if words.asks_for(does, objects):
+        if is_licensed(self.call, words):
             return
-        if deed is None or not deed.risky:
-            values = [one.value for one in self.strings]
-            if is_like_asked(words, self.call.tool, values, known=does != "other"):
-                return
         self.licensed = False
         message = f"the user's words do not ask for a deed of this kind (`{does}`)"
         self.found.append(

@@ -57,9 +57,8 @@ def features(words: Words, tool: str, values: Sequence[str]) -> tuple[float, ...
     )
 
 
-def is_like_asked(words: Words, tool: str, values: Sequence[str], *, known: bool) -> bool:
-    """Whether the matcher takes a call for one that these words ask for; of a known kind it has to be surer."""
+def is_like_asked(words: Words, tool: str, values: Sequence[str], needed: str) -> bool:
+    """Whether the matcher takes a call for one that these words ask for; `needed` names the score."""
     trained = weights()
     score = sum(weight * one for weight, one in zip(trained["weights"], features(words, tool, values), strict=True))
-    least = float(trained["known" if known else "threshold"])
-    return bool(score >= least)
+    return bool(score >= float(trained[needed]))
