@@ -41,6 +41,8 @@ AREAS: Final[dict[str, str]] = {
     "RUN": "Governed runs",
     "COK": "The cockpit",
     "EGR": "What leaves the machine",
+    "WRD": "The user's words",
+    "BEN": "Measuring",
 }
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from support.shell import aegis, read_json
@@ -37,6 +38,7 @@ def rows(answer: dict[str, Any], variant: str, policy: str) -> dict[str, Any]:
     return dict(row)
 
 
+@pytest.mark.claim("BEN-01")
 def test_a_policy_that_holds_payments_stands_between_the_baselines(tmp_path: Path) -> None:
     policy = {"name": "people-pay", "select": {"tool": "pay_bill"}, "outcome": "require_approval",
               "deny": {"required": ["account"]}}  # fmt: skip

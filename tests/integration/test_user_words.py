@@ -33,7 +33,7 @@ def is_turn(gateway: Served, session: str, number: int, text: str) -> bool:
     return answer.status == 200
 
 
-@pytest.mark.claim("CTX-20")
+@pytest.mark.claim("WRD-01")
 def test_a_model_proxy_records_what_role_user_says_and_nothing_else(tmp_path: Path) -> None:
     with proxied(tmp_path / "home", Turn(calls=(READ,)), DONE, DONE) as (_, gateway):
 
@@ -75,7 +75,7 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.claim("CTX-22")
+@pytest.mark.claim("WRD-03")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_sdks_and_their_runners_bring_the_users_words(way: str) -> None:
     drive = WAYS[way]
@@ -88,7 +88,7 @@ def test_the_sdks_and_their_runners_bring_the_users_words(way: str) -> None:
     assert offers or way in openai_paths.MANUAL
 
 
-@pytest.mark.claim("CTX-21")
+@pytest.mark.claim("WRD-02")
 @pytest.mark.parametrize(
     "event",
     [
