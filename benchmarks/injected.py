@@ -1,4 +1,4 @@
-"""`python -m benchmarks.injected TITLE=FILE...`: the page of results from what `aegis bench injected --json` printed."""
+"""`python -m benchmarks.injected TITLE=FILE...`: the page of results, from what `aegis bench injected --json` said."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 _SUITES: Final = ("(all)", "(own)", "(agentdojo)")
 _HEAD: Final = """# Injected agents, by profile
 
-What an agent that obeys every attacker gets through each built-in profile, and what honest tasks pay for it: the 63 tasks
-of our own and the 97 of AgentDojo v1.2.2, as `aegis bench injected` runs them
-([how to read and repeat it](howto/measure-injected-agents.md)). Written by `python -m benchmarks.injected` from its JSON.
+What an agent that obeys every attacker gets through each built-in profile, and what honest tasks pay for it: the 63
+tasks of our own and the 97 of AgentDojo v1.2.2, as `aegis bench injected` runs them
+([how to read and repeat it](howto/measure-injected-agents.md)). Written by `python -m benchmarks.injected`.
 
-`strict` lets no tool run that nobody declared, so it is shown a second time with the suites' tools declared by what they
-do (`--declare`). What a deployment without the user's words gets is in the rows `hidden`."""
+`strict` lets no tool run that nobody declared, so it is shown a second time with the suites' tools declared by what
+they do (`--declare`). What a deployment without the user's words gets is in the rows `hidden`."""
 
 
 def main() -> None:
