@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from reference import (
+    aarm,
     claims,
     command_line,
     errors,
@@ -24,6 +25,7 @@ from reference import (
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "docs" / "reference"
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "aarm.md": aarm.render,
     "claims.md": claims.render,
     "command-line.md": command_line.render,
     "errors.md": errors.render,

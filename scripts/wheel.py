@@ -14,6 +14,7 @@ SHIPPED = {
     "data/programs": "programs",
     "data/resources": "resources",
     "data/calls": "calls",
+    "data/bench": "bench",
 }  # folders, by their names in the wheel
 
 

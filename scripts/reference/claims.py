@@ -43,6 +43,8 @@ AREAS: Final[dict[str, str]] = {
     "COK": "The cockpit",
     "EGR": "What leaves the machine",
     "CLI": "The command line",
+    "WRD": "The user's words",
+    "BEN": "Measuring",
 }
 
 

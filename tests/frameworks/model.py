@@ -48,10 +48,16 @@ class Framework:
     # Has every call run twice, by middleware or by going back to it, and gives the text of the last run; or says why
     # there is no such thing.
     again: Drive | str
+    # The ways over which the user's words do not arrive by themselves (`*`: none): the host says them.
+    unheard: frozenset[str] = frozenset()
     # By what it does: code of the host (middleware, callbacks, wrappers) that runs a tool beside its decision.
     beside: Mapping[str, Drive] = field(default_factory=dict)
     # And code of the host that stands on a call's way, and must not be in it.
     fair: Mapping[str, Drive] = field(default_factory=dict)
+
+    def hears(self, way: Way) -> bool:
+        """Whether the user's words arrive over this way."""
+        return self.unheard.isdisjoint({"*", way.name})
 
 
 @dataclass

@@ -89,7 +89,8 @@ def world(*turns: Turn) -> Iterator[World]:
 @contextmanager
 def hooked(decider: Decider, *, on_approval: OnApproval = "wait") -> Iterator[Memory]:
     """Both SDKs hooked to a decider for the block."""
-    enforcer, memory, patches = Enforcer(decider, on_approval=on_approval), Memory(), Patches()
+    host = decider if isinstance(decider, ScriptedDecider) else None
+    enforcer, memory, patches = Enforcer(decider, on_approval=on_approval, host=host), Memory(), Patches()
     try:
         openai_adapter.hook(enforcer, memory, patches, bar=True)
         anthropic_adapter.hook(enforcer, memory, patches, bar=True)

@@ -15,10 +15,11 @@ from aegis.enforce.enforcement import Enforced, Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution, RunnerGate
+from aegis.enforce.scope import within
 from aegis.enforce.seams import Seams
 from aegis.enforce.transport import DEFERRED_HEADER, Transport
 from aegis.wire.anthropic import AnthropicMessages
-from aegis.wire.model import Dialect
+from aegis.wire.model import ProxyDialect
 
 # The runners of the `anthropic` package: the beta tool runners and the tools of managed sessions.
 
@@ -66,7 +67,8 @@ class _Hooks:
             outcome = self._run(self._gate.before(execution))
             if isinstance(outcome, str):
                 return _result(tool_use, outcome)
-            result = original(runner, *tool, _with_input(tool_use, outcome))
+            with within():
+                result = original(runner, *tool, _with_input(tool_use, outcome))
             return {**result, "content": self._run(self._gate.after(execution, outcome, result.get("content")))}
 
         return run
@@ -80,7 +82,8 @@ class _Hooks:
             outcome = await self._arun(self._gate.before(execution))
             if isinstance(outcome, str):
                 return _result(tool_use, outcome)
-            result = await original(runner, *tool, _with_input(tool_use, outcome))
+            with within():
+                result = await original(runner, *tool, _with_input(tool_use, outcome))
             return {**result, "content": await self._arun(self._gate.after(execution, outcome, result.get("content")))}
 
         return run
@@ -131,7 +134,8 @@ class _GatedTool:
         if isinstance(outcome, str):
             raise ToolError(outcome)
         try:
-            result = await run_runnable_tool(self._tool, outcome.arguments())
+            with within():
+                result = await run_runnable_tool(self._tool, outcome.arguments())
             if not isinstance(result, str):
                 result = list(result)
         except Exception as error:
@@ -163,7 +167,7 @@ SUPPORTED: Final = ((2, 10), (3,))
 _MESSAGES: Final = AnthropicMessages()
 
 
-def dialect_of(path: str) -> Dialect | None:
+def dialect_of(path: str) -> ProxyDialect | None:
     """The dialect that a request path speaks, or `None` for one that proposes no calls."""
     parts = path.partition("?")[0].split("/")
     return _MESSAGES if "messages" in parts and "batches" not in parts else None

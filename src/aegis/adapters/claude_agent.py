@@ -61,6 +61,10 @@ class Hooks:
     async def prompted(self, event: dict[str, Any], _id: str | None, _context: Any) -> Output:
         """`UserPromptSubmit`, which comes before a model is asked for the first time."""
         self._asked = True
+        said = event.get("prompt")
+        if isinstance(said, str):
+            enforcer = self._gate.enforcer
+            await enforcer.arun(enforcer.say([said]))
         return {}
 
     def unasked(self, message: dict[str, Any]) -> str:

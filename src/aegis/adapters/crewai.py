@@ -25,6 +25,7 @@ from aegis.enforce.scope import EnforcedScope, call_id_of, calling, deferring, e
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import by_name, watch, witnessed
+from aegis.enforce.words import user_texts
 
 DISTRIBUTION: Final = "crewai"
 SUPPORTED: Final = ((1, 15, 30), (2,))
@@ -71,6 +72,9 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         "",
         execute_single_native_tool_call=calling(lambda *args, **_: executing(*_named(args[0]))),
     )
+    crew, agent = enforcer.hearer.entry(_asked_of_crew), enforcer.hearer.entry(_asked_of_agent)
+    patches.methods("crewai.crew", "Crew", kickoff=crew, kickoff_async=crew, akickoff=crew)
+    patches.methods("crewai.agent.core", "Agent", kickoff=agent, kickoff_async=agent, akickoff=agent)
     return Seams(
         seams=("BaseTool.run", "Tool.run", "CrewStructuredTool.invoke", "AgentExecutor", "CacheHandler.read"),
         uncovered=(
@@ -78,6 +82,24 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
             "what a hook says in place of a result, which is its own word",
         ),
     )
+
+
+_MOST_INPUT: Final = 1_000  # characters of an input that can be words; a longer one is a document
+
+
+def _asked_of_crew(crew: Any, inputs: Any = None, *_: Any, **__: Any) -> Iterator[str]:
+    """What the host asks for: the descriptions of the tasks, with inputs that can be words in their places."""
+    given = {name: str(value) for name, value in (inputs or {}).items() if isinstance(value, (str, int, float))}
+    for task in crew.tasks:
+        said = str(task.description)
+        for name, value in given.items():
+            if len(value) <= _MOST_INPUT:
+                said = said.replace("{" + name + "}", value)
+        yield said
+
+
+def _asked_of_agent(_agent: Any, messages: Any = None, *_: Any, **__: Any) -> Iterator[str]:
+    return user_texts(messages or [])
 
 
 def _given(original: Method) -> Method:

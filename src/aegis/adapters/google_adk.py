@@ -7,7 +7,7 @@ answer in a tool's place came without a decision and is no result.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from aegis.enforce.arguments import check_types, fitted, named_arguments, shown
@@ -44,11 +44,18 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
 
     patches.when("google.adk.tools.function_tool", functions)
     patches.when("google.adk.flows.llm_flows.tools._caller", caller)
+    patches.methods("google.adk.runners", "Runner", run_async=enforcer.hearer.entry(_said))
     patches.families("google.adk.models.base_llm", "BaseLlm", generate_content_async=streaming(_deferred))
     return Seams(
         seams=("BaseTool.run_async", "callbacks around a tool", "BaseLlm.generate_content_async"),
         uncovered=("tools that a provider hosts", "code executors", "live sessions"),
     )
+
+
+def _said(_runner: Any, *, new_message: Any = None, **_: Any) -> Iterator[str]:
+    """What the user says in the message of a run: its texts, without files, answers of functions and results."""
+    if new_message is not None and new_message.role in {None, "user"}:
+        yield from (part.text for part in new_message.parts or () if part.text)
 
 
 def _asking_or(witness: Callable[[Method], Method], original: Method) -> Method:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,7 @@ from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Handed, Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
+from aegis.enforce.words import user_texts
 
 # Model calls of LangChain: those that a tool node runs are enforced there, the others in the answer.
 #
@@ -36,7 +37,17 @@ FinalArguments = Callable[[Any, dict[str, Any]], dict[str, Any]]
 _bound: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
 
-def hook_models(patches: Patches, final: FinalArguments) -> tuple[str, ...]:
+_SAID: Final = ("input", "question", "query", "prompt", "task")  # what graphs call the user's text, beside messages
+
+
+def _said(_graph: Any, given: Any = None, *_: Any, **__: Any) -> Iterator[str]:
+    """What the user says in the input of a graph; what resumes one is no words."""
+    if isinstance(given, dict):
+        yield from user_texts(given.get("messages") or [])
+        yield from (given[name] for name in _SAID if isinstance(given.get(name), str))
+
+
+def hook_models(enforcer: Enforcer, patches: Patches, final: FinalArguments) -> tuple[str, ...]:
     """Hook the places where an agent runs and where a model is asked; gives their names."""
 
     def deferred(*_: Any, **options: Any) -> EnforcedScope:
@@ -54,7 +65,8 @@ def hook_models(patches: Patches, final: FinalArguments) -> tuple[str, ...]:
         astream=streamed,
     )
     graph = streaming(lambda graph, *_, **__: running(_tools_of(graph)))
-    patches.methods("langgraph.pregel.main", "Pregel", stream=graph, astream=graph)
+    heard = enforcer.hearer.entry(_said, graph)
+    patches.methods("langgraph.pregel.main", "Pregel", stream=heard, astream=heard)
     return ("BaseChatModel", "Pregel.stream", "Pregel.astream")
 
 
@@ -132,7 +144,7 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         _run_one=lambda original: _wrapped(gate, original),
         _arun_one=lambda original: _awrapped(gate, original),
     )
-    models = hook_models(patches, _final_of)
+    models = hook_models(enforcer, patches, _final_of)
     return Seams(
         seams=("BaseTool.run", "BaseTool.arun", "ToolNode", *models),
         uncovered=(

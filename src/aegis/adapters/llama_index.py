@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from aegis.enforce.arguments import bound_arguments, check_types, fitted, shown
@@ -63,12 +64,23 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         patches.methods(
             f"{workflow}.{module}", agent, call_tool=calling(lambda _, ctx, ev: executing(ev.tool_name, ev.tool_id))
         )
+    heard = enforcer.hearer.entry(_said)
+    patches.methods(f"{workflow}.base_agent", "BaseWorkflowAgent", run=heard)
+    patches.methods(f"{workflow}.multi_agent_workflow", "AgentWorkflow", run=heard)
     asked = calling(_of_agent)
     patches.methods(f"{workflow}.function_agent", "FunctionAgent", _get_response=asked, _get_streaming_response=asked)
     return Seams(
         seams=("BaseTool.__call__", "BaseTool.call", "BaseTool.acall", "FunctionAgent"),
         uncovered=("a function that the host calls by its own name",),
     )
+
+
+def _said(_agent: Any, *args: Any, **options: Any) -> Iterator[str]:
+    """What the user says to an agent or a workflow of agents."""
+    said = options.get("user_msg") or (args[0] if args else None)
+    if said is not None and not isinstance(said, str):
+        said = said.content if getattr(said, "content", None) and said.role.value == "user" else None
+    return iter([] if said is None else [said])
 
 
 def _of_agent(_: Any, *args: Any, **kwargs: Any) -> EnforcedScope:

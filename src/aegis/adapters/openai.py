@@ -18,10 +18,11 @@ from aegis.enforce.enforcement import Enforced, Enforcer, Steps
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
 from aegis.enforce.runner import Execution, RunnerGate
+from aegis.enforce.scope import within
 from aegis.enforce.seams import Seams
 from aegis.enforce.transport import DEFERRED_HEADER, Transport
 from aegis.errors import UnhookedFramework
-from aegis.wire.model import Dialect
+from aegis.wire.model import ProxyDialect
 from aegis.wire.openai_chat import OpenAIChat
 from aegis.wire.openai_responses import OpenAIResponses
 
@@ -145,7 +146,8 @@ class _Hooks:
             refused = _prepared(run, item, outcome)
             if refused is not None:
                 return refused
-            output = original(runner, run, item)
+            with within():
+                output = original(runner, run, item)
             seen = self._run(self._gate.after(execution, _enforced(outcome), output["output"]))
             return {**output, "output": _output(seen)}
 
@@ -160,7 +162,8 @@ class _Hooks:
             refused = _prepared(run, item, outcome)
             if refused is not None:
                 return refused
-            output = await original(runner, run, item)
+            with within():
+                output = await original(runner, run, item)
             seen = await self._arun(self._gate.after(execution, _enforced(outcome), output["output"]))
             return {**output, "output": _output(seen)}
 
@@ -189,7 +192,8 @@ class _Hooks:
                 if isinstance(outcome, str):
                     return outcome
                 try:
-                    result = _materialised(handler(outcome.arguments()))
+                    with within():
+                        result = _materialised(handler(outcome.arguments()))
                 except Exception as error:
                     failed = self._run(self._gate.failed(execution, outcome, error))
                     if failed.changed:
@@ -211,8 +215,9 @@ class _Hooks:
                 if isinstance(outcome, str):
                     return outcome
                 try:
-                    result = handler(outcome.arguments())
-                    result = _materialised(await result if hasattr(result, "__await__") else result)
+                    with within():
+                        result = handler(outcome.arguments())
+                        result = _materialised(await result if hasattr(result, "__await__") else result)
                 except Exception as error:
                     failed = await self._arun(self._gate.failed(execution, outcome, error))
                     if failed.changed:
@@ -348,7 +353,7 @@ _CHAT: Final = OpenAIChat()
 _RESPONSES: Final = OpenAIResponses()
 
 
-def dialect_of(path: str) -> Dialect | None:
+def dialect_of(path: str) -> ProxyDialect | None:
     """The dialect that a request path speaks; raises for one that proposes calls and is not covered."""
     parts = path.partition("?")[0].split("/")
     if "threads" in parts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 from aegis.enforce.arguments import jsonable, named_arguments, shown
@@ -22,6 +22,7 @@ from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.turn import ProviderTurn
 from aegis.enforce.witness import watch, watched, witnessed
+from aegis.enforce.words import user_texts
 from aegis.wire.model import Proposed, Wire
 from aegis.wire.openai_responses import OpenAIResponses
 
@@ -156,6 +157,8 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
     patches.when("agents.tool", invocation)
     # It took the function by name when it was loaded, if that was before.
     patches.when("agents.run_internal.tool_execution", lambda module: _same(module, patches, gate))
+    heard = enforcer.hearer.entry(_said)
+    patches.methods("agents.run", "AgentRunner", run=heard, run_sync=heard, run_streamed=heard)
     asking = Asking(enforcer, memory)
     patches.families("agents.models.interface", "Model", get_response=asking.whole, stream_response=asking.streamed)
     return Seams(
@@ -185,6 +188,12 @@ def _same(module: Any, patches: Patches, gate: ToolGate) -> None:
     name = "_invoke_function_tool_with_metadata"
     if module.__dict__.get(name) is not agents.tool.__dict__.get(name):
         patches.replace(module, name, lambda original: _invoking(gate, original))
+
+
+def _said(_runner: Any, _agent: Any, given: Any = None, **options: Any) -> Iterator[str]:
+    """What the user says in the input of a run; the state of an interrupted one says nothing new."""
+    said = options.get("input", given)
+    return user_texts(said) if isinstance(said, (str, list)) else iter(())
 
 
 def _invoking(gate: ToolGate, original: Method) -> Method:

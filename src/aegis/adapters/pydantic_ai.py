@@ -8,7 +8,7 @@ the decision does not run.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -65,11 +65,17 @@ def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> 
         run=calling(lambda *_, **__: looping(_LOOP)),
         stream=_node_stream,
     )
+    patches.methods("pydantic_ai.agent", "Agent", iter=enforcer.hearer.context(_said))
     patches.families("pydantic_ai.models", "Model", request=calling(_deferred), request_stream=_streaming)
     return Seams(
         seams=("ToolManager", "output functions", "Model.request", "Model.request_stream"),
         uncovered=("tools that a provider hosts", "realtime sessions", "validators of outputs and of arguments"),
     )
+
+
+def _said(_agent: Any, user_prompt: Any = None, *_: Any, **__: Any) -> Iterator[str]:
+    """What the user says in the prompt of a run: its texts, and no documents, pictures or files."""
+    return iter([user_prompt] if isinstance(user_prompt, str) else user_prompt or ())
 
 
 def _handing(gate: ToolGate, original: Method) -> Method:

@@ -76,6 +76,10 @@ class Approvals(Participant):
     def resume(self, asked: DecisionAttempt, judge: Evaluator) -> Doing[Decision | None]:
         return Resuming(parts=self._parts, asked=asked, judge=judge, standing=self._standing).steps()
 
+    def let_run(self, reader: Reader, decision: Mapping[str, Any]) -> bool:
+        found = find(reader, decision["approval_id"])
+        return found is not None and found.state == "redeemed"
+
     def waits(self, reader: Reader, approval: ApprovalRef) -> bool:
         found = find(reader, approval.id)
         return found is not None and found.state_at(self._parts.clock()) == "pending"

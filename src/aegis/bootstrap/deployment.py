@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +23,11 @@ from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
 from aegis.context.files import SessionFiles
+from aegis.context.memory import SessionMemory, note_said
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
-from aegis.core.decision import OpenedSession
+from aegis.context.turns import TurnSteps, UserTurn, turn_steps
+from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -60,20 +63,23 @@ class DeployedGate(Gate):
         control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
         canaries, self.usual = Canaries(parts.store), UsualCalls(parts.store)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
+        self.memory = SessionMemory(parts)
+        participants = (
+            self._judging,
+            Parents(parts),
+            SessionFiles(parts),
+            self.memory,
+            Behaviour(parts, control, canaries, self.usual),
+            self.missions,
+            Approvals(parts),
+        )
         super().__init__(
             parts,
             principal,
             control=control,
             commits=commits,
-            results=Results(parts, control, self.missions),
-            participants=(
-                self._judging,
-                Parents(parts),
-                SessionFiles(parts),
-                Behaviour(parts, control, canaries, self.usual),
-                self.missions,
-                Approvals(parts),
-            ),
+            results=Results(parts, control, participants),
+            participants=participants,
         )
         self.parts: DeploymentParts = parts
         parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
@@ -101,16 +107,21 @@ class DeployedGate(Gate):
         proof: str | None = None,
         owner: str = "",
         mounts: Sequence[str] = (),
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
         principal: Principal | None = None,
     ) -> OpenedSession:
         """Open `session` with the task that the host trusts, and under a mission where one is named.
 
         `tools` are what the host offers the agent; `proof` answers a challenge where the mission names
         a holder key; `owner` is the person for whom it runs; `mounts` are the folders of this machine that the
-        agent works in, which previews and judges look at. The same words again find the same session.
+        agent works in, which previews and judges look at; `turns` are what the user said after the task, and `parent`
+        is the session that this one was opened from. The same words again find the same session.
         Raises `InvalidCall` where it is not opened, and `StoreError` where nothing can be recorded.
         """
-        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
+        said = Opening(
+            task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts, turns=turns, parent=parent
+        )
         return self._commits.run(self._opening(principal or self.principal, session, said))
 
     async def aopen_session(
@@ -123,11 +134,48 @@ class DeployedGate(Gate):
         proof: str | None = None,
         owner: str = "",
         mounts: Sequence[str] = (),
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
         principal: Principal | None = None,
     ) -> OpenedSession:
         """`open_session` for event loops."""
-        said = Opening(task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts)
+        said = Opening(
+            task=task, mission=mission, tools=tools, proof=proof, owner=owner, mounts=mounts, turns=turns, parent=parent
+        )
         return await self._commits.arun(self._opening(principal or self.principal, session, said))
+
+    def add_turn(
+        self,
+        session: str,
+        text: str,
+        *,
+        turn: int | None = None,
+        documents: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> SaidTurn:
+        """Record what the user said in `session`, which is opened where it is not open; `turn` is its number.
+
+        `documents` are what the user pasted: they count as read and untrusted. The same turn with the same text is
+        found. Raises `InvalidCall` where it is not recorded, and `StoreError` where nothing can be recorded.
+        """
+        said = UserTurn(text=text, turn=turn, documents=tuple(documents))
+        return self._commits.run(self._saying(principal or self.principal, session, said))
+
+    async def aadd_turn(
+        self,
+        session: str,
+        text: str,
+        *,
+        turn: int | None = None,
+        documents: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> SaidTurn:
+        """`add_turn` for event loops."""
+        said = UserTurn(text=text, turn=turn, documents=tuple(documents))
+        return await self._commits.arun(self._saying(principal or self.principal, session, said))
+
+    def _saying(self, whose: Principal, session: str, said: UserTurn) -> TurnSteps:
+        return turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
         return open_steps(self.parts, self.issuing, whose, session, said)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +17,9 @@ from aegis.cli.output import Column, counted, note, print_json, show_list
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
+    from aegis.bench.report import Row
+    from aegis.bench.run import Ran
+    from aegis.bench.suite import Suite
     from aegis.cli.corpus import JudgedRecord
 
 app = typer.Typer(help="Measure a configuration.")
@@ -116,3 +122,175 @@ def _write(mistakes: list[JudgedRecord], path: Path) -> None:
         for item in mistakes:
             head = {"outcome": item.outcome, "rules": item.rules}
             file.write(json.dumps({**head, **item.record}, ensure_ascii=False) + "\n")
+
+
+def _portion(value: Any) -> str:
+    return "" if value is None or not value["of"] else f"{value['share'] * 100:.1f} %"
+
+
+_ROWS = (
+    Column(title="SUITE", member="suite"),
+    Column(title="WORDS", member="prompt"),
+    Column(title="ATTACK", member="variant", write=lambda value: value or "none"),
+    Column(title="POLICY", member="policy"),
+    Column(title="CASES", member="cases", write=str),
+    Column(title="NO HOLD", member="utility", write=_portion),
+    Column(title="HOLDS/TASK", member="holds", write=lambda value: f"{value:.2f}"),
+    Column(title="STOPPED", member="stopped", write=_portion),
+    Column(title="FETCHES", member="fetches", write=_portion),
+    Column(title="HARD", member="hard", write=_portion),
+    Column(title="NOTICED", member="noticed", write=_portion),
+)
+
+
+@app.command()
+def injected(
+    config: ConfigFile = None,
+    profile: Annotated[str, typer.Option("--profile", help="a packaged profile, in place of a file")] = "",
+    own: Annotated[
+        Path | None, typer.Option("--own", metavar="DIR", help="a folder of your own suites, in place of the built-in")
+    ] = None,
+    episodes: Annotated[
+        Path | None,
+        typer.Option("--episodes", metavar="FILE", help="replayed episodes, in place of the built-in suites"),
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--suite", metavar="NAME", help="a suite, or all of a source (`own`, `agentdojo`); may be repeated"
+        ),
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option("--variant", help="template, bare, value, encoded or field; may be repeated; default: all"),
+    ] = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", help="`shown`, `hidden` or `both`: does the gate know the words")
+    ] = "both",
+    when: Annotated[
+        str, typer.Option("--when", help="`early`, `late` or `both`: right after the attacker's text, or at the end")
+    ] = "both",
+    declare: Annotated[bool, typer.Option("--declare", help="declare the suites' tools by what they do")] = False,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require", metavar="KEY=VALUE", help="exit 1 below it: `stopped.bare=0.97`, `utility=0.8`, `holds=0.3`"
+        ),
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="further requirements")] = None,
+    svg: Annotated[Path | None, typer.Option("--picture", metavar="FILE", help="write an SVG here")] = None,
+    details: Annotated[
+        Path | None,
+        typer.Option("--details", metavar="FILE", help="write missed attacks and held tasks here, one a line"),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="processes; 0 is as many as there are cores")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Measure what an agent that obeys attackers gets through, and what honest tasks pay for it.
+
+    Tasks and attackers' calls go through a real gate of this process, in sessions of their own; no model takes part,
+    and what the scanner of results withholds counts for nothing. Held calls of the user are approved with a grant
+    where one is offered, each counted as one hold.
+    """
+    from aegis.bench.report import picture, rows_of, unmet
+    from aegis.bench.run import Measured, measure
+    from aegis.bench.suite import VARIANTS, cases
+
+    if config is not None and profile:
+        raise InvalidCall("`--config` and `--profile` exclude each other")
+    unknown = [name for name in variant or () if name not in VARIANTS]
+    if unknown:
+        raise InvalidCall(f"`{unknown[0]}` is no variant", hint=", ".join(VARIANTS))
+    suites = _suites(own, episodes, suite or [])
+    measured = Measured(config=config, profile=profile, declare=declare)
+    wanted = [
+        case
+        for one in suites
+        for case in cases(
+            one,
+            variants=tuple(name for name in VARIANTS if name in (variant or VARIANTS)),
+            shown=_both(prompt, "shown", "hidden", option="--prompt"),
+            late=tuple(not early for early in _both(when, "early", "late", option="--when")),
+        )
+    ]
+    started = time.monotonic()
+    with _told(len(wanted)) as done:
+        ran = measure(wanted, measured, jobs=jobs or os.cpu_count() or 1, done=done)
+    rows = rows_of(ran, measured.name)
+    missed = unmet(rows, [one for text in (*(require or ()), *(more or ())) for one in text.split(",")], measured.name)
+    if svg is not None:
+        svg.write_text(picture(rows, measured.name), encoding="utf-8")
+    if details is not None:
+        _write_details(ran, details)
+    if as_json:
+        print_json(
+            {"policy": measured.name, "cases": len(ran), "rows": [row.to_json() for row in rows], "unmet": missed}
+        )
+    else:
+        show_list([_listed(row) for row in rows if not row.when], _ROWS, as_json=False, empty="no case")
+        note(f"{len(ran)} cases in {time.monotonic() - started:.0f} s")
+    for sentence in missed:
+        note(sentence)
+    if missed:
+        raise typer.Exit(1)
+
+
+def _suites(own: Path | None, episodes: Path | None, names: list[str]) -> list[Suite]:
+    """The suites that are asked for; the built-in ones and the package's where none are."""
+    from aegis.bench import agentdojo
+    from aegis.bench.suite import data_folder, read_episodes, read_folder
+
+    found: list[Suite] = []
+    if own is not None:
+        found += read_folder(own)
+    if episodes is not None:
+        found += read_episodes(episodes)
+    if own is None and episodes is None:
+        found += read_folder(data_folder() / "suites")
+        if agentdojo.is_installed():
+            found += agentdojo.load()
+        elif "agentdojo" in names or not names:
+            note("the package `agentdojo` is not installed, so its suites are left out; install `aegis-guard[bench]`")
+    chosen = [one for one in found if not names or one.name in names or one.source in names]
+    if not chosen:
+        raise InvalidCall(f"there is no suite `{names[0]}`", hint=", ".join(one.name for one in found))
+    return chosen
+
+
+def _both(value: str, first: str, second: str, *, option: str) -> tuple[bool, ...]:
+    """`first` as true, `second` as false, or both."""
+    if value not in {first, second, "both"}:
+        raise InvalidCall(f"`{option}` is `{first}`, `{second}` or `both`")
+    return (True, False) if value == "both" else (value == first,)
+
+
+@contextmanager
+def _told(total: int) -> Iterator[Callable[[int], None]]:
+    """Tell how much is done: a bar on a terminal, a line for every tenth in a pipe."""
+    with counted(total, title="running") as bar:
+        before = 0
+
+        def line(done: int) -> None:
+            nonlocal before
+            if done * 10 // total > before:
+                before = done * 10 // total
+                note(f"{done} of {total} cases")
+
+        yield line if bar is None else bar
+
+
+def _listed(row: Row) -> dict[str, Any]:
+    told = row.to_json()
+    return {**told, "cases": row.utility.of}
+
+
+def _write_details(ran: list[Ran], path: Path) -> None:
+    from dataclasses import asdict
+
+    from aegis.bench.run import is_stopped
+
+    with path.open("w", encoding="utf-8") as file:
+        for one in ran:
+            missed = one.attack and not is_stopped(one.changes or one.fetches)
+            if missed or (not one.attack and not one.is_undisturbed):
+                file.write(json.dumps({"wrong": "missed" if missed else "disturbed", **asdict(one)}) + "\n")

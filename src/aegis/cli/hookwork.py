@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from aegis.proxies.hooks.supervise import supervised
 
 if TYPE_CHECKING:
-    from aegis.core.decider import Decider
+    from aegis.bootstrap.deployment import DeployedGate
     from aegis.proxies.hooks.judge import HookAnswer
+    from aegis.sdk.client import Client
 
 
 def run_hook(
@@ -43,7 +44,7 @@ def run_hook(
         try:
             latest = answered_by - margin
             wait_until = latest if wait is None else min(time.monotonic() + wait, latest)
-            return Judge(decider, HookState(home), wait_until=wait_until).answer(event)
+            return Judge(decider, HookState(home), wait_until=wait_until, host=decider).answer(event)
         finally:
             decider.close()
 
@@ -55,7 +56,7 @@ def run_hook(
     return answer.code
 
 
-def _decider(config: Path | None, home: Path, agent: str, url: str | None, api_key: str) -> Decider:
+def _decider(config: Path | None, home: Path, agent: str, url: str | None, api_key: str) -> Client | DeployedGate:
     if url is not None:
         from aegis.sdk.client import Client
 

@@ -31,6 +31,7 @@ from aegis.keys.jws import IssuerKey
 from aegis.policy.guards.base import Guard, ResultGuard
 from aegis.policy.guards.budget import BudgetGuard
 from aegis.policy.guards.content import ContentGuard
+from aegis.policy.guards.dataflow import DataflowGuard, DataflowRules
 from aegis.policy.guards.evidence import EvidenceGuard
 from aegis.policy.guards.flow import FlowGuard
 from aegis.policy.guards.mission import MissionGuard
@@ -268,7 +269,14 @@ def compile_policy(
             baseline=settings.guards.behaviour.compiled(),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
+        dataflow=_dataflow(settings),
     )
+
+
+def _dataflow(settings: Settings) -> DataflowRules:
+    chosen = settings.guards.dataflow
+    guard = None if chosen.mode == "off" else DataflowGuard(chosen.delegation)
+    return DataflowRules(guard=guard, mode=chosen.mode, unclassified=settings.sessions.unclassified)
 
 
 def _outside(

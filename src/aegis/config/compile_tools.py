@@ -19,6 +19,7 @@ from aegis.core.outcome import EFFECTS, outcome_of, risk_of
 from aegis.core.text import TextRole
 from aegis.detect.roles import schema_roles
 from aegis.errors import ConfigError, Problem
+from aegis.policy.dataflow.declare import NOTHING, ArgumentFlow, ResultFlow, ToolFlow
 from aegis.policy.guards.base import ToolEntry
 from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
 from aegis.policy.model import Routes, Tool
@@ -214,7 +215,20 @@ def _tool(name: str, tool: ToolSettings, approvals: ApprovalSettings) -> Tool:
         schema=tool.schema_,
         roles=_roles(tool),
         approval=approval_policy(approvals, tool.approvals),
+        flow=_flow(tool),
     )
+
+
+def _flow(tool: ToolSettings) -> ToolFlow:
+    result = ResultFlow()
+    if tool.result is not None:
+        result = ResultFlow(
+            trust=tool.result.trust, sensitivity=tool.result.sensitivity, fields=dict(tool.result.fields)
+        )
+    if tool.does is None and not tool.arguments and tool.result is None:
+        return NOTHING
+    arguments = {name: ArgumentFlow(kind=one.is_, sink=one.sink) for name, one in tool.arguments.items()}
+    return ToolFlow(does=tool.does, arguments=arguments, result=result)
 
 
 def _roles(tool: ToolSettings) -> dict[str, TextRole]:

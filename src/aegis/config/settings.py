@@ -18,6 +18,7 @@ from aegis.config.sections import ContentSettings, MissionSettings, PreviewSetti
 from aegis.config.tools import ApprovalSettings, PolicySettings, ToolSettings
 from aegis.core.outcome import EvidencePolicy
 from aegis.policy import model
+from aegis.policy.dataflow.declare import Sensitivity
 
 MAX_RULE_FOLDERS = 16
 PROFILES = ("strict", "standard", "observe")
@@ -65,6 +66,22 @@ class GuardSettings(Section):
     """Whether its reports count, are only recorded, or are never asked for."""
 
 
+class DataflowSettings(Section):
+    """The guard that asks where the values of a call come from."""
+
+    mode: Literal["enforce", "known", "observe", "off"]
+    """`known` enforces where the user's words are known, and asks nothing where they are not."""
+    delegation: Literal["never", "grant", "typed"]
+    """Whether a document that the user named may supply a value: never, once a person grants it, or by its kind."""
+
+
+class SessionSettings(Section):
+    """What sessions remember."""
+
+    unclassified: Sensitivity
+    """How sensitive a result is that nothing classifies."""
+
+
 class OutsideGuardSettings(Section):
     """A guard that an installed package brings."""
 
@@ -95,6 +112,8 @@ class GuardsSettings(Section):
     """Holds what an agent does over and over."""
     behaviour: BaselineSettings
     """Notes or holds what is far from what an agent usually does."""
+    dataflow: DataflowSettings
+    """Asks where values come from and whether the user's words ask for the deed; of calls in sessions alone."""
     outside: dict[Name, OutsideGuardSettings] = Field(default_factory=dict)
     """Guards of installed packages, by the names of their entry points; asked in this order, after the others."""
 
@@ -139,6 +158,7 @@ class Settings(Section):
     limits: LimitSettings
     guards: GuardsSettings
     pipeline: PipelineSettings
+    sessions: SessionSettings
     policies: list[PolicySettings]
     """Rules about arguments and calls."""
     rules: Annotated[list[Name], Field(max_length=MAX_RULE_FOLDERS)]

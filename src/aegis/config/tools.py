@@ -29,6 +29,8 @@ from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
 from aegis.errors import ExtensionError
 from aegis.policy import model
+from aegis.policy.dataflow.declare import Does, FieldTrust, Sensitivity, Trust
+from aegis.policy.dataflow.values import ValueKind
 
 
 def _notifier(kind: object) -> object:
@@ -134,6 +136,26 @@ def _pattern(text: str) -> str:
 PathPattern = Annotated[str, Field(min_length=1, max_length=4_096), AfterValidator(_pattern)]
 
 
+class ArgumentSettings(Section):
+    """What one argument of a tool is, for the guard of data flow."""
+
+    is_: ValueKind = Field(alias="is")
+    """The kind of its value."""
+    sink: bool = False
+    """Whether the deed goes there: a recipient, a payee, an address."""
+
+
+class ResultSettings(Section):
+    """Whose word the results of a tool are, and how sensitive they are."""
+
+    trust: Trust | None = None
+    """`trusted`, `mixed` (short fields count, texts do not) or `untrusted`; undeclared text is untrusted."""
+    sensitivity: Sensitivity | None = None
+    """What a session that read it has read."""
+    fields: dict[Name, FieldTrust] = Field(default_factory=dict)
+    """Single fields by their dotted names, with `*`."""
+
+
 class ToolSettings(Section):
     """One entry of the registry. Its key is a selector: `tool`, `server/tool`, either with `*`."""
 
@@ -166,6 +188,12 @@ class ToolSettings(Section):
     """How the effect of its held calls is looked at."""
     permit: bool = False
     """Whether the tool demands a permit: every call of it that may run gets one."""
+    does: Does | None = None
+    """What the tool does, where its name does not say."""
+    arguments: dict[Name, ArgumentSettings] = Field(default_factory=dict)
+    """What arguments are, by name, where their names do not say."""
+    result: ResultSettings | None = None
+    """Whose word its results are."""
 
 
 class SelectSettings(Section):

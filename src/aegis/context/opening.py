@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from msgspec import structs
+
+from aegis.context.memory import note_child, note_said
 from aegis.context.sessions import (
     SessionRecorded,
     Surroundings,
     check_mounts,
+    check_parent,
     find_session,
     find_surroundings,
     opening,
     session_key,
     surrounded,
 )
-from aegis.core.decision import OpenedSession, ReceiptRef
+from aegis.context.turns import UserTurn, check_said, turn_steps, with_task
+from aegis.core.decision import OpenedSession, ParentSession, ReceiptRef
 from aegis.core.mission import Declaration
+from aegis.core.ports import Transaction
 from aegis.core.principal import Principal
-from aegis.core.receipt import Recorded
+from aegis.core.receipt import Draft, Recorded
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import check_runs
 from aegis.gate.parts import Parts
@@ -34,6 +41,7 @@ from aegis.missions.issuing import Issuing
 from aegis.missions.registry import ChallengeGone, MissionSession
 
 OpeningSteps = Generator[Unit, tuple[Recorded, ...], OpenedSession]
+MAX_OPENING_TURNS: Final = 256  # that are said with an opening: each is recorded by itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +49,8 @@ class Opening:
     """What a host says of a session that it opens.
 
     `tools` are what it offers the agent, `proof` answers a challenge of the mission's holder key, `owner` is the
-    person for whom the agent runs, `mounts` are folders of this machine.
+    person for whom the agent runs, `mounts` are folders of this machine, `turns` is what the user said after the task,
+    and `parent` the session that this one was opened from.
     """
 
     task: str = ""
@@ -50,10 +59,26 @@ class Opening:
     proof: str | None = None
     owner: str = ""
     mounts: Sequence[Any] = ()
+    turns: Sequence[str] = ()
+    parent: ParentSession | None = None
 
 
 def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: str, said: Opening) -> OpeningSteps:
-    """The steps that open `session`; raises `InvalidCall` where it is not opened."""
+    """The steps that open `session`, and say its turns; raises `InvalidCall` where it is not opened.
+
+    Turns of an open session that were said before are found, and others follow them.
+    """
+    if len(said.turns) > MAX_OPENING_TURNS:
+        raise InvalidCall(f"a session is opened with at most {MAX_OPENING_TURNS} turns")
+    for text in said.turns:
+        check_said(UserTurn(text=text))
+    opened = yield from _open(parts, issuing, principal, session, said)
+    for number, text in enumerate(said.turns, 2 if said.task else 1):
+        yield from turn_steps(parts, principal, session, UserTurn(text=text, turn=number), partial(note_said, parts))
+    return opened
+
+
+def _open(parts: Parts, issuing: Issuing, principal: Principal, session: str, said: Opening) -> OpeningSteps:
 
     def again() -> OpenedSession | None:
         """(1) The open session; a proof is for a new one, and its challenge is never answered twice."""
@@ -64,6 +89,8 @@ def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: st
 
     with parts.store.reader() as reader:
         check_runs(reader, principal)
+        if said.parent is not None:
+            check_parent(reader, principal, session, said.parent)
     places = check_mounts(said.mounts, parts.policy.current.previews.rules.mounts, parts.private)
     found = again()
     if found is not None:
@@ -72,12 +99,24 @@ def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: st
     if said.mission is None:
         if said.proof is not None:
             raise InvalidCall("`proof` belongs to a `mission`, which is not named")
-        unit = opening(principal, session, said.task, said.owner)
+        unit = opening(principal, session, said.task, said.owner, parent=said.parent)
     else:
         unit, acting = issuing.open(  # (2)
-            principal, session, said.task, said.mission, proof=said.proof, tools=said.tools, owner=said.owner
+            principal,
+            session,
+            said.task,
+            said.mission,
+            proof=said.proof,
+            tools=said.tools,
+            owner=said.owner,
+            parent=said.parent,
         )
     unit = surrounded(unit, session_key(principal, session), places, said.tools)
+    key = session_key(principal, session)
+    if said.parent is not None:
+        unit = _below(parts, unit, key, session_key(principal, said.parent.session))
+    if said.task:
+        unit = with_task(unit, key, said.task, partial(note_said, parts))
     try:
         recorded = (yield unit)[0]  # (3)
     except ChallengeGone as error:
@@ -91,6 +130,18 @@ def open_steps(parts: Parts, issuing: Issuing, principal: Principal, session: st
     proves = acting is not None and acting.cnf is not None
     audience = parts.policy.current.missions.audience if proves else None
     return OpenedSession(session=session, receipt=receipt, fresh=True, audience=audience)
+
+
+def _below(parts: Parts, unit: Unit, key: str, parent: str) -> Unit:
+    """`unit`, which opens a session, so that it knows what its parent had read."""
+    first = unit.apply
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        drafts = () if first is None else first(transaction)
+        note_child(parts, transaction, key, parent)
+        return drafts
+
+    return structs.replace(unit, apply=apply)
 
 
 def _again(
@@ -131,6 +182,7 @@ def _check_same(opened: SessionRecorded, served: MissionSession | None, said: Op
     for what, same in (
         ("task", opened.task == said.task),
         ("owner", (opened.owner or "") == said.owner),
+        ("parent", opened.parent == said.parent),
         ("mission", said.mission == (None if served is None else served.mission_id)),
         ("list of tools", manifest == (None if served is None else served.manifest)),
     ):

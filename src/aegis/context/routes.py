@@ -9,8 +9,11 @@ from typing import Any, Final
 from msgspec import to_builtins
 from starlette.responses import Response
 
+from aegis.context.opening import MAX_OPENING_TURNS
 from aegis.context.sessions import MAX_MOUNTS
+from aegis.context.turns import MAX_DOCUMENTS, MAX_TURN_BYTES
 from aegis.core.call import MAX_TASK_CHARS
+from aegis.core.decision import ParentSession
 from aegis.core.ports import Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
@@ -61,6 +64,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "maxItems": MAX_MOUNTS,
                 "description": "the folders on the gateway's machine that the agent works in",
             },
+            "turns": {
+                "type": "array",
+                "items": TEXT,
+                "maxItems": MAX_OPENING_TURNS,
+                "description": "what the user said after the task, in its order",
+            },
+            "parent": {
+                **closed({"session": NAME, "call_id": NAME}, "session"),
+                "description": "the session of the same principal that this one was opened from",
+            },
             "mission": {**NAME, "description": "the id of the mission that the session serves"},
             "proof": {**TOKEN, "description": "answers the challenge with the key that the mission names"},
         }
@@ -75,6 +88,25 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "session",
         "receipt",
     ),
+    "Turn": closed(
+        {
+            "text": {**TEXT, "description": f"what the user said, at most {MAX_TURN_BYTES} bytes"},
+            "turn": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 2**53 - 1,
+                "description": "its number, the next if left out",
+            },
+            "documents": {
+                "type": "array",
+                "items": TEXT,
+                "maxItems": MAX_DOCUMENTS,
+                "description": "what the user pasted: it counts as read and untrusted",
+            },
+        },
+        "text",
+    ),
+    "TurnSaid": closed({"session": TEXT, "turn": WHOLE, "receipt": ref("ReceiptRef")}),
     "Attestation": closed({"session": TEXT, "attestation": TOKEN}),
     "Projection": closed(
         {"receipt_id": TEXT, "view": {"type": "string", "enum": ["public", "audit"]}, "projection": TOKEN}
@@ -97,6 +129,7 @@ MAX_INDEX: Final = 2**53 - 1
 async def open_session(request: ApiRequest) -> Response:
     """Open a session under the caller's principal; the same name with other words is a conflict."""
     body = request.body
+    parent = body.get("parent")
     opened = await request.services.gate.aopen_session(
         body.get("session") or new_id(),
         task=body.get("task", ""),
@@ -105,6 +138,8 @@ async def open_session(request: ApiRequest) -> Response:
         proof=body.get("proof"),
         owner=body.get("owner", ""),
         mounts=body.get("mounts", ()),
+        turns=body.get("turns", ()),
+        parent=None if parent is None else ParentSession(session=parent["session"], call_id=parent.get("call_id")),
         principal=request.principal,
     )
     value: dict[str, Any] = {"session": opened.session, "receipt": to_builtins(opened.receipt)}
@@ -125,7 +160,47 @@ SESSION_OPENING: Final = Endpoint(
     replies={
         **ok("opened", "SessionOpened", 201),
         **ok("it was open already, with the same words", "SessionOpened"),
-        **failing(s404="there is no such mission", s409="it is open with another task, mission or list of tools"),
+        **failing(
+            s403="the parent is no session of this principal",
+            s404="there is no such mission",
+            s409="it is open with another task, mission, parent or list of tools, or another turn was said",
+            s413="a turn is too long",
+        ),
+    },
+)
+
+
+async def say_turn(request: ApiRequest) -> Response:
+    """Record what the user said in one of the caller's sessions."""
+    body = request.body
+    said = await request.services.gate.aadd_turn(
+        request.path["id"],
+        body["text"],
+        turn=body.get("turn"),
+        documents=body.get("documents", ()),
+        principal=request.principal,
+    )
+    value = {"session": said.session, "turn": said.turn, "receipt": to_builtins(said.receipt)}
+    return answer(value, 201 if said.fresh else 200)
+
+
+SAY_TURN: Final = Endpoint(
+    method="POST",
+    path="/v1/sessions/{id:path}/turns",
+    operation="sayTurn",
+    tag="judging",
+    summary="Record what the user said in a session, which it opens where it is not open",
+    permission=OPEN_SESSION,
+    handler=say_turn,
+    path_params=named("name of the session"),
+    body=Body(schema=ref("Turn")),
+    replies={
+        **ok("recorded", "TurnSaid", 201),
+        **ok("it was said already, with the same text", "TurnSaid"),
+        **failing(
+            s409="another text was said under this number, or the session has as many turns as it may",
+            s413="its text or its documents are too long",
+        ),
     },
 )
 
@@ -227,7 +302,7 @@ def _row(row: SessionRow) -> dict[str, Any]:
     }
 
 
-OPENING: Final = (SESSION_OPENING,)
+OPENING: Final = (SESSION_OPENING, SAY_TURN)
 
 SESSIONS: Final = (
     LIST_SESSIONS,

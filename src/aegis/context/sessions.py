@@ -21,8 +21,9 @@ from msgspec import structs
 
 from aegis.core.call import MAX_NAME_CHARS, MAX_TASK_CHARS, check_name
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
+from aegis.core.decision import ParentSession
 from aegis.core.json import parse
-from aegis.core.ports import Document, Reader, Transaction
+from aegis.core.ports import Document, Reader, Search, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
 from aegis.core.text import has_controls
@@ -59,7 +60,7 @@ _SECRETS: Final = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".docker", ".aeg
 class SessionRecorded:
     """An open session: its trusted task and its owner, and where the log keeps its opening.
 
-    `task` and `owner` are `None` where they were erased; there may be no owner.
+    `task` and `owner` are `None` where they were erased; there may be no owner, and no `parent`.
     """
 
     session: str
@@ -68,12 +69,24 @@ class SessionRecorded:
     receipt_id: str
     index: int
     leaf_hash: str
+    parent: ParentSession | None = None
 
 
-def opening(principal: Principal, session: str, task: str, owner: str = "") -> Unit:
+def opening(
+    principal: Principal,
+    session: str,
+    task: str,
+    owner: str = "",
+    *,
+    parent: ParentSession | None = None,
+    documents: Sequence[str] = (),
+    longest: int = MAX_TASK_CHARS,
+) -> Unit:
     """The unit that opens `session` for `principal` with the trusted `task`, with its receipt.
 
-    `owner` is the person for whom the session runs, where the host says so.
+    `owner` is the person for whom the session runs, where the host says so; `documents` are what came with the task
+    and is no word of it, and `longest` is how many characters the task may have. Under a `parent` the task is the word
+    of the agent there.
 
     Recording it raises `StoreConflict` where the session is open already, and `InvalidCall` where the agent was
     stopped. Raises `InvalidCall` for a name or a task beyond its bounds.
@@ -81,11 +94,17 @@ def opening(principal: Principal, session: str, task: str, owner: str = "") -> U
     check_name("session", session)
     if has_controls(owner):
         raise InvalidCall("`owner` must not hold control characters")
-    if len(task) > MAX_TASK_CHARS:
-        raise InvalidCall(f"`task` must be text of at most {MAX_TASK_CHARS} characters")
+    if len(task) > longest:
+        raise InvalidCall(f"`task` must be text of at most {longest} characters")
     if len(owner) > MAX_NAME_CHARS:
         raise InvalidCall(f"`owner` must have at most {MAX_NAME_CHARS} characters")
-    value = {"task": task, "owner": owner} if owner else {"task": task}
+    value: dict[str, Any] = {"task": task}
+    if owner:
+        value["owner"] = owner
+    if parent is not None:
+        value["parent"] = [parent.session, parent.call_id]
+    if documents:
+        value["documents"] = list(documents)
     salt, payload, receipt_id = os.urandom(SALT_BYTES), orjson.dumps(value), new_id()
     members: dict[str, Any] = {
         "kind": "session",
@@ -118,6 +137,7 @@ def find_session(parts: Parts, reader: Reader, principal: Principal, session: st
     if entry is None:
         return None
     payload, _ = load_payload(parts, reader, entry)
+    parent = None if payload is None else payload.get("parent")
     return SessionRecorded(
         session=session,
         task=None if payload is None else payload["task"],
@@ -125,7 +145,24 @@ def find_session(parts: Parts, reader: Reader, principal: Principal, session: st
         receipt_id=entry.receipt_id,
         index=entry.index,
         leaf_hash=entry.leaf_hash.hex(),
+        parent=None if parent is None else ParentSession(session=parent[0], call_id=parent[1]),
     )
+
+
+def check_parent(reader: Reader, principal: Principal, session: str, parent: ParentSession) -> None:
+    """Guarantee that a session may be opened from `parent`: a session of the same principal, and a call of it.
+
+    Raises `InvalidCall` (403, 422).
+    """
+    check_name("parent.session", parent.session)
+    if parent.session == session:
+        raise InvalidCall("a session is not its own parent")
+    is_open = reader.document(COLLECTION, session_key(principal, parent.session)) is not None
+    known = is_open or bool(reader.search(Search(principal=principal.id, session=parent.session, limit=1)))
+    if known and parent.call_id is not None:
+        known = reader.latest_call(principal.id, parent.session, parent.call_id) is not None
+    if not known:
+        raise InvalidCall("`parent` names no session of this principal, or no call of it", code="forbidden", status=403)
 
 
 def session_key(principal: Principal, session: str) -> str:

@@ -180,3 +180,11 @@ def _too_deep() -> InvalidCall:
 
 def _too_many() -> InvalidCall:
     return InvalidCall(f"a value holds more than {MAX_VALUES} values", code="too_large")
+
+
+def stream_result(*, size: int, digest: str | None, broken: bool = False) -> dict[str, Any]:
+    """What stands for a streamed result where it is attested or signed: bytes, and the digest of all of them."""
+    seen: dict[str, Any] = {"bytes": size, "broken": broken}
+    if digest is not None:
+        seen["digest"] = digest
+    return {"stream": seen}

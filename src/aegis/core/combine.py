@@ -30,10 +30,13 @@ MAX_NAMED: Final = 50  # places of missing evidence that one guard names: bounds
 # Reasons that are named before all others where several reports demand the same outcome.
 _GRAVEST: Final = (
     Reason.ATTACK_DETECTED,
+    Reason.UNTRUSTED_VALUE,
+    Reason.UNLICENSED,
     Reason.SCOPE_VIOLATION,
     Reason.SENSITIVE_DATA,
     Reason.IRREVERSIBLE,
     Reason.APPROVAL_REQUIRED,
+    Reason.DEFERRED,
 )
 MISSING_RULE: Final = "missing-evidence"
 _EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {

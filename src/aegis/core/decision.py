@@ -44,6 +44,24 @@ class OpenedSession:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ParentSession:
+    """The session that one was opened from, and the call of it that did so, where the host says."""
+
+    session: str
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SaidTurn:
+    """One turn of a session's user, its number, and where the log keeps it; `fresh` says that it was not there."""
+
+    session: str
+    turn: int
+    receipt: ReceiptRef
+    fresh: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalRef:
     """The approval that a held call waits for; `expires_at` is RFC 3339, UTC."""
 
@@ -162,7 +180,7 @@ class ResultDecision:
 
 def finding_to_wire(finding: Finding, *, reveal: bool = False) -> dict[str, Any]:
     """The JSON object of a finding; evidence is masked unless the caller has the right to reveal it."""
-    return {
+    wire: dict[str, Any] = {
         "guard": finding.guard,
         "rule": finding.rule,
         "category": finding.category,
@@ -172,3 +190,6 @@ def finding_to_wire(finding: Finding, *, reveal: bool = False) -> dict[str, Any]
         "message": finding.message,
         "evidence": finding.evidence if reveal else mask(finding.evidence),
     }
+    if finding.origins:
+        wire["origins"] = [{"receipt": receipt, "path": path} for receipt, path in finding.origins]
+    return wire

@@ -14,7 +14,8 @@ class Finding:
 
     `path` is a JSON pointer into the arguments (or the result); a key is pointed at by its own
     pointer. `evidence` is what was matched, unmasked: it stays inside the encrypted payload and is
-    masked wherever it is shown. `message` is one sentence without matched text.
+    masked wherever it is shown. `message` is one sentence without matched text. `origins` say in which
+    results a value stands: the receipt of each, and the place in it.
     """
 
     guard: str
@@ -25,6 +26,7 @@ class Finding:
     path: str = ""
     message: str = ""
     evidence: str = ""
+    origins: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -81,6 +81,9 @@ class Reason(str, Enum):
     ANOMALY = "anomaly"
     LOOP = "loop"
     UNAVAILABLE = "unavailable"
+    UNTRUSTED_VALUE = "untrusted_value"
+    UNLICENSED = "unlicensed"
+    DEFERRED = "deferred"
 
 
 EvidencePolicy = Literal["fail-closed", "require-approval", "fail-open-with-attestation"]
@@ -156,6 +159,9 @@ MESSAGES: Final[dict[Reason, str]] = {
     Reason.LOOP: "the same was asked for many times within a short time",
     Reason.ANOMALY: "this call is unlike what this agent usually does",
     Reason.UNAVAILABLE: "the call could not be checked or recorded, so it was not made; try again later",
+    Reason.UNTRUSTED_VALUE: "a value of this call came from what was read and not from the user, so a person decides",
+    Reason.UNLICENSED: "the user did not ask for a call of this kind, so a person has to approve it",
+    Reason.DEFERRED: "the call waits for evidence that is still to come; make it again later",
 }
 
 _SANITIZED: Final = "the call may run with the changed arguments that came with this decision"

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.open import OpenCalls
+from aegis.enforce.words import Hearer, SpokenTurn, TurnHost, Words
 from aegis.errors import InvalidCall
 
 # Held calls that nobody waits for: the same call made again later stands for the one that people were asked about.
@@ -187,7 +188,13 @@ class ObserveAll(NamedTuple):
     results: tuple[ToolResult, ...]
 
 
-Question = DecideAll | WaitAll | ObserveAll
+class SayAll(NamedTuple):
+    """Have turns of users recorded, in their order; each answer is whether it was."""
+
+    turns: tuple[SpokenTurn, ...]
+
+
+Question = DecideAll | WaitAll | ObserveAll | SayAll
 Steps = Generator[Question, list[Any], T]
 
 
@@ -198,7 +205,7 @@ class Enforcer:
     them as long as its approval lasts), is refused at once (`block`), or is refused for now (`defer`): the
     same call made again in its session is then the one that people were asked about. `agent` names the
     agent for deciders that are told. `on_uncovered` is told the tool and the
-    session of a body that runs without a decision.
+    session of a body that runs without a decision. `host` is told what users say.
     """
 
     def __init__(
@@ -209,8 +216,11 @@ class Enforcer:
         on_approval: OnApproval = "wait",
         approval_timeout: float | None = None,
         on_uncovered: Callable[[str, str | None], None] | None = None,
+        host: TurnHost | None = None,
     ):
         self.decider = decider
+        self._words = Words(host)
+        self.hearer = Hearer(lambda texts: self.run(self.say(texts)), lambda texts: self.arun(self.say(texts)))
         self._on_uncovered = on_uncovered
         self.agent = agent
         self.on_approval = on_approval
@@ -257,8 +267,24 @@ class Enforcer:
         """The steps that lead to what the model may see of several results, in order."""
         if not results:
             return []
+        for result in results:
+            self._words.read(current_session(), result.result)
         decisions = yield ObserveAll(tuple(results))
         return [_observed(result, decision) for result, decision in zip(results, decisions, strict=True)]
+
+    def say(self, texts: Iterable[str], session: Session | None = None, results: Iterable[Any] = ()) -> Steps[bool]:
+        """The steps that record what the user said now, in the host's session; what was said before is not.
+
+        `results` are those that stand beside the texts: what repeats one is nobody's words. Whether nothing is missing.
+        """
+        turns = self._words.turns(session or current_session(), texts, results)
+        if not turns:
+            return True
+        recorded = yield SayAll(tuple(turns))
+        for turn, is_recorded in zip(turns, recorded, strict=True):
+            if not is_recorded:
+                self._words.forget(turn)
+        return all(recorded)
 
     def uncovered(self, tool: str) -> None:
         """Raise the alarm: a tool runs, or gave a result, and nobody decided on that.
@@ -301,6 +327,8 @@ class Enforcer:
             return [self._decide(call) for call in question.calls]
         if isinstance(question, ObserveAll):
             return [self._observe(result) for result in question.results]
+        if isinstance(question, SayAll):
+            return [self._say(turn) for turn in question.turns]
         return [self._wait(call, held) for call, held in question.held]
 
     async def _aanswer(self, question: Question) -> list[Any]:
@@ -308,6 +336,8 @@ class Enforcer:
             asked: list[Coroutine[Any, Any, Any]] = [self._adecide(call) for call in question.calls]
         elif isinstance(question, ObserveAll):
             asked = [self._aobserve(result) for result in question.results]
+        elif isinstance(question, SayAll):
+            return [await self._asay(turn) for turn in question.turns]
         else:
             asked = [self._await(call, held) for call, held in question.held]
         # A single one needs no task of its own, which costs more than all the rest.
@@ -336,6 +366,26 @@ class Enforcer:
             return await self.decider.await_decision(call, held, self.approval_timeout)
         except Exception as error:
             return undecided(call, error)
+
+    def _say(self, turn: SpokenTurn) -> bool:
+        host = self._words.host
+        try:
+            if host is not None:
+                host.add_turn(turn.session, turn.text, documents=turn.documents)
+        except Exception as error:
+            log.warning("what the user said could not be recorded: %s", described(error))
+            return False
+        return True
+
+    async def _asay(self, turn: SpokenTurn) -> bool:
+        host = self._words.host
+        try:
+            if host is not None:
+                await host.aadd_turn(turn.session, turn.text, documents=turn.documents)
+        except Exception as error:
+            log.warning("what the user said could not be recorded: %s", described(error))
+            return False
+        return True
 
     def _observe(self, result: ToolResult) -> ResultDecision:
         try:

@@ -65,6 +65,11 @@ def current_scope() -> EnforcedScope:
     return _scope.get() or _NOWHERE
 
 
+def is_outermost() -> bool:
+    """Whether no agent's run, no model's call of a framework and no tool's body is around this code."""
+    return _scope.get() is None
+
+
 def scoped(scope: EnforcedScope) -> Holding[EnforcedScope | None]:
     """Make a scope hold for the block."""
     return Holding(_scope, scope)
@@ -85,6 +90,22 @@ def running(names: Iterable[str]) -> EnforcedScope:
 def deferring(names: Iterable[str]) -> EnforcedScope:
     """The scope of a model call whose answer goes to an agent that enforces the calls of these tools."""
     return current_scope()._replace(deferred=frozenset(names))
+
+
+def within() -> Holding[EnforcedScope | None]:
+    """Make the block part of what is around it: what users say is not heard in there."""
+    return scoped(current_scope())
+
+
+def enter_again() -> Callable[[], None]:
+    """`within` from here on, for code whose end may lie in another task; gives what ends it."""
+    before = _scope.get()
+    _scope.set(current_scope())
+
+    def leave() -> None:
+        _scope.set(before)
+
+    return leave
 
 
 def looping(loop: Any) -> EnforcedScope:

@@ -18,13 +18,15 @@ from typing import Any, Final, cast
 
 import orjson
 
-from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.context import current_session
+from aegis.enforce.enforcement import Enforcer, Steps
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.scope import current_scope
+from aegis.enforce.scope import current_scope, is_outermost
 from aegis.enforce.turn import ProviderTurn, StreamedTurn, aread_events, read_events
+from aegis.enforce.words import words_in
 from aegis.errors import UnhookedFramework
-from aegis.wire.model import Dialect, WireEvent
+from aegis.wire.model import ProxyDialect, Wire, WireEvent
 from aegis.wire.sse import SseReader, sse_bytes
 
 # Answers of httpx, of whatever generation, with another body or another stream.
@@ -142,7 +144,7 @@ class Transport:
         self,
         enforcer: Enforcer,
         memory: Memory,
-        dialect_of: Callable[[str], Dialect | None],
+        dialect_of: Callable[[str], ProxyDialect | None],
         dumps: Callable[[Any], bytes],
         omit: Any,
     ) -> None:
@@ -163,6 +165,7 @@ class Transport:
         def send(client: Any, cast_to: Any, options: Any, **kwargs: Any) -> Any:
             turn, options = self._begin(client, options)
             if turn is not None and (body := self._body(options)) is not None:
+                self._enforcer.run(self._said(options, body))
                 options = _with_body(options, body, self._enforcer.run(turn.amended(body)))
             token = _turn.set(turn)
             try:
@@ -176,6 +179,7 @@ class Transport:
         async def send(client: Any, cast_to: Any, options: Any, **kwargs: Any) -> Any:
             turn, options = self._begin(client, options)
             if turn is not None and (body := self._body(options)) is not None:
+                await self._enforcer.arun(self._said(options, body))
                 options = _with_body(options, body, await self._enforcer.arun(turn.amended(body)))
             token = _turn.set(turn)
             try:
@@ -222,6 +226,13 @@ class Transport:
         if dialect is None:
             return None, options
         return StreamedTurn(self._enforcer, self._memory, dialect, deferred=deferred), options
+
+    def _said(self, options: Any, body: Wire) -> Steps[None]:
+        """Say the user's words where a host, or a runner of the SDK, asks for its own loop."""
+        dialect = self._dialect_of(str(options.url)) if is_outermost() and current_session() is not None else None
+        if dialect is not None:
+            outputs = (output.value for output in dialect.outputs(body))
+            yield from self._enforcer.say(words_in(dialect, body), results=outputs)
 
     def _body(self, options: Any) -> dict[str, Any] | None:
         """The JSON body that a request will have, without any of the SDK's models in it."""

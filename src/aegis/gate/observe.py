@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 import orjson
 from msgspec import structs
 
-from aegis.approvals.queue import find
 from aegis.core.call import ReadResult, ToolResult
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment, sha256
 from aegis.core.combine import combine
@@ -32,14 +31,13 @@ from aegis.core.receipt import Draft, Recorded, agent_signer
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control, ControlState, stopped_agent
 from aegis.gate.events import Event, new_id, notify
+from aegis.gate.participants import Participant, ResultAttempt, ResultPart, ResultRecord, asked_of
 from aegis.gate.parts import Parts, Slow
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import load_payload
 from aegis.gate.workers import Workers
 from aegis.log.writer import ControlMoved, Unit
-from aegis.missions.deciding import settings_under
-from aegis.missions.results import AttendedResult, ResultOrigin, attend_result, origin_of
-from aegis.missions.standing import Missions
+from aegis.policy.guards.base import Provenance
 from aegis.policy.mission import MissionView
 from aegis.policy.model import IncomingResult, ResultEvaluation
 from aegis.policy.policy import Policy
@@ -74,7 +72,13 @@ def terms_of(
 
 
 def signed_or_not(
-    report: Report, view: MissionView | None, origin: ResultOrigin, server: str | None, tool: str
+    report: Report,
+    view: MissionView | None,
+    server: str | None,
+    tool: str,
+    *,
+    provenance: Provenance,
+    must_sign: bool,
 ) -> Report:
     """`report` with what the signature over the whole says: a stream that must be signed and is not may not be used.
 
@@ -84,9 +88,9 @@ def signed_or_not(
     if view is not None and any("signed_results" in one.declaration.evidence for one in view.lineage):
         wanted = (*wanted, "signed-results")
     attests = view is not None and view.attests
-    if origin.provenance == "invalid" or (origin.must_sign and origin.provenance != "valid"):
+    if provenance == "invalid" or (must_sign and provenance != "valid"):
         report = _unsigned(report, (*wanted, "signed-results"), Outcome.BLOCK)
-    elif wanted and origin.provenance != "valid":
+    elif wanted and provenance != "valid":
         report = _unsigned(report, wanted, Outcome.ALLOW if attests else Outcome.BLOCK)
     if attests and report.missing:
         report = replace(report, missing=(), verdict=max(report.verdict, Verdict.INSUFFICIENT_EVIDENCE))
@@ -126,7 +130,6 @@ def _unsigned(report: Report, names: tuple[str, ...], outcome: Outcome) -> Repor
 
 COLLECTION: Final = "results"
 ATTEMPTS: Final = 3
-_UNSIGNED: Final = ResultOrigin(provenance="unsigned", must_sign=False)
 
 T = TypeVar("T")
 Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
@@ -145,11 +148,12 @@ class _Made:
 class Results:
     """Judges tool results over the parts of one deployment."""
 
-    def __init__(self, parts: Parts, control: Control, missions: Missions):
+    def __init__(self, parts: Parts, control: Control, participants: Sequence[Participant]):
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._control = control
-        self._missions = missions
+        self._result = asked_of(participants, "result")
+        self._let_run = asked_of(participants, "let_run")
 
     def steps(self, principal: Principal, result: ToolResult) -> Steps:
         """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
@@ -175,8 +179,7 @@ class Results:
         allowed = outcome_of(body["decision"]) <= Outcome.SANITIZE
         if not allowed and "approval_id" in body:
             with self._parts.store.reader() as reader:
-                approval = find(reader, body["approval_id"])
-            allowed = approval is not None and approval.state == "redeemed"
+                allowed = any(let_run(reader, body) for let_run in self._let_run)
         if not allowed:
             raise InvalidCall("the call of this result was not allowed to run", code="not_allowed", status=409)
         return _Made(
@@ -218,26 +221,20 @@ class Results:
         wait = policy.wait_for_result(principal, parts.clock(), len(data))
         if wait:
             return withheld(Reason.RATE_LIMITED, retry_after=wait)
-        origin = origin_of(
-            policy,
-            server=call.server,
-            tool=call.tool,
-            token=token,
-            decision_id=call.entry.receipt_id,
-            digest=sha256(data),
-        )
-        attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
+        further = place != call.entry.receipt_id  # the result itself settles what its mission counts
+        asked = _attempt(principal, policy, call, data, token, further=further)
+        parts_of = self._parts_of(asked)
         # (3)
-        incoming = IncomingResult(
-            tool=call.tool,
-            server=call.server,
-            principal=principal,
-            agent=call.entry.agent,
-            session=call.session,
-            now=parts.clock(),
-            mission=None if attended is None else attended.view,
-            provenance=origin.provenance,
-            must_sign=origin.must_sign,
+        incoming = _shown(
+            IncomingResult(
+                tool=call.tool,
+                server=call.server,
+                principal=principal,
+                agent=call.entry.agent,
+                session=call.session,
+                now=parts.clock(),
+            ),
+            parts_of,
         )
         if state.stops(call.entry.agent):
             evaluation: ResultEvaluation | None = _withheld_from_stopped()
@@ -249,9 +246,10 @@ class Results:
             )
         if evaluation is None:
             return withheld()
-        if place != call.entry.receipt_id:
-            attended = None  # the result itself settles what the mission counts
-        return (yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state))
+        return (yield from self._record(asked, call, evaluation, parts_of, place, state))
+
+    def _parts_of(self, asked: ResultAttempt) -> tuple[ResultPart, ...]:
+        return tuple(part for part in (result(asked) for result in self._result) if part is not None)
 
     def opened_stream(self, principal: Principal, decision_id: str) -> StreamTerms:
         """What a result that will be streamed is judged by.
@@ -265,9 +263,9 @@ class Results:
             if reader.document(COLLECTION, decision_id) is not None:
                 raise InvalidCall("a result was already given for this call", code="conflict", status=409)
         policy = self._parts.policy.current
-        attended = attend_result(self._parts, self._missions, policy, principal, call.body, _UNSIGNED)
+        asked = _attempt(principal, policy, call, b"", None)
+        view = _shown(_blank(asked, call), self._parts_of(asked)).mission
         signs = policy.missions.tool_keys.find(call.server, call.tool) is not None
-        view = None if attended is None else attended.view
         return terms_of(policy, view, call.server, call.tool, agent=call.entry.agent, signs=signs)
 
     def stream_steps(
@@ -279,12 +277,13 @@ class Results:
         wait = policy.wait_for_result(principal, parts.clock(), len(data))
         if wait:
             return withheld(Reason.RATE_LIMITED, retry_after=wait)
-        origin = origin_of(
-            policy, server=call.server, tool=call.tool, token=token, decision_id=decision_id, digest=sha256(data)
+        asked = _attempt(principal, policy, call, data, token)
+        parts_of = self._parts_of(asked)
+        shown = _shown(_blank(asked, call), parts_of)
+        view = shown.mission
+        report = signed_or_not(
+            report, view, call.server, call.tool, provenance=shown.provenance, must_sign=shown.must_sign
         )
-        attended = attend_result(parts, self._missions, policy, principal, call.body, origin)
-        view = None if attended is None else attended.view
-        report = signed_or_not(report, view, origin, call.server, call.tool)
         evidence = policy.evidence if view is None else stricter(policy.evidence, view.evidence)
         evaluation = ResultEvaluation(
             combined=combine((report,), (report.guard,), evidence),
@@ -298,44 +297,47 @@ class Results:
             if state.stops(call.entry.agent):
                 evaluation = _withheld_from_stopped()
             try:
-                return (
-                    yield from self._record(principal, call, data, evaluation, policy, origin, attended, place, state)
-                )
+                return (yield from self._record(asked, call, evaluation, parts_of, place, state))
             except ControlMoved:
                 continue
         raise StoreUnavailable("the result could not be recorded")
 
     def _record(
         self,
-        principal: Principal,
+        asked: ResultAttempt,
         call: _Made,
-        data: bytes,
         evaluation: ResultEvaluation,
-        policy: Policy,
-        origin: ResultOrigin,
-        attended: AttendedResult | None,
+        parts_of: Sequence[ResultPart],
         place: str,
         state: ControlState,
     ) -> Steps:
         # (4)
         parts = self._parts
-        settings = policy.settings if attended is None else settings_under(attended.view, policy.settings)
-        draft = self._draft(principal, call, data, evaluation, policy.digest, settings)
-        if origin.provenance != "unsigned" or origin.must_sign:
-            draft.members["provenance"] = {"signature": origin.provenance}
-        if attended is not None:
-            draft.members.update(attended.members)
+        settings: Mapping[str, str] = asked.policy.settings
+        members: dict[str, Any] = {}
+        for part in parts_of:
+            settings = part.settings(settings)
+            members.update(part.members(evaluation))
+        draft = self._draft(asked.principal, call, asked.data, evaluation, asked.policy.digest, settings)
+        draft.members.update(members)
         receipt_id = draft.members["receipt_id"]
         document = Document(collection=COLLECTION, key=place, version=1, body=receipt_id.encode())
+        record = ResultRecord(asked=asked, evaluation=evaluation, receipt_id=receipt_id)
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
-            write = None if attended is None else attended.prepare(transaction, evaluation)
+            writes = [part.look(transaction, record) for part in parts_of]
             transaction.put_document(document)
-            if write is not None:
-                write(transaction)
+            for write in writes:
+                if write is not None:
+                    write(transaction)
             return ()
 
-        recorded = (yield Unit(drafts=(draft,), apply=apply, epoch=state.epoch))[0]
+        try:
+            recorded = (yield Unit(drafts=(draft,), apply=apply, epoch=state.epoch))[0]
+        except BaseException:
+            for part in parts_of:
+                part.drop()
+            raise
         notify(parts.listeners, Event(kind="result", members=draft.members, recorded=recorded))
         combined = evaluation.combined
         return ResultDecision(
@@ -387,6 +389,41 @@ class Results:
         if call.server is not None:
             members["server"] = call.server
         return Draft(members=members, signer=agent_signer(call.entry.agent), payload=payload, salt=salt)
+
+
+def _attempt(
+    principal: Principal, policy: Policy, call: _Made, data: bytes, token: str | None, *, further: bool = False
+) -> ResultAttempt:
+    return ResultAttempt(
+        principal=principal,
+        policy=policy,
+        decision_id=call.entry.receipt_id,
+        body=call.body,
+        data=data,
+        token=token,
+        further=further,
+    )
+
+
+def _blank(asked: ResultAttempt, call: _Made) -> IncomingResult:
+    """The result of a stream: it is judged on the way, and nothing of it is read here."""
+    return IncomingResult(
+        tool=call.tool,
+        server=call.server,
+        principal=asked.principal,
+        agent=call.entry.agent,
+        session=call.session,
+        now=0,
+    )
+
+
+def _shown(incoming: IncomingResult, parts_of: Sequence[ResultPart]) -> IncomingResult:
+    """`incoming` with what participants show result guards."""
+    for part in parts_of:
+        shown = part.shows()
+        if shown:
+            incoming = structs.replace(incoming, **shown)
+    return incoming
 
 
 def result_message(outcome: Outcome, reason: Reason) -> str:

@@ -17,6 +17,7 @@ from aegis.core.decision import ApprovalRef, Decision
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Reader, Transaction
+from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, Recorded
 from aegis.errors import StoreConflict
 from aegis.gate.control import ControlState
@@ -24,7 +25,7 @@ from aegis.gate.parts import Slow
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
 from aegis.log.writer import Unit
-from aegis.policy.model import Evaluation
+from aegis.policy.model import Evaluation, ResultEvaluation
 from aegis.policy.policy import Policy
 
 T = TypeVar("T")
@@ -112,6 +113,75 @@ class Part:
         """Give up what was prepared: the decision was not recorded."""
 
 
+class ResultAttempt(Struct, frozen=True, kw_only=True):
+    """One result that is to be judged, and the call that it is of: `body` is the receipt of that call's decision.
+
+    `data` are the canonical bytes of the result, and `token` is what its tool signed of it. `further` says that it is
+    another text of a result that was judged before.
+    """
+
+    principal: Principal
+    policy: Policy
+    decision_id: str
+    body: Mapping[str, Any]
+    data: bytes
+    token: str | None = None
+    further: bool = False
+
+    @property
+    def tool(self) -> str:
+        """The tool of the call."""
+        tool: str = self.body["tool"]
+        return tool
+
+    @property
+    def server(self) -> str | None:
+        """The server of the call."""
+        return self.body.get("server")
+
+    @property
+    def session(self) -> str:
+        """The session of the call, empty where it has none."""
+        session: str = self.body.get("session", "")
+        return session
+
+
+class ResultRecord(Struct, frozen=True, kw_only=True):
+    """One judged result that is about to be recorded under `receipt_id`."""
+
+    asked: ResultAttempt
+    evaluation: ResultEvaluation
+    receipt_id: str
+
+
+class ResultPart:
+    """What one participant has to do with one result; the methods that are not overridden do nothing."""
+
+    __slots__ = ()
+
+    def shows(self) -> Mapping[str, Any]:
+        """What result guards are shown: members of `IncomingResult`."""
+        return {}
+
+    def settings(self, of_policy: Mapping[str, str]) -> Mapping[str, str]:
+        """The settings in force for this result, never laxer than `of_policy`."""
+        return of_policy
+
+    def members(self, evaluation: ResultEvaluation) -> Mapping[str, Any]:
+        """What the receipt says."""
+        return {}
+
+    def look(self, transaction: Transaction, record: ResultRecord) -> Callable[[Transaction], None] | None:
+        """Look again inside the recording transaction, and return the write that follows.
+
+        Raises `StoreConflict` where the result has to be judged again; nothing was written then.
+        """
+        return None
+
+    def drop(self) -> None:
+        """Give up what was prepared: the result was not recorded."""
+
+
 class Evaluator(Protocol):
     """The gate, as a participant that resumes a call asks it."""
 
@@ -165,6 +235,14 @@ class Participant:
     def resume(self, asked: DecisionAttempt, judge: Evaluator) -> Doing[Decision | None] | None:
         """The answer to a held call that is made again, or `None` where it has to be decided again."""
         return None
+
+    def result(self, asked: ResultAttempt) -> ResultPart | None:
+        """The part in judging and recording a result."""
+        return None
+
+    def let_run(self, reader: Reader, decision: Mapping[str, Any]) -> bool:
+        """Whether a call that its decision (its receipt) did not allow was released later."""
+        return False
 
     def waits(self, reader: Reader, approval: ApprovalRef) -> bool:
         """Whether a held call still waits for people."""

@@ -201,7 +201,7 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
 
 def finding_record(finding: Finding) -> dict[str, Any]:
     """A finding as the encrypted payload keeps it, evidence unmasked."""
-    return {
+    record: dict[str, Any] = {
         "guard": finding.guard,
         "rule": finding.rule,
         "category": finding.category,
@@ -211,6 +211,9 @@ def finding_record(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "evidence": finding.evidence,
     }
+    if finding.origins:
+        record["origins"] = finding.origins
+    return record
 
 
 def findings_of(payload: dict[str, Any]) -> tuple[Finding, ...]:
@@ -225,6 +228,7 @@ def findings_of(payload: dict[str, Any]) -> tuple[Finding, ...]:
             path=row["path"],
             message=row["message"],
             evidence=row["evidence"],
+            origins=tuple((receipt, path) for receipt, path in row.get("origins", ())),
         )
         for row in payload.get("findings", ())
     )

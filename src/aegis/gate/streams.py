@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import aclosing, closing
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from aegis.core.canonical import canonical
+from aegis.core.canonical import canonical, stream_result
 from aegis.core.decision import ResultDecision
 from aegis.core.finding import Finding, Report
 from aegis.core.mission import Postcondition
@@ -21,7 +21,6 @@ from aegis.errors import StreamCut
 from aegis.gate.control import Control
 from aegis.gate.observe import Results
 from aegis.gate.parts import Parts
-from aegis.missions.results import stream_result
 from aegis.policy.guards.stream import (
     EVENT_ENDS,
     HOLD_SECONDS,

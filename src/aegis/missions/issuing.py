@@ -14,6 +14,7 @@ import orjson
 
 from aegis.context.sessions import opening, session_key
 from aegis.core.canonical import canonical, kid_of, sha256
+from aegis.core.decision import ParentSession
 from aegis.core.mission import MAX_SKEW_S, Declaration
 from aegis.core.ports import Reader, Transaction
 from aegis.core.principal import Principal
@@ -169,10 +170,11 @@ class Issuing:
         proof: str | None = None,
         tools: Sequence[Any] | None = None,
         owner: str = "",
+        parent: ParentSession | None = None,
     ) -> tuple[Unit, Declaration]:
         """The unit that opens `session` under a mission, and that mission; `tools` are what the host offers the agent.
 
-        `owner` is the person for whom the session runs.
+        `owner` is the person for whom the session runs, and `parent` the session that it was opened from.
 
         Raises `MissionInvalid` where the mission does not stand, is another agent's, or is not proved.
         """
@@ -221,6 +223,7 @@ class Issuing:
             nonce=nonce,
             members={"mission_id": mission_id, "lineage": lineage.ids},
             owner=owner,
+            parent=parent,
         )
         return unit, acting
 
@@ -239,8 +242,9 @@ class Issuing:
         nonce: str | None,
         members: Mapping[str, Any],
         owner: str,
+        parent: ParentSession | None,
     ) -> Unit:
-        unit = opening(principal, session, task, owner)
+        unit = opening(principal, session, task, owner, parent=parent)
         key = session_key(principal, session)
         first = unit.apply
 

@@ -1,4 +1,7 @@
-"""What a result means for its mission: whose word it is and by what signature, what it led to, and what it cost."""
+"""What a result means for its mission: whose word it is and by what signature, what it led to, and what it cost.
+
+Whose word a result is counts without a mission, too: a tool with a key here must sign.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,15 @@ import msgspec
 import orjson
 
 from aegis.context.sessions import session_key
-from aegis.core.canonical import canonical, sha256
+from aegis.core.canonical import canonical, sha256, stream_result
 from aegis.core.mission import Count, Currency, Recourse, Sha256, Text
 from aegis.core.outcome import Verdict
-from aegis.core.ports import Signer, Transaction
-from aegis.core.principal import Principal
+from aegis.core.ports import Reader, Signer, Transaction
 from aegis.errors import MissionInvalid
+from aegis.gate.participants import ResultAttempt, ResultPart, ResultRecord
 from aegis.gate.parts import Parts
 from aegis.missions import ledgers, registry, status
-from aegis.missions.deciding import SessionMoved
-from aegis.missions.standing import Missions
+from aegis.missions.deciding import Lineage, SessionMoved, settings_under
 from aegis.policy.guards.base import Provenance as Provenance_
 from aegis.policy.guards.budget import is_priced
 from aegis.policy.mission import MissionView
@@ -46,14 +48,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     decision_id: Text
     result: Sha256
     usage: Usage | None = None
-
-
-def stream_result(*, size: int, digest: str | None, broken: bool = False) -> dict[str, Any]:
-    """What stands for a streamed result where it is attested or signed: bytes, and the digest of all of them."""
-    seen: dict[str, Any] = {"bytes": size, "broken": broken}
-    if digest is not None:
-        seen["digest"] = digest
-    return {"stream": seen}
 
 
 def sign_stream(signer: Signer, *, decision_id: str, content: bytes, usage: Usage | None = None) -> str:
@@ -94,15 +88,46 @@ class ResultOrigin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AttendedResult:
-    """One result under a mission: what the guards are shown, and what recording it will do."""
+class SignedResult(ResultPart):
+    """One result, and whose word it is."""
+
+    origin: ResultOrigin
+
+    def shows(self) -> Mapping[str, Any]:
+        return {"provenance": self.origin.provenance, "must_sign": self.origin.must_sign}
+
+    def members(self, evaluation: ResultEvaluation) -> Mapping[str, Any]:
+        if self.origin.provenance == "unsigned" and not self.origin.must_sign:
+            return {}
+        return {"provenance": {"signature": self.origin.provenance}}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttendedResult(SignedResult):
+    """One result under a mission: what the guards are shown, and what recording it will do.
+
+    A further text of a result settles nothing: the result itself settled what the mission counts.
+    """
 
     view: MissionView
     key: str
     ledgers: tuple[ledgers.MissionLedger, ...]
     reserved: Mapping[str, int]
-    origin: ResultOrigin
-    members: Mapping[str, Any]
+    said: Mapping[str, Any]
+    further: bool
+
+    def shows(self) -> Mapping[str, Any]:
+        return {**SignedResult.shows(self), "mission": self.view}
+
+    def settings(self, of_policy: Mapping[str, str]) -> Mapping[str, str]:
+        return of_policy if self.further else settings_under(self.view, of_policy)
+
+    def members(self, evaluation: ResultEvaluation) -> Mapping[str, Any]:
+        signed = SignedResult.members(self, evaluation)
+        return signed if self.further else {**signed, **self.said}
+
+    def look(self, transaction: Transaction, record: ResultRecord) -> Write | None:
+        return None if self.further else self.prepare(transaction, record.evaluation)
 
     def prepare(self, transaction: Transaction, evaluation: ResultEvaluation) -> Write:
         """Look at the session inside the recording transaction and return the write that follows."""
@@ -156,26 +181,30 @@ def origin_of(
 
 
 def attend_result(
-    parts: Parts,
-    missions: Missions,
-    policy: Policy,
-    principal: Principal,
-    body: Mapping[str, Any],
-    origin: ResultOrigin,
-) -> AttendedResult | None:
-    """The mission of a result's call at this moment, or `None` where it had none; `body` is the decision's receipt.
+    parts: Parts, lineage_of: Callable[[Reader, str, int, Policy], Lineage], asked: ResultAttempt
+) -> SignedResult:
+    """Whose word a result is, and the mission of its call at this moment, where it had one.
 
     Raises `MissionInvalid` where the mission does not verify any more.
     """
-    mission_id, session = body.get("mission_id"), body.get("session", "")
+    policy, principal, body, session = asked.policy, asked.principal, asked.body, asked.session
+    origin = origin_of(
+        policy,
+        server=asked.server,
+        tool=asked.tool,
+        token=asked.token,
+        decision_id=asked.decision_id,
+        digest=sha256(asked.data),
+    )
+    mission_id = body.get("mission_id")
     if mission_id is None:
-        return None
+        return SignedResult(origin=origin)
     key = session_key(principal, session)
     with parts.store.reader() as reader:
         found = registry.find_session(reader, key)
         if found is None:
             raise MissionInvalid("the session of the call is not there", member="session", status=409)
-        lineage = missions.lineage(reader, mission_id, reader.head().epoch, policy)
+        lineage = lineage_of(reader, mission_id, reader.head().epoch, policy)
     cost = body.get("budget", {}).get("cost", {})
     reserved = {name: value for name, value in cost.items() if is_priced(name)}
     members: dict[str, Any] = {"mission_id": mission_id, "lineage": lineage.ids}
@@ -199,5 +228,6 @@ def attend_result(
         ledgers=ledgers.ledgers_of(lineage.ceilings, agent=body["agent"], principal=principal.id, session=session),
         reserved=reserved,
         origin=origin,
-        members=members,
+        said=members,
+        further=asked.further,
     )

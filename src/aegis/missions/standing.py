@@ -25,7 +25,7 @@ from aegis.core.ports import Reader
 from aegis.core.times import MICROS
 from aegis.errors import MissionInvalid
 from aegis.gate.control import ControlState
-from aegis.gate.participants import DecisionAttempt, Participant, refuse
+from aegis.gate.participants import DecisionAttempt, Participant, ResultAttempt, ResultPart, refuse
 from aegis.gate.parts import Parts
 from aegis.gate.permits import KEYS
 from aegis.gate.record import Subject
@@ -33,6 +33,7 @@ from aegis.missions import ledgers, registry, status
 from aegis.missions.deciding import Attended, Lineage, MissionMemory
 from aegis.missions.holder import check_call_proof
 from aegis.missions.registry import MissionSession, load_lineage
+from aegis.missions.results import attend_result
 from aegis.missions.status import IssuerFor, IssuerKey
 from aegis.policy.mission import Balance, MissionView, Proof, Status, compile_mission
 from aegis.policy.model import Evaluation
@@ -175,6 +176,10 @@ class Missions(Participant):
             while len(self._lineages) > MAX_CACHED:
                 self._lineages.popitem(last=False)
         return lineage
+
+    def result(self, asked: ResultAttempt) -> ResultPart:
+        """Whose word a result is, and its mission."""
+        return attend_result(self._parts, self.lineage, asked)
 
     def stands(self, reader: Reader, decision: Mapping[str, Any], epoch: int) -> bool:
         """Whether nobody stopped the mission of a decision, or one above it, at this moment."""

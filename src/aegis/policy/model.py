@@ -24,6 +24,8 @@ from aegis.detect.files import Files, Written
 from aegis.errors import InvalidCall
 from aegis.keys.jws import IssuerKey
 from aegis.keys.references import is_reference
+from aegis.policy.dataflow.declare import NOTHING, ToolFlow
+from aegis.policy.dataflow.reading import ResultReading, SessionView
 from aegis.policy.guards.base import Guard, Provenance, ResultGuard, ToolEntry
 from aegis.policy.mission import Cost, MissionView, Quote
 
@@ -200,6 +202,7 @@ class Tool:
     schema: Mapping[str, Any] | None = None
     roles: Mapping[str, TextRole]
     approval: ApprovalPolicy
+    flow: ToolFlow = NOTHING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,6 +223,7 @@ class Route(NamedTuple):
     roles: Mapping[str, TextRole]
     approval: ApprovalPolicy
     hosts: tuple[HostTool, ...] = ()
+    flow: ToolFlow = NOTHING
 
     def roles_of(self, arguments: Mapping[str, Any]) -> Mapping[str, TextRole]:
         """What the arguments of a call are for: the operator's word, then that of the host whose tool takes them."""
@@ -265,9 +269,9 @@ class Routes(dict[tuple[str | None, str], Route]):
         own = self._of_server(server).find(server, tool)
         if own is None:
             entry = replace(known.entry, registered=False, skip_judge=False)
-            return Route(entry, known.schema, {}, known.approval.elsewhere())
+            return Route(entry, known.schema, {}, known.approval.elsewhere(), flow=known.flow.elsewhere())
         if own is known:
-            return Route(known.entry, known.schema, known.roles, known.approval)
+            return Route(known.entry, known.schema, known.roles, known.approval, flow=known.flow)
         # (3) Where the two differ, the stricter of each counts.
         effects = known.entry.effects
         if own.entry.effects is not None:
@@ -284,7 +288,9 @@ class Routes(dict[tuple[str | None, str], Route]):
             category=known.entry.category or own.entry.category,
         )
         narrow = (*own.approval.narrow, *known.approval.elsewhere().narrow)  # of two words, the last counts
-        return Route(entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow))
+        return Route(
+            entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow), flow=own.flow
+        )
 
     def _of_server(self, server: str | None) -> SelectorMap[Tool]:
         return SelectorMap({name: known for own, name, known in self._tools if _is_exact(own, server)})
@@ -306,7 +312,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
     the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
-    what the guards that count said, where they were asked already.
+    what the guards that count said, where they were asked already. `context` is what its session said and read.
     """
 
     tool: str
@@ -325,6 +331,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     orphan: bool = False
     size: int = 0
     counted: Mapping[str, Report] | None = None
+    context: SessionView | None = None
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -362,7 +369,10 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class IncomingResult(Struct, frozen=True, kw_only=True):
-    """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes."""
+    """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes.
+
+    `memory` is the key under which its session remembers values.
+    """
 
     tool: str
     server: str | None
@@ -374,15 +384,20 @@ class IncomingResult(Struct, frozen=True, kw_only=True):
     mission: MissionView | None = None
     provenance: Provenance = "unsigned"
     must_sign: bool = False
+    memory: bytes | None = None
 
 
 class ResultEvaluation(Struct, frozen=True, kw_only=True):
-    """What a policy makes of a result; `result` is what the model may see, patched where `canonical` is set."""
+    """What a policy makes of a result; `result` is what the model may see, patched where `canonical` is set.
+
+    `reading` is what the session remembers of it, where there is one.
+    """
 
     combined: Combined
     result: Any
     canonical: bytes | None
     times: tuple[GuardTime, ...]
+    reading: ResultReading | None = None
 
 
 class MissionRules(Struct, frozen=True, kw_only=True):

@@ -31,8 +31,11 @@ from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
 from aegis.detect.shell.unquote import find_unresolved
 from aegis.detect.touch.touch import Touched, touch
+from aegis.policy.dataflow.declare import ToolFlow
+from aegis.policy.dataflow.reading import read_result
 from aegis.policy.guards.base import Case, Guard, ResultCase, ResultGuard, effects_of, is_idle
 from aegis.policy.guards.budget import LEAVING, cost_of
+from aegis.policy.guards.dataflow import DataflowRules
 from aegis.policy.guards.rate import RateGuard, Windows
 from aegis.policy.mission import MissionView
 from aegis.policy.model import (
@@ -92,6 +95,7 @@ class Policy:
         judges: JudgeRules | None = None,
         approval_rules: ApprovalRules | None = None,
         policy_approvals: Mapping[str, ApprovalPolicy] | None = None,
+        dataflow: DataflowRules | None = None,
         source: Source | None = None,
         behaviour: BehaviourRules | None = None,
     ):
@@ -102,6 +106,7 @@ class Policy:
         self.scanner = scanner
         self.windows = windows
         self.missions = missions or MissionRules()
+        self.dataflow = dataflow or DataflowRules()
         self.previews = previews or Previews()
         self.judges = judges or JudgeRules()
         self.behaviour = behaviour or BehaviourRules()
@@ -115,6 +120,10 @@ class Policy:
         self._counting = _asked(counting)
         self._asked = _asked([(guard, guard.check, seen) for guard, seen in guards], but=COUNTING)
         self._mission_asked = _asked([(guard, guard.check, seen) for guard, seen in (*guards, *under)], but=COUNTING)
+        flow = self.dataflow.guards
+        self._session_asked = _asked([(one, one.check, seen) for one, seen in (*guards, *flow)], but=COUNTING)
+        all_of = (*guards, *under, *flow)
+        self._mission_session_asked = _asked([(one, one.check, seen) for one, seen in all_of], but=COUNTING)
         self._result_asked = _asked([(guard, guard.check_result, seen) for guard, seen in result_guards])
         self._mission_result_asked = _asked(
             [(guard, guard.check_result, seen) for guard, seen in (*result_guards, *result_under)]
@@ -122,6 +131,10 @@ class Policy:
         self._rates = tuple(guard for guard, seen in guards if isinstance(guard, RateGuard) and not seen)
         self._routes = routes
         self._quiet: dict[int, tuple[tuple[Report, ...], Combined]] = {}
+
+    def flow(self, server: str | None, tool: str) -> ToolFlow:
+        """What is declared of a tool's data flow."""
+        return self._routes[server, tool].flow
 
     def approval_for(self, server: str | None, tool: str, held_by: Iterable[str] = ()) -> ApprovalPolicy:
         """Who releases a call of this tool that the policies `held_by` held, and how long it waits."""
@@ -168,6 +181,8 @@ class Policy:
             asked, evidence = self._mission_asked, stricter(evidence, mission.evidence)
         elif self.missions.required:
             asked = self._mission_asked
+        if self.dataflow.asks(incoming.context):
+            asked = self._session_asked if asked is self._asked else self._mission_session_asked
         # (2) Facts, and one report of each guard.
         times = [0] * len(asked.names)
         case, reports = self._look(incoming, route, arguments, asked, times)
@@ -264,12 +279,12 @@ class Policy:
             return combine(reports, asked.names, evidence)
 
         result, canonical_result = incoming.result if data is None else parse(data), None
+        read = None if incoming.memory is None else read_result(result, incoming.memory, route.flow)
         combined = look(result)
         if combined.patches:
             combined, result, canonical_result = settle(result, combined, look, asked.names, evidence)
-        return ResultEvaluation(
-            combined=combined, result=result, canonical=canonical_result, times=_times(combined.reports, times)
-        )
+        told = _times(combined.reports, times)
+        return ResultEvaluation(combined=combined, result=result, canonical=canonical_result, times=told, reading=read)
 
     def _held_by(self, combined: Combined) -> tuple[str, ...]:
         """The policies with approvers of their own that ask for an approval of this call."""
@@ -346,6 +361,8 @@ class Policy:
             cost=cost,
             orphan=incoming.orphan,
             size=incoming.size,
+            context=incoming.context,
+            flow=route.flow,
         )
         reports = _ask(asked, case, times, broken)
         if incoming.counted:

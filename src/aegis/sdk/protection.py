@@ -18,6 +18,7 @@ from aegis.enforce.arguments import jsonable, named_arguments
 from aegis.enforce.context import current_session, permit_context
 from aegis.enforce.enforcement import Attempt, Enforced, Observed
 from aegis.enforce.failures import failure_of
+from aegis.enforce.scope import within
 from aegis.errors import ToolCallBlocked
 from aegis.sdk.runtime import current_runtime
 
@@ -138,7 +139,7 @@ def _protected(function: F, tool: str, server: str | None) -> F:
         async def arun(*args: Any, **kwargs: Any) -> Any:
             bound, enforced = await guard.adecided(args, kwargs)
             try:
-                with permit_context(enforced.decision.permit):
+                with permit_context(enforced.decision.permit), within():
                     result = await function(*bound.args, **bound.kwargs)
             except Exception as error:
                 await guard.afailed(enforced, error)
@@ -151,7 +152,8 @@ def _protected(function: F, tool: str, server: str | None) -> F:
         async def aiterate(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             bound, enforced = await guard.adecided(args, kwargs)
             try:
-                items = [item async for item in function(*bound.args, **bound.kwargs)]
+                with within():
+                    items = [item async for item in function(*bound.args, **bound.kwargs)]
             except Exception as error:
                 await guard.afailed(enforced, error)
                 raise
@@ -164,7 +166,8 @@ def _protected(function: F, tool: str, server: str | None) -> F:
         def iterate(*args: Any, **kwargs: Any) -> Iterator[Any]:
             bound, enforced = guard.decided(args, kwargs)
             try:
-                items = list(function(*bound.args, **bound.kwargs))
+                with within():
+                    items = list(function(*bound.args, **bound.kwargs))
             except Exception as error:
                 guard.failed(enforced, error)
                 raise
@@ -175,7 +178,7 @@ def _protected(function: F, tool: str, server: str | None) -> F:
     def run(*args: Any, **kwargs: Any) -> Any:
         bound, enforced = guard.decided(args, kwargs)
         try:
-            with permit_context(enforced.decision.permit):
+            with permit_context(enforced.decision.permit), within():
                 result = function(*bound.args, **bound.kwargs)
         except Exception as error:
             guard.failed(enforced, error)

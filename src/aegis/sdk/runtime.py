@@ -146,6 +146,7 @@ def open_runtime(settings: RuntimeSettings) -> Runtime:
         approval_timeout=settings.approval_timeout,
         # A gateway's client has no way to say so: there it is a line of the log alone.
         on_uncovered=getattr(decider, "alarm", None),
+        host=decider,
     )
     return Runtime(enforcer=enforcer, host=decider, memory=Memory(), gateway=gateway, authenticated=authenticated)
 

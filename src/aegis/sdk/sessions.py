@@ -4,32 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from aegis.core.call import ToolCall, check_call
+from aegis.core.decision import ParentSession, SaidTurn
 from aegis.enforce.context import Session, session_context
 from aegis.sdk.runtime import current_runtime
 
 
-class SessionScope(AbstractContextManager[Session, None], AbstractAsyncContextManager[Session, None]):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostedSession(Session):
+    """A session of this process' runtime, as the block that opened it holds it."""
+
+    def turn(self, text: str, *, turn: int | None = None, documents: Sequence[str] = ()) -> SaidTurn:
+        """Say what the user said now: trusted words, in the host's code and never from arguments or results.
+
+        Args:
+            text: the user's words, without documents and tool results.
+            turn: its number, where the host counts; the same number with the same words is recorded once.
+            documents: what the user pasted beside them: they count as read and untrusted.
+
+        Raises `InvalidCall` where it is refused, `GatewayUnavailable` or `StoreError` where it cannot be recorded.
+        """
+        return current_runtime().host.add_turn(self.name, text, turn=turn, documents=documents)
+
+    async def aturn(self, text: str, *, turn: int | None = None, documents: Sequence[str] = ()) -> SaidTurn:
+        """`turn` for event loops."""
+        return await current_runtime().host.aadd_turn(self.name, text, turn=turn, documents=documents)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionWords:
+    """What the host says of a session when it opens it."""
+
+    mission: str | None
+    tools: Sequence[Any] | None
+    mounts: Sequence[str]
+    owner: str
+    turns: Sequence[str]
+    parent: ParentSession | None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything that the decider has to be told."""
+        named = self.mission is not None or self.parent is not None
+        return named or bool(self.mounts or self.tools or self.owner or self.turns)
+
+
+class SessionScope(AbstractContextManager[HostedSession, None], AbstractAsyncContextManager[HostedSession, None]):
     """One session as a block, `with` or `async with`; it is opened at the decider when the block begins."""
 
-    def __init__(self, session: Session, mission: str | None, tools: Sequence[Any] | None, mounts: Sequence[str]):
+    def __init__(self, session: HostedSession, words: SessionWords):
         self._session = session
-        self._mission = mission
-        self._tools = tools
-        self._mounts = mounts
+        self._words = words
         self._block: AbstractContextManager[Session] | None = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> HostedSession:
         if self._is_told:
+            words = self._words
             current_runtime().host.open_session(
                 self._session.name,
                 task=self._session.task or "",
-                mission=self._mission,
-                tools=self._tools,
-                mounts=self._mounts,
+                mission=words.mission,
+                tools=words.tools,
+                mounts=words.mounts,
+                owner=words.owner,
+                turns=words.turns,
+                parent=words.parent,
             )
         return self._begin()
 
@@ -40,14 +83,18 @@ class SessionScope(AbstractContextManager[Session, None], AbstractAsyncContextMa
             block, self._block = self._block, None
             block.__exit__(kind, error, trace)
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> HostedSession:
         if self._is_told:
+            words = self._words
             await current_runtime().host.aopen_session(
                 self._session.name,
                 task=self._session.task or "",
-                mission=self._mission,
-                tools=self._tools,
-                mounts=self._mounts,
+                mission=words.mission,
+                tools=words.tools,
+                mounts=words.mounts,
+                owner=words.owner,
+                turns=words.turns,
+                parent=words.parent,
             )
         return self._begin()
 
@@ -59,11 +106,12 @@ class SessionScope(AbstractContextManager[Session, None], AbstractAsyncContextMa
     @property
     def _is_told(self) -> bool:
         """Whether there is anything about the session that the decider has to be told."""
-        return bool(self._session.task or self._mounts or self._tools) or self._mission is not None
+        return bool(self._session.task) or self._words.any
 
-    def _begin(self) -> Session:
+    def _begin(self) -> HostedSession:
         self._block = session_context(self._session)
-        return self._block.__enter__()
+        self._block.__enter__()
+        return self._session
 
 
 def session(
@@ -73,6 +121,10 @@ def session(
     mission: str | None = None,
     tools: Sequence[Any] | None = None,
     mounts: Sequence[str] = (),
+    owner: str = "",
+    turns: Sequence[str] = (),
+    parent: str | None = None,
+    parent_call: str | None = None,
 ) -> SessionScope:
     """Make every tool call of the block part of the session `name`.
 
@@ -86,6 +138,11 @@ def session(
         mission: the id of the mission that the session serves.
         tools: what the host offers the agent, names or whole definitions.
         mounts: the folders that the agent works in; previews and judges look at them, on the gateway's machine.
+        owner: the person for whom the session runs.
+        turns: what the user said after the task, so far; `Session.turn` says what comes later.
+        parent: the session that this one was opened from, of the same agent's credential: what it read counts as
+            read here, and its user's words are the words here.
+        parent_call: the call of the parent that opened this session.
 
     Raises:
         InvalidCall: the name is empty or too long, or the task is too long; at the beginning of the
@@ -93,4 +150,6 @@ def session(
         GatewayUnavailable, StoreError: at the beginning of the block, that it could not be opened.
     """
     check_call(ToolCall(tool="session", session=name, task=task))
-    return SessionScope(Session(name=name, task=task), mission, tools, mounts)
+    opened_from = None if parent is None else ParentSession(session=parent, call_id=parent_call)
+    words = SessionWords(mission=mission, tools=tools, mounts=mounts, owner=owner, turns=turns, parent=opened_from)
+    return SessionScope(HostedSession(name=name, task=task), words)

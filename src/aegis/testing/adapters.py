@@ -16,7 +16,15 @@ from typing import Any, Final, Protocol
 from aegis.core.call import ToolCall, ToolResult, check_call
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
-from aegis.core.decision import ApprovalRef, Decision, OpenedSession, ReceiptRef, ResultDecision
+from aegis.core.decision import (
+    ApprovalRef,
+    Decision,
+    OpenedSession,
+    ParentSession,
+    ReceiptRef,
+    ResultDecision,
+    SaidTurn,
+)
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.enforce.enforcement import Enforcer, OnApproval
 from aegis.enforce.memory import Memory
@@ -40,6 +48,7 @@ class ScriptedDecider:
     observed: list[ToolResult] = field(default_factory=list)
     waited: list[ToolCall] = field(default_factory=list)
     opened: list[tuple[str, str, str | None]] = field(default_factory=list)
+    turns: list[tuple[str, str, int | None, tuple[str, ...]]] = field(default_factory=list)
     closed: bool = False
     _known: dict[tuple[str | None, str], Decision] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -93,8 +102,13 @@ class ScriptedDecider:
         mission: str | None = None,
         tools: Sequence[Any] | None = None,
         mounts: Sequence[str] = (),
+        owner: str = "",
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
     ) -> OpenedSession:
         self.opened.append((session, task, mission))
+        for text in turns:
+            self.add_turn(session, text)
         return OpenedSession(session=session, receipt=ReceiptRef(id="r", index=0, leaf_hash="h"), fresh=True)
 
     async def aopen_session(
@@ -105,8 +119,23 @@ class ScriptedDecider:
         mission: str | None = None,
         tools: Sequence[Any] | None = None,
         mounts: Sequence[str] = (),
+        owner: str = "",
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
     ) -> OpenedSession:
-        return self.open_session(session, task=task, mission=mission, tools=tools, mounts=mounts)
+        return self.open_session(
+            session, task=task, mission=mission, tools=tools, mounts=mounts, owner=owner, turns=turns, parent=parent
+        )
+
+    def add_turn(self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()) -> SaidTurn:
+        self.turns.append((session, text, turn, tuple(documents)))
+        receipt = ReceiptRef(id="t", index=len(self.turns), leaf_hash="h")
+        return SaidTurn(session=session, turn=turn or len(self.turns), receipt=receipt, fresh=True)
+
+    async def aadd_turn(
+        self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
+    ) -> SaidTurn:
+        return self.add_turn(session, text, turn=turn, documents=documents)
 
     def close(self) -> None:
         self.closed = True
@@ -244,7 +273,10 @@ def hooked(
 ) -> Iterator[None]:
     """Hook adapters to a decider for the block; `alarms` gets the names of tools that ran beside a decision."""
     told = [] if alarms is None else alarms
-    enforcer = Enforcer(decider, on_approval=on_approval, on_uncovered=lambda tool, _session: told.append(tool))
+    host = decider if isinstance(decider, ScriptedDecider) else None
+    enforcer = Enforcer(
+        decider, on_approval=on_approval, on_uncovered=lambda tool, _session: told.append(tool), host=host
+    )
     memory, patches = Memory(), Patches()
     try:
         for adapter in adapters:

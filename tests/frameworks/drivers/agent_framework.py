@@ -193,6 +193,7 @@ def denies(world: World) -> str:
 
 FRAMEWORK = Framework(
     adapters=("openai", "agent_framework"),
+    unheard=frozenset({"*"}),
     ways=[
         Way(name="run over chat", drive=run(chat)),
         Way(name="run over responses", drive=run(responses)),

@@ -168,6 +168,7 @@ def with_token(world: World) -> Any:
 
 FRAMEWORK = Framework(
     adapters=("openai", "autogen"),
+    unheard=frozenset({"*"}),
     again=again,
     ways=[
         Way(name="agent", drive=run(agent_of)),

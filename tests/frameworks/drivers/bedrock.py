@@ -76,6 +76,7 @@ def _result(world: World, use: Any) -> Any:
 BY_HAND: frozenset[Ability] = frozenset({"ids"})
 FRAMEWORK = Framework(
     adapters=("bedrock",),
+    unheard=frozenset({"*"}),
     again="the host's own code runs the tools",
     provide=bedrock,
     ways=[

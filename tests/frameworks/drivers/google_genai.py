@@ -124,6 +124,7 @@ def by_hand(world: World) -> str:
 AUTOMATIC = EVERYTHING - {"broken", "coerces"}
 FRAMEWORK = Framework(
     adapters=("google_genai",),
+    unheard=frozenset({"*"}),
     again="the package has no middleware, and runs a function once for every call of an answer",
     provide=gemini,
     ways=[

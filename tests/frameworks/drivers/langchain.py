@@ -348,6 +348,7 @@ def inherited(world: World) -> str:
 
 FRAMEWORK = Framework(
     adapters=("openai", "langchain"),
+    unheard=frozenset({"loop by hand"}),
     ways=[
         Way(name="agent", drive=invoke),
         Way(name="agent over responses", drive=responses),

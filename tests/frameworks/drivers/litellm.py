@@ -136,6 +136,17 @@ BY_HAND = EVERYTHING - {"coerces", "defaults", "validates", "runs"}
 OWN = BY_HAND - {"broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "litellm"),
+    unheard=frozenset(
+        {
+            "own client",
+            "own client async",
+            "own client stream",
+            "own client stream async",
+            "own client, OpenAI format",
+            "responses",
+            "anthropic messages",
+        }
+    ),
     again="the host's own code runs the tools",
     ways=[
         Way(name="completion", drive=loop(openai_model, whole), can=BY_HAND),

@@ -140,6 +140,7 @@ def loop(tools: Callable[[World], AbstractAsyncContextManager[Tools]]) -> Callab
 ABLE: frozenset[Ability] = frozenset({"validates", "runs"})
 FRAMEWORK = Framework(
     adapters=("mcp",),
+    unheard=frozenset({"*"}),
     again="the protocol carries no id of the model's call: every call is decided",
     ways=[
         Way(name="client", drive=loop(client), can=ABLE),

@@ -113,6 +113,7 @@ def run_stream(world: World) -> str:
 BY_HAND = EVERYTHING - {"coerces", "defaults", "validates", "runs"}
 FRAMEWORK = Framework(
     adapters=("mistral",),
+    unheard=frozenset({"*"}),
     again="the package has no middleware, and runs a function once for every call of an answer",
     provide=MistralProvider,
     ways=[

@@ -182,6 +182,7 @@ def of(kind: Any) -> Any:
 ABLE = EVERYTHING - {"coerces", "broken"}
 FRAMEWORK = Framework(
     adapters=("openai", "smolagents"),
+    unheard=frozenset({"*"}),
     again=again,
     provide=Provider,
     ways=[

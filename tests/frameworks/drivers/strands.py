@@ -160,6 +160,7 @@ def with_context(world: World) -> str:
 
 FRAMEWORK = Framework(
     adapters=("openai", "strands"),
+    unheard=frozenset({"*"}),
     ways=[
         Way(name="agent", drive=called),
         Way(name="agent streamed", drive=streamed),

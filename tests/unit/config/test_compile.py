@@ -35,6 +35,7 @@ def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
         "guards: {content: {egress: hold, inside: mask, workspace: block}, loops: {mode: enforce}}\n"
         "approvals: {session_grant: off, hourly_limit: 60}\n"
         "limits: {byte_rate: 32MiB/minute}\npreviews: {mounts: []}\njudging: {feedback: code}\n"
+        "sessions: {unclassified: restricted}\n"
         "proxies: {documents: readable}\n"
         "containment:\n"
         "  - {when: {blocked: 5, reason: attack_detected, severity: high, within: 10m}, do: suspend, for: 1h}\n"

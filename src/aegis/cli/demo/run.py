@@ -270,9 +270,12 @@ def _anthropic(here: Stage, tools: DemoTools) -> None:
 
     _say("an agent on the `anthropic` client; held calls come back as refusals")
     aegis.auto(url=here.url, api_key=here.agent_key, agent=AGENT, on_approval="block", on_unhooked="warn")
-    with ScriptedProvider(ANTHROPIC) as provider, aegis.session("anthropic", task="look at the opening hours"):
+    with (
+        ScriptedProvider(ANTHROPIC) as provider,
+        aegis.session("anthropic", task="look at the opening hours and post a note of them"),
+    ):
         client = anthropic.Anthropic(base_url=provider.anthropic_url, api_key="demo", max_retries=0)
-        _say(f"  it ends with: {anthropic_agent(client, tools, 'look at the opening hours')}")
+        _say(f"  it ends with: {anthropic_agent(client, tools, 'look at the opening hours and post a note of them')}")
 
 
 def _rows(here: Stage, tools: DemoTools) -> list[dict[str, Any]]:

@@ -13,6 +13,8 @@ from aegis.core.outcome import Category, Effect, Outcome, Reason, Risk, Verdict
 from aegis.core.principal import Principal
 from aegis.detect.facts import Facts, Texts
 from aegis.detect.touch.touch import Touched
+from aegis.policy.dataflow.declare import NOTHING, ToolFlow
+from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.mission import Cost, MissionView
 
 # What a value is by its size alone: found out without looking at more than that.
@@ -113,7 +115,7 @@ class Case(Struct, frozen=True, kw_only=True):
     the epoch. `session` is empty for a call without one. `mission` is the mission of the session, where
     it has one; then `touched` is what the call names, and `cost` what it takes from budgets. `orphan` says that
     the call names a parent, and the log knows no such call of its principal. `size` are the bytes of the arguments as
-    they were sent.
+    they were sent. `context` is what the session said and read, and `flow` what is declared of the tool's data flow.
     """
 
     tool: str
@@ -135,6 +137,8 @@ class Case(Struct, frozen=True, kw_only=True):
     cost: Cost = field(default_factory=dict)
     orphan: bool = False
     size: int = 0
+    context: SessionView | None = None
+    flow: ToolFlow = NOTHING
 
 
 def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:

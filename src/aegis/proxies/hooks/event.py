@@ -30,7 +30,8 @@ Entry = dict[str, Any]
 class Host:
     """One host. `settings` is relative to the user's home, and to a project's folder where `shared` names no other.
 
-    `moved` is an environment variable that names the folder of the user's settings, and the file in it.
+    `moved` is an environment variable that names the folder of the user's settings, and the file in it. `said` is the
+    event by which the host tells what its user wrote.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Host:
     events: tuple[str, str]
     entry: Callable[[str, int], Entry]
     base: Entry
+    said: str
     shared: str = ""
     moved: tuple[str, str] | None = None
 
@@ -75,6 +77,7 @@ HOSTS: Final[dict[str, Host]] = {
         events=("PreToolUse", "PostToolUse"),
         entry=_claude,
         base={},
+        said="UserPromptSubmit",
         moved=("CLAUDE_CONFIG_DIR", "settings.json"),
     ),
     "codex": Host(
@@ -84,6 +87,7 @@ HOSTS: Final[dict[str, Host]] = {
         events=("PreToolUse", "PostToolUse"),
         entry=_matched,
         base={},
+        said="UserPromptSubmit",
         moved=("CODEX_HOME", "hooks.json"),
     ),
     "gemini": Host(
@@ -93,6 +97,7 @@ HOSTS: Final[dict[str, Host]] = {
         events=("BeforeTool", "AfterTool"),
         entry=_gemini,
         base={},
+        said="BeforeAgent",
     ),
     "cursor": Host(
         name="cursor",
@@ -101,6 +106,7 @@ HOSTS: Final[dict[str, Host]] = {
         events=("preToolUse", "postToolUse"),
         entry=_cursor,
         base={"version": 1},
+        said="beforeSubmitPrompt",
     ),
     "copilot": Host(
         name="copilot",
@@ -109,6 +115,7 @@ HOSTS: Final[dict[str, Host]] = {
         events=("preToolUse", "postToolUse"),
         entry=_hosts_copilot,
         base={"version": 1},
+        said="userPromptSubmitted",
         shared=".github/hooks/aegis.json",
         moved=("COPILOT_HOME", "hooks/aegis.json"),
     ),
@@ -142,7 +149,7 @@ def is_ours(entry: object) -> bool:
 
 
 Dialect = Literal["claude", "codex", "gemini", "cursor", "copilot"]
-Phase = Literal["before", "after"]
+Phase = Literal["before", "after", "said"]
 MAX_SESSION_CHARS: Final = 200
 
 _EVENTS: Final[dict[str, tuple[Dialect, Phase]]] = {
@@ -152,6 +159,10 @@ _EVENTS: Final[dict[str, tuple[Dialect, Phase]]] = {
     "AfterTool": ("gemini", "after"),
     "preToolUse": ("cursor", "before"),
     "postToolUse": ("cursor", "after"),
+    "UserPromptSubmit": ("claude", "said"),
+    "BeforeAgent": ("gemini", "said"),
+    "beforeSubmitPrompt": ("cursor", "said"),
+    "userPromptSubmitted": ("copilot", "said"),
 }
 _OF_OTHERS: Final = frozenset({"tool_use_id", "transcript_path", "conversation_id"})
 _MCP: Final = ("mcp__", "MCP:")
@@ -159,7 +170,10 @@ _MCP: Final = ("mcp__", "MCP:")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HookEvent:
-    """One event. `key` finds the decision on a call again when its result comes; `result` is any JSON value."""
+    """One event. `key` finds the decision on a call again when its result comes; `result` is any JSON value.
+
+    Where the user said something, `said` is that, and there is no tool.
+    """
 
     name: str
     dialect: Dialect
@@ -170,6 +184,7 @@ class HookEvent:
     arguments: dict[str, Any]
     call_id: str
     result: Any = None
+    said: str = ""
 
     @property
     def key(self) -> str:
@@ -194,7 +209,7 @@ def read_event(data: bytes) -> HookEvent:
     wire = parse(data)
     if not isinstance(wire, dict):
         raise InvalidCall("the event is not a JSON object")
-    if "hook_event_name" not in wire and "toolName" in wire:
+    if "hook_event_name" not in wire and not wire.keys().isdisjoint(("toolName", "prompt")):
         wire = _copilot(wire)
     name = wire.get("hook_event_name")
     known = _EVENTS.get(name) if isinstance(name, str) else None
@@ -206,15 +221,23 @@ def read_event(data: bytes) -> HookEvent:
         dialect = "copilot"
     elif dialect == "claude" and "turn_id" in wire:
         dialect = "codex"
+    session = wire.get("session_id") or wire.get("conversation_id") or ""
+    if not isinstance(session, str) or len(session) > MAX_SESSION_CHARS:
+        raise InvalidCall("`session_id` is not a name")
+    if phase == "said":
+        said = wire.get("prompt")
+        if not isinstance(said, str):
+            raise InvalidCall("`prompt` is not text")
+        return HookEvent(
+            name=name, dialect=dialect, phase=phase, session=session, tool="", server=None, arguments={}, call_id="",
+            said=said,
+        )  # fmt: skip
     tool, server = _named(wire)
     arguments = wire.get("tool_input")
     if isinstance(arguments, str):
         arguments = parse(arguments.encode())
     if not isinstance(arguments, dict):
         raise InvalidCall("`tool_input` is not a JSON object")
-    session = wire.get("session_id") or wire.get("conversation_id") or ""
-    if not isinstance(session, str) or len(session) > MAX_SESSION_CHARS:
-        raise InvalidCall("`session_id` is not a name")
     call_id = wire.get("tool_use_id") or ""
     if not isinstance(call_id, str) or len(call_id) > MAX_SESSION_CHARS:
         raise InvalidCall("`tool_use_id` is not a name")
@@ -233,6 +256,9 @@ def read_event(data: bytes) -> HookEvent:
 
 def _copilot(wire: dict[str, Any]) -> dict[str, Any]:
     """An event of Copilot's own spelling in that of the others; that a result is there says which event it is."""
+    if "toolName" not in wire:
+        told = {"hook_event_name": "userPromptSubmitted", "session_id": wire.get("sessionId")}
+        return {**told, "timestamp": wire.get("timestamp"), "prompt": wire["prompt"]}
     after = "toolResult" in wire
     return {
         "hook_event_name": "postToolUse" if after else "preToolUse",

@@ -26,8 +26,13 @@ def guarded(command: str) -> str:
     return f"{command} || exit 2 {MARK}"
 
 
+def unguarded(command: str) -> str:
+    """The shell line that tells what the user said: nobody's prompt is lost where that cannot be recorded."""
+    return f"{command} || true {MARK}"
+
+
 def install(path: Path, host: Host, command: str, *, timeout: int) -> SettingsChange:
-    """Have `host` run `command` before and after every tool; an older hook of ours is replaced."""
+    """Have `host` run `command` around every tool and for every prompt; an older hook of ours is replaced."""
     before = read_json(path)
     value = _without(before if before is not None else host.base, host)
     for name, member in host.base.items():
@@ -35,6 +40,7 @@ def install(path: Path, host: Host, command: str, *, timeout: int) -> SettingsCh
     hooks = value.setdefault("hooks", {})
     for event in host.events:
         hooks[event] = [*hooks.get(event, []), host.entry(guarded(command), timeout)]
+    hooks[host.said] = [*hooks.get(host.said, []), host.entry(unguarded(command), timeout)]
     if value == before:
         return SettingsChange(path=path, changed=False)
     return SettingsChange(path=path, changed=True, backup=write_json(path, value))
@@ -68,7 +74,7 @@ def _without(value: dict[str, Any], host: Host) -> dict[str, Any]:
     hooks = left.get("hooks", {})
     if not isinstance(hooks, dict):
         raise InvalidCall("`hooks` in the host's settings is not an object", hint="nothing was changed")
-    for event in host.events:
+    for event in (*host.events, host.said):
         entries = hooks.get(event)
         if entries is None:
             continue

@@ -14,7 +14,9 @@ from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome
+from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Enforcer, Observed
+from aegis.enforce.words import TurnHost
 from aegis.proxies.hooks.event import HookEvent
 from aegis.proxies.hooks.state import HookState
 
@@ -147,15 +149,23 @@ _UNSEEN: Final = "the result was withheld: nobody decided the call that it belon
 
 
 class HookJudge:
-    """Judges events for one decider; a held call waits until `wait_until` of the monotonic clock, in seconds."""
+    """Judges events for one decider; a held call waits until `wait_until` of the monotonic clock, in seconds.
 
-    def __init__(self, decider: Decider, state: HookState, *, wait_until: float):
+    `host` records what users say. Words that cannot be recorded are missing, which loosens nothing: prompts pass.
+    """
+
+    def __init__(self, decider: Decider, state: HookState, *, wait_until: float, host: TurnHost | None = None):
         self._decider = decider
+        self._host = host
         self._state = state
         self._wait_until = wait_until
 
     def answer(self, event: HookEvent) -> HookAnswer:
         """What the host is told."""
+        if event.phase == "said":
+            enforcer = Enforcer(self._decider, host=self._host)
+            enforcer.run(enforcer.say([event.said], _session_of(event)))
+            return passed(event)
         if event.phase == "after":
             asked = self._result(event)
             if isinstance(asked, HookAnswer):
@@ -171,6 +181,10 @@ class HookJudge:
 
     async def aanswer(self, event: HookEvent) -> HookAnswer:
         """The async twin of `answer`; cancelling it leaves a held call held."""
+        if event.phase == "said":
+            enforcer = Enforcer(self._decider, host=self._host)
+            await enforcer.arun(enforcer.say([event.said], _session_of(event)))
+            return passed(event)
         if event.phase == "after":
             asked = self._result(event)
             if isinstance(asked, HookAnswer):
@@ -230,6 +244,10 @@ class HookJudge:
         if made is None:
             return replaced(event, _UNSEEN, blanked(event.result, _UNSEEN))
         return ToolResult(decision_id=made["decision_id"], result=event.result)
+
+
+def _session_of(event: HookEvent) -> Session | None:
+    return Session(name=event.session) if event.session else None
 
 
 def _observed(event: HookEvent, results: Sequence[Observed]) -> HookAnswer:

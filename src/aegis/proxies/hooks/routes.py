@@ -22,6 +22,7 @@ from aegis.proxies.hooks.event import read_event
 from aegis.proxies.hooks.install import files_with_hook
 from aegis.proxies.hooks.judge import HookAnswer, HookJudge, refused
 from aegis.proxies.hooks.state import HookState
+from aegis.proxies.speaking import Speaking
 from aegis.sdk.client.peer import peer_uid
 
 MAX_HOOKS: Final = 256  # at once; each may hold an event in memory
@@ -79,7 +80,8 @@ class HookDoor:
             await asyncio.to_thread(lambda: self._deployment.policy.protect(files_with_hook(*folders)))
             principal = Principal(id=f"local:{agent}", roles=frozenset({"agent"}), agent=agent)
             decider = Acting(self._deployment.gate, principal, self._decide)
-            judge = HookJudge(decider, HookState(self._deployment.home), wait_until=wait_until)
+            host = Speaking(self._deployment.gate, principal)
+            judge = HookJudge(decider, HookState(self._deployment.home), wait_until=wait_until, host=host)
             return await judge.aanswer(read_event(data))
         except AegisError as error:
             return refused(f"the call could not be checked, so it was not made: {error}")

@@ -22,6 +22,7 @@ from aegis.core.outcome import Outcome
 from aegis.core.ports import Document
 from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, log
+from aegis.enforce.words import words_in
 from aegis.errors import ForeignAnswer, InvalidCall
 from aegis.proxies.models.book import Book, BookScope, IssuedCall, Kind, Record, TakenOut
 from aegis.proxies.models.formats import Format
@@ -209,6 +210,7 @@ class Exchange:
         self._structured = self._dialect.structured(request)
         self._model = str(request.get("model", ""))
         request = await self._checked(request)  # (1)
+        await self._heard(request)
         # (2)
         found = FoundHeld(self._book, self._scope)
         restored = self._dialect.put_back(request, found)
@@ -223,6 +225,19 @@ class Exchange:
         if waiting:
             restored = self._dialect.put_back(request, FoundHeld(self._book, self._scope))
         return Opened(request=restored)
+
+    async def _heard(self, request: Wire) -> None:
+        """Record what the user says in the request, each text once; results and documents in it are no words."""
+        if self._session is None:
+            return
+        place = self._scope.key("said")
+        said = {sha256(text.encode(errors="replace")): text for text in words_in(self._dialect, request)}
+        fresh = {digest: text for digest, text in said.items() if self._book.seen(place, digest) is None}
+        if fresh:
+            results = [output.value for output in self._dialect.outputs(request)]
+            if await self._enforcer.arun(self._enforcer.say(fresh.values(), self._session, results)):
+                for digest in fresh:
+                    self._book.learn(place, digest, False, None)
 
     async def counted(self, request: Wire) -> Wire:
         """The request as it would be sent for an answer, where only its size is asked for: nothing is given out or

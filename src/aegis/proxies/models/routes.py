@@ -35,6 +35,7 @@ from aegis.proxies.models.formats import Format
 from aegis.proxies.models.providers import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ModelProvider, Providers, error_of, whole
 from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.synthesis import Resumptions, events_of
+from aegis.proxies.speaking import Speaking
 from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_headers, read_body, refusal_of
 from aegis.server.services import Services
@@ -84,6 +85,7 @@ class ModelProxies:
             Acting(services.gate, principal, services.decide),
             on_approval="wait" if waits else "block",
             approval_timeout=float(settings.wait),
+            host=Speaking(services.gate, principal),
         )
         scope = Conversation(principal=principal, session=session)
         reading = Reading(

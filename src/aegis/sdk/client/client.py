@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, OpenedSession, ResultDecision
+from aegis.core.decision import Decision, OpenedSession, ParentSession, ResultDecision, SaidTurn
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import GatewayUnavailable, InvalidCall
 from aegis.sdk.client import hold as permits
@@ -163,6 +163,9 @@ class Client:
         mission: str | None = None,
         tools: Sequence[Any] | None = None,
         mounts: Sequence[str] = (),
+        owner: str = "",
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
     ) -> OpenedSession:
         """Open `session` with the task that the host trusts, and under a mission where one is named.
 
@@ -170,7 +173,7 @@ class Client:
         of the session; `tools` are what the host offers the agent. The same words again find the same
         session. Raises `InvalidCall` where it is refused and `GatewayUnavailable` where nobody can say.
         """
-        steps = self._opening(session, task, mission, tools, mounts)
+        steps = self._opening(session, task, mission, tools, mounts, owner, turns, parent)
         try:
             post = next(steps)
             while True:
@@ -191,9 +194,12 @@ class Client:
         mission: str | None = None,
         tools: Sequence[Any] | None = None,
         mounts: Sequence[str] = (),
+        owner: str = "",
+        turns: Sequence[str] = (),
+        parent: ParentSession | None = None,
     ) -> OpenedSession:
         """The async twin of `open_session`."""
-        steps = self._opening(session, task, mission, tools, mounts)
+        steps = self._opening(session, task, mission, tools, mounts, owner, turns, parent)
         try:
             post = next(steps)
             while True:
@@ -265,8 +271,40 @@ class Client:
     def _talk(self, decision_id: str, framing: Framing) -> StreamTalk:
         return StreamTalk(decision_id, framing, host=self._endpoint.host_header, headers=self._headers)
 
+    def add_turn(self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()) -> SaidTurn:
+        """Record what the user said in `session`, which is opened where it is not open; `turn` is its number.
+
+        `documents` are what the user pasted: they count as read and untrusted. The same turn with the same text is
+        found. Raises `InvalidCall` where it is refused and `GatewayUnavailable` where nobody can say.
+        """
+        post = sessions.turn_of(session, text, turn=turn, documents=documents)
+        try:
+            answer = self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
+        return sessions.read_turn(answer)
+
+    async def aadd_turn(
+        self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
+    ) -> SaidTurn:
+        """The async twin of `add_turn`."""
+        post = sessions.turn_of(session, text, turn=turn, documents=documents)
+        try:
+            answer = await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
+        return sessions.read_turn(answer)
+
     def _opening(
-        self, session: str, task: str, mission: str | None, tools: Sequence[Any] | None, mounts: Sequence[str]
+        self,
+        session: str,
+        task: str,
+        mission: str | None,
+        tools: Sequence[Any] | None,
+        mounts: Sequence[str],
+        owner: str,
+        turns: Sequence[str],
+        parent: ParentSession | None,
     ) -> sessions.Steps:
         if self._provers is None:
             from aegis.missions.holder import Provers
@@ -278,6 +316,9 @@ class Client:
             mission=mission,
             tools=tools,
             mounts=mounts,
+            owner=owner,
+            turns=turns,
+            parent=parent,
             holder=self._holder,
             provers=self._provers,
         )

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
-from aegis.core.decision import Decision, OpenedSession, ReceiptRef
+from aegis.core.decision import Decision, OpenedSession, ParentSession, ReceiptRef, SaidTurn
 from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.errors import GatewayUnavailable, InvalidCall, PermitInvalid
 from aegis.sdk.client import wire
@@ -82,6 +83,9 @@ def opening(
     mission: str | None,
     tools: Sequence[Any] | None,
     mounts: Sequence[str],
+    owner: str,
+    turns: Sequence[str],
+    parent: ParentSession | None,
     holder: Callable[[], Holder],
     provers: Provers,
 ) -> Steps:
@@ -95,6 +99,12 @@ def opening(
         body["available_tools"] = list(tools)
     if mounts:
         body["mounts"] = list(mounts)
+    if owner:
+        body["owner"] = owner
+    if turns:
+        body["turns"] = list(turns)
+    if parent is not None:
+        body["parent"] = {"session": parent.session} | ({"call_id": parent.call_id} if parent.call_id else {})
     try:
         opened = _read((yield Post(SESSIONS, canonical(body))))
     except InvalidCall as error:
@@ -111,6 +121,31 @@ def opening(
     if opened.audience is not None:
         provers.add(session, holder().prover(audience=opened.audience, session=session, number=opened.number))
     return opened
+
+
+def turn_of(session: str, text: str, *, turn: int | None, documents: Sequence[str]) -> Post:
+    """The request that records what the user said."""
+    body: dict[str, Any] = {"text": text}
+    if turn is not None:
+        body["turn"] = turn
+    if documents:
+        body["documents"] = list(documents)
+    return Post(f"{SESSIONS}/{quote(session, safe='')}/turns", canonical(body))
+
+
+def read_turn(answer: HttpAnswer) -> SaidTurn:
+    """The turn that an answer says was recorded; raises `InvalidCall` where it was refused."""
+    value = _object(answer)
+    receipt, number = value.get("receipt"), value.get("turn")
+    if not isinstance(receipt, dict) or type(receipt.get("index")) is not int or type(number) is not int:
+        raise GatewayUnavailable(_UNUSABLE)
+    place = ReceiptRef(id=_text(receipt, "id"), index=receipt["index"], leaf_hash=_text(receipt, "leaf_hash"))
+    return SaidTurn(session=_text(value, "session"), turn=number, receipt=place, fresh=answer.status == 201)
+
+
+def unheard() -> GatewayUnavailable:
+    """What is raised where the gateway did not answer about a turn."""
+    return GatewayUnavailable("the gateway did not answer about the turn")
 
 
 def _read(answer: HttpAnswer) -> OpenedSession:

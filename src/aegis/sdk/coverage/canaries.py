@@ -19,7 +19,7 @@ from aegis.errors import CallRefused
 
 # What is fired, and what came of it.
 
-State = Literal["covered", "UNCOVERED", "not reached"]
+State = Literal["covered", "UNCOVERED", "not reached", "host says them"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +37,10 @@ class Canary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Covered:
-    """Whether a decision came before the body; `not reached` where the framework let the canary not so far."""
+    """Whether a decision came before the body; `not reached` where the framework let the canary not so far.
+
+    Of the user's words it says whether they arrive, or have to be said by the host.
+    """
 
     framework: str
     tool: str

@@ -17,6 +17,7 @@ from aegis.enforce.patching import Patches
 from aegis.enforce.witness import trapping
 from aegis.errors import CallRefused
 from aegis.sdk.coverage.canaries import CANARIES, FUNCTION_CANARIES, Canary, Covered, State
+from aegis.sdk.coverage.words import PATH, Listening, is_heard
 from aegis.sdk.hooking import installed_adapters
 
 _log: Final = logging.getLogger("aegis")
@@ -95,17 +96,25 @@ def coverage(modules: Sequence[str] = ()) -> list[Covered]:
     try:
         # All of them, and before the modules, as in a program that begins with `auto()`: what a module then does to
         # its tools is not hooked over again.
-        hooked = hook_installed(Enforcer(decider), patches, bar=True)
+        hooked = hook_installed(Enforcer(decider, host=Listening()), patches, bar=True)
         for module in modules:
             import_module(module)
-        return [
+        fired = [
             _fired(hooked[name], canary, decider)
             for name, canaries in ALL_CANARIES.items()
             if name in hooked
             for canary in canaries()
         ]
+        return [*fired, *(_heard(name, framework) for name, framework in hooked.items())]
     finally:
         patches.undo()
+
+
+def _heard(name: str, framework: str) -> Covered:
+    """Whether the user's words arrive over a framework; where they do not, the host says them."""
+    heard = is_heard(name)
+    state: State = "host says them" if heard is None else "covered" if heard else "UNCOVERED"
+    return Covered(framework=framework, tool="", path=PATH, state=state)
 
 
 def hook_installed(enforcer: Enforcer, patches: Patches, *, bar: bool) -> dict[str, str]:

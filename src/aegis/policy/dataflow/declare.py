@@ -1,0 +1,132 @@
+"""What a tool does with its arguments and whose word its results are: declared, or derived from words of names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Literal, get_args
+
+import re2
+
+from aegis.policy.dataflow.values import ValueKind
+from aegis.policy.dataflow.words import lexicon
+
+Does = Literal[
+    "read", "fetch", "send", "post", "pay", "share", "account", "book", "create", "modify", "delete", "member",
+    "execute", "sign-in", "other",
+]  # fmt: skip
+DOES: Final[tuple[Does, ...]] = get_args(Does)
+Trust = Literal["trusted", "mixed", "untrusted"]
+Sensitivity = Literal["public", "internal", "confidential", "restricted"]
+SENSITIVITIES: Final[tuple[Sensitivity, ...]] = get_args(Sensitivity)
+FieldTrust = Literal["trusted", "structured", "untrusted"]
+
+_PARTS: Final = re2.compile(r"[A-Z]+(?:[^a-zA-Z]|$)|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArgumentFlow:
+    """What an argument is, and whether the deed goes there."""
+
+    kind: ValueKind
+    sink: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultFlow:
+    """Whose word a tool's results are, how sensitive, and what single fields are; `None` is not declared."""
+
+    trust: Trust | None = None
+    sensitivity: Sensitivity | None = None
+    fields: Mapping[str, FieldTrust] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolFlow:
+    """What an operator declared of one tool; what is left out is derived."""
+
+    does: Does | None = None
+    arguments: Mapping[str, ArgumentFlow] = field(default_factory=dict)
+    result: ResultFlow = field(default_factory=ResultFlow)
+
+    def elsewhere(self) -> ToolFlow:
+        """What of it counts on a server that it was not written for: nothing that loosens."""
+        trust: Trust | None = "untrusted" if self.result.trust == "untrusted" else None
+        sinks = {name: one for name, one in self.arguments.items() if one.sink}
+        return ToolFlow(does=None, arguments=sinks, result=ResultFlow(trust=trust, sensitivity=self.result.sensitivity))
+
+
+NOTHING: Final = ToolFlow()
+
+
+@lru_cache(maxsize=4_096)
+def name_words(name: str) -> tuple[str, ...]:
+    """The whole words of a name, in lower case: `addUser_toChannel` has four."""
+    return tuple(match[0].strip("_- .").lower() for match in _PARTS.finditer(name[:256]))
+
+
+@lru_cache(maxsize=4_096)
+def does_of(tool: str) -> Does:
+    """What a tool of that name does; `other` where its words do not say."""
+    words = name_words(tool)
+    held = frozenset(words)
+    if not words:
+        return "other"
+    lead = words[0]
+    if lead in _READING and not held & _ACTING:
+        return "fetch" if held & _FETCHED else "read"
+    for does, names in lexicon().kinds:
+        for name in names:
+            if all(word in held for word in name):
+                return does  # type: ignore[return-value]
+    return "other"
+
+
+def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
+    """`does_of`, where arguments tell more than the name: what is addressed is sent, what names a page fetches it."""
+    does = does_of(tool)
+    if does in _VAGUE:
+        held = {word for name in list(arguments)[:32] for word in name_words(name)}
+        if held & _ADDRESSED and held & _WORDED:
+            return "send"
+        if does == "read" and held & _PAGED:
+            return "fetch"
+    return does
+
+
+_VAGUE: Final = frozenset({"create", "other", "modify", "read"})
+_ADDRESSED: Final = frozenset({"to", "recipient", "recipients", "email", "cc", "phone", "receiver", "addressee"})
+_WORDED: Final = frozenset({"body", "text", "message", "content", "subject"})
+_PAGED: Final = frozenset({"url", "uri", "link", "href", "webpage", "website"})
+_READING: Final = frozenset({
+    "get", "read", "list", "search", "find", "lookup", "query", "show", "view", "describe", "count", "check",
+    "calculate", "compute", "convert", "estimate", "compare", "retrieve", "analyze", "display", "fetch", "open",
+})  # fmt: skip
+_ACTING: Final = frozenset({"send", "delete", "remove", "update", "create", "pay"})
+_FETCHED: Final = frozenset({"webpage", "url", "website", "page", "web", "http", "link", "site"})
+
+
+@lru_cache(maxsize=16_384)
+def argument_of(does: Does, name: str) -> ArgumentFlow | None:
+    """What an argument of that name is, where it can say where the deed goes."""
+    words = name_words(name)
+    held = frozenset(words)
+    for kind, names, only in lexicon().sinks:
+        if only and does not in only:
+            continue
+        for one in names:
+            if all(word in held for word in one) and (len(one) == len(words) or words[-1] in one):
+                return ArgumentFlow(kind=kind, sink=True)
+    return None
+
+
+def flow_of_argument(flow: ToolFlow, does: Does, name: str) -> ArgumentFlow | None:
+    """The operator's word about an argument, else what its name says."""
+    declared = flow.arguments.get(name)
+    return declared if declared is not None else argument_of(does, name)
+
+
+def objects_of(tool: str) -> tuple[str, ...]:
+    """The words of a tool's name that may name what it deals with."""
+    return name_words(tool)[1:] or name_words(tool)

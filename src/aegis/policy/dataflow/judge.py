@@ -1,0 +1,394 @@
+"""The five steps over one call: a pure function of the call, its tool's declaration, the session and the settings.
+
+(1) clean: until untrusted text was read, only the user can have asked
+(2) the licence of the deed: the user's words ask for this kind of deed
+(3) values at sinks: said, or in a trusted field, or in a document that the user named where that is delegated
+(4) what a text that leaves carries: addresses, accounts, and words of an instruction that only a document gave
+(5) what was marked secret leaves only if the user said so
+
+Each step can only tighten. Without the user's words the steps run on provenance alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from aegis.core.json import escape
+from aegis.core.outcome import Outcome, Reason
+from aegis.policy.dataflow.declare import (
+    ArgumentFlow,
+    Does,
+    ToolFlow,
+    does_with,
+    flow_of_argument,
+    name_words,
+    objects_of,
+)
+from aegis.policy.dataflow.licence import is_like_asked
+from aegis.policy.dataflow.reading import (
+    INSTRUCTION,
+    NAMED,
+    SECRET,
+    STRUCTURED,
+    TRUSTED,
+    FlowGrant,
+    SessionView,
+    ValueOrigin,
+    shingles,
+)
+from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
+from aegis.policy.dataflow.words import Words, lexicon, stem
+
+Delegation = Literal["never", "grant", "typed"]
+
+MAX_STRINGS: Final = 512  # of one call that are looked at; beyond it the rest counts as from nowhere
+MAX_CHARS: Final = 262_144
+MAX_FOUND: Final = 32  # findings of one call
+_QUIET: Final = frozenset({"read"})
+_LEAVING: Final = frozenset(
+    {"send", "post", "pay", "share", "book", "create", "modify", "fetch", "execute", "member", "other"}
+)
+_FIRST: Final = frozenset({"pay", "share", "member"})
+# Names inside of one's own house: held where an instruction names them, or nothing that was read does.
+_SOFT: Final = frozenset({("person", "send"), ("id", "send"), ("id", "post"), ("id", "member"), ("id", "delete")})
+# A document that is asked for one such value and has two gives none.
+_SINGLE: Final = frozenset({"account", "card", "wallet", "phone"})
+_MANY: Final = frozenset(
+    {
+        "all",
+        "each",
+        "every",
+        "everyone",
+        "everybody",
+        "both",
+        "them",
+        "those",
+        "these",
+        "bills",
+        "invoices",
+        "people",
+    }
+)
+_SHORT: Final = 160  # characters of an argument that names something
+_WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
+_UNKNOWN: Final = frozenset({"other", "read"})
+_NAMING: Final = 5  # blanks of one
+_COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowCall:
+    """One call as the steps see it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    flow: ToolFlow
+    leaves: bool = False  # whether the facts show that something is sent
+
+    @property
+    def does(self) -> Does:
+        """What the tool does, declared or by its name."""
+        return self.flow.does or does_with(self.tool, self.arguments)
+
+    @property
+    def texts(self) -> list[str]:
+        """The values of its arguments."""
+        return [one.value for one in _strings(self.arguments)]
+
+
+def is_licensed(call: FlowCall, words: Words) -> bool:
+    """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
+    does = call.does
+    deed = lexicon().deeds.get(does)
+    asked = words.asks_for(does, objects_of(call.tool))
+    if deed is not None and deed.risky:
+        return asked
+    if asked and does not in _WIDE:
+        return True
+    lead = name_words(call.tool)[:1]
+    named = does == "read" or any(word in words.said or stem(word) in words.said for word in lead)
+    needed = "said" if asked else "threshold" if does in _UNKNOWN and named else "known"
+    return is_like_asked(words, call.tool, call.texts, needed)
+
+
+class FlowFinding(NamedTuple):
+    """Why a call is held: a rule, the argument, and where its value stands (document numbers and paths)."""
+
+    rule: str
+    reason: Reason
+    path: str
+    outcome: Outcome
+    message: str
+    origins: tuple[ValueOrigin, ...] = ()
+    kind: str = ""
+    does: str = ""
+
+
+class _String(NamedTuple):
+    path: str
+    name: str
+    value: str
+
+
+def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tuple[FlowFinding, ...]:
+    """What the session says against the call; empty where nothing is."""
+    # (1)
+    if not view.untrusted and not view.saturated:
+        return ()
+    does = call.does
+    if does in _QUIET and not call.leaves:
+        return ()
+    strings = list(_strings(call.arguments))
+    judging = _Judging(call, does, view, delegation, strings)
+    judging.licence()
+    judging.sinks()
+    judging.carried()
+    return judging.findings()
+
+
+class _Judging:
+    def __init__(self, call: FlowCall, does: Does, view: SessionView, delegation: Delegation, strings: list[_String]):
+        self.call = call
+        self.does = does
+        self.view = view
+        self.delegation = delegation
+        self.strings = strings
+        self.found: list[FlowFinding] = []
+        self.licensed = True
+
+    def findings(self) -> tuple[FlowFinding, ...]:
+        """All of them; a value inside an instruction of which nothing is licensed blocks."""
+        return tuple(
+            one._replace(outcome=Outcome.BLOCK)
+            if not self.licensed
+            and one.origins
+            and all(origin.flags & INSTRUCTION for origin in one.origins)
+            and self.view.words is not None
+            else one
+            for one in self.found[:MAX_FOUND]
+        )
+
+    # (2)
+    def licence(self) -> None:
+        words, does = self.view.words, self.does
+        if words is None or any(grant.does == does for grant in self.view.grants):
+            return
+        if is_licensed(self.call, words):
+            return
+        self.licensed = False
+        message = f"the user's words do not ask for a deed of this kind (`{does}`)"
+        self.found.append(
+            FlowFinding("unlicensed-deed", Reason.UNLICENSED, "", Outcome.REQUIRE_APPROVAL, message, does=does)
+        )
+
+    # (3)
+    def sinks(self) -> None:
+        for one in self.strings:
+            told = flow_of_argument(self.call.flow, self.does, one.name)
+            if told is not None and not told.sink:
+                continue
+            seen = False
+            if told is not None or (len(one.value) <= _SHORT and self.does in _LEAVING):
+                for value in find_values(one.value):
+                    if told is None and not self._is_address(one.value, value.start, value.end):
+                        continue
+                    seen = True
+                    self._sink(one, value.kind, value.normal)
+            if told is not None and not seen and one.value.strip():
+                self._sink(one, told.kind, normalise(told.kind, one.value))
+
+    @staticmethod
+    def _is_address(text: str, start: int, end: int) -> bool:
+        """Whether an argument is the address, and not a text that holds one."""
+        return end - start >= len(text.strip()) - 2
+
+    def _sink(self, one: _String, kind: ValueKind, normal: str) -> None:
+        if not normal or self._is_fine(one, kind, normal, first=self.does in _FIRST):
+            return
+        origins = self._origins(kind, normal)
+        place = "it stands in nothing that was said or read"
+        if origins:
+            place = "it stands only in what was read"
+        self.found.append(
+            FlowFinding(
+                "untrusted-sink",
+                Reason.UNTRUSTED_VALUE,
+                one.path,
+                Outcome.REQUIRE_APPROVAL,
+                f"the value was not in the user's request; {place}",
+                origins,
+                kind,
+            )
+        )
+
+    def _is_fine(self, one: _String, kind: ValueKind, normal: str, *, first: bool) -> bool:
+        words = self.view.words
+        if words is not None and words.says(kind, normal):
+            return True
+        origins = self._origins(kind, normal)
+        if self._granted(one, kind, origins):
+            return True
+        if any(origin.flags & TRUSTED for origin in origins):
+            return True
+        clean = [origin for origin in origins if not origin.flags & INSTRUCTION]
+        if not first and clean and len(clean) == len(origins) and any(origin.flags & STRUCTURED for origin in clean):
+            return True
+        if clean and len(clean) == len(origins) and (kind, self.does) in _SOFT:
+            return any(_is_own(origin) for origin in clean)
+        if self.delegation == "typed" and words is not None and clean and len(clean) == len(origins):
+            return any(origin.flags & NAMED and self._is_only(origin, kind) for origin in clean)
+        return False
+
+    def _is_only(self, origin: ValueOrigin, kind: ValueKind) -> bool:
+        """Whether the document named by the user has a value to give; a singular request and two candidates is none."""
+        if kind not in _SINGLE or self._asks_for_many():
+            return True
+        return self.view.candidates_in(origin.document, families(kind)) == 1
+
+    def _asks_for_many(self) -> bool:
+        words = self.view.words
+        return words is not None and any(not _MANY.isdisjoint(sentence) for sentence in words.sentences)
+
+    def _origins(self, kind: ValueKind, normal: str) -> tuple[ValueOrigin, ...]:
+        found = self.view.origins(families(kind), normal)
+        if not found and families(kind) == "t":
+            for family in ("n", "e", "u"):
+                found = self.view.origins(family, normal)
+                if found:
+                    break
+        if not found and families(kind) == "u":
+            found = self.view.origins("u", host_of(normal))
+        return found
+
+    def _granted(self, one: _String, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
+        return any(
+            grant.document
+            and grant.kind == kind
+            and grant.sink == _pattern(one.path)
+            and any(self.view.documents[origin.document].receipt == grant.document for origin in origins)
+            for grant in self.view.grants
+        )
+
+    # (4), (5)
+    def carried(self) -> None:
+        words = self.view.words
+        for one in self.strings:
+            told = flow_of_argument(self.call.flow, self.does, one.name)
+            if told is not None and told.sink:
+                continue
+            if self.does in _LEAVING:
+                for value in find_values(one.value):
+                    if value.kind not in {"url", "wallet"} and not (value.kind == "account" and self.does != "execute"):
+                        continue
+                    if self._is_fine(one, value.kind, value.normal, first=False):
+                        continue
+                    origins = self._origins(value.kind, value.normal)
+                    if value.kind == "account" and not origins:
+                        continue  # a long number that nobody wrote is a number
+                    self.found.append(
+                        FlowFinding(
+                            "untrusted-content",
+                            Reason.UNTRUSTED_VALUE,
+                            one.path,
+                            Outcome.REQUIRE_APPROVAL,
+                            "a text that leaves carries an address that only a document names",
+                            origins,
+                            value.kind,
+                        )
+                    )
+            if words is not None and self._is_planted(one.value):
+                self.found.append(
+                    FlowFinding(
+                        "planted-value",
+                        Reason.UNTRUSTED_VALUE,
+                        one.path,
+                        Outcome.REQUIRE_APPROVAL,
+                        "the argument stands only in what somebody wrote into a text",
+                        self.view.origins("t", normalise("text", one.value)),
+                        "text",
+                    )
+                )
+            elif words is not None and self._is_copied(one.value) and not words.covers(one.value):
+                self.found.append(
+                    FlowFinding(
+                        "copied-instruction",
+                        Reason.UNTRUSTED_VALUE,
+                        one.path,
+                        Outcome.REQUIRE_APPROVAL,
+                        "the argument is word for word what a document told the agent to do",
+                        (),
+                        "text",
+                    )
+                )
+            if self.does in {"send", "post", "share", "pay"} and len(one.value) <= _SHORT:
+                origins = self.view.origins("t", normalise("text", one.value))
+                said = words is not None and words.says("text", normalise("text", one.value))
+                if not said and any(origin.flags & SECRET for origin in origins):
+                    self.found.append(
+                        FlowFinding(
+                            "secret-leaves",
+                            Reason.SENSITIVE_DATA,
+                            one.path,
+                            Outcome.REQUIRE_APPROVAL,
+                            "a field that is kept secret would leave",
+                            origins,
+                            "secret",
+                        )
+                    )
+
+    def _is_planted(self, text: str) -> bool:
+        """Whether an argument that names something is what a text says, and no field, line or word of the user."""
+        if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
+            return False
+        origins = self.view.origins("t", normalise("text", text))
+        if not origins or any(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
+            return False
+        return not (self.view.words is not None and self.view.words.covers(text))
+
+    def _is_copied(self, text: str) -> bool:
+        if not self.view.shingles or text.count(" ") < 2:
+            return False
+        hashes = list(shingles(self.view.key, text[:2_000]))
+        if not hashes:
+            return False
+        return sum(one in self.view.shingles for one in hashes) >= _COPIED * len(hashes)
+
+
+def _is_own(origin: ValueOrigin) -> bool:
+    """Whether a value stands for itself: a field that is no prose, or a line of a text."""
+    return bool(origin.flags & (STRUCTURED | TRUSTED)) or not origin.path
+
+
+def _pattern(path: str) -> str:
+    """A pointer without the positions of lists: a grant for `/recipients` covers each of them."""
+    return "/".join(part for part in path.split("/") if not part.isdigit())
+
+
+def _strings(arguments: Mapping[str, Any]) -> Iterator[_String]:
+    left = MAX_CHARS
+    stack: list[tuple[str, str, Any]] = [
+        (f"/{escape(name)}", name, value) for name, value in reversed(list(arguments.items()))
+    ]
+    count = 0
+    while stack and count < MAX_STRINGS and left > 0:
+        path, name, value = stack.pop()
+        if isinstance(value, str):
+            count += 1
+            left -= len(value)
+            yield _String(path, name, value)
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif isinstance(value, (int, float)):
+            count += 1
+            yield _String(path, name, str(value))
+        elif isinstance(value, dict):
+            stack.extend(
+                (f"{path}/{escape(str(inner))}", str(inner), held) for inner, held in reversed(list(value.items()))
+            )
+        elif isinstance(value, (list, tuple)):
+            stack.extend((f"{path}/{number}", name, held) for number, held in reversed(list(enumerate(value))))
+
+
+__all__ = ["ArgumentFlow", "FlowCall", "FlowFinding", "FlowGrant", "judge_flow"]

@@ -1,0 +1,305 @@
+"""What is remembered of one result, and what a session knows from all of them: hashes, paths and flags, no text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+import re2
+from msgspec import Struct
+
+from aegis.core.json import escape
+from aegis.core.names import glob_match
+from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
+from aegis.policy.dataflow.values import find_values, keyed, normalise
+from aegis.policy.dataflow.words import Words
+
+MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
+MAX_DOCUMENTS: Final = 512
+MAX_SPANS: Final = 64
+MAX_SHINGLES: Final = 16_384
+MAX_OF_RESULT: Final = 1_024  # values of one result
+MAX_READ: Final = 262_144  # characters of one result: beyond it the session is saturated
+MAX_STRINGS: Final = 4_096  # of one result
+MAX_LINES: Final = 1_024  # lines of one text that are values by themselves
+_SPAN_WORDS: Final = 48
+_SPAN_NAMES: Final = 16
+_SPAN_CHARS: Final = 240
+_NAME: Final = re2.compile(r"\b(?:[A-Z][\w-]+|[\w-]*[0-9][\w-]*)")
+_SHORT: Final = 96  # characters of a field that is a value and no text
+_FEW: Final = 6  # words of one
+
+TRUSTED: Final = 1
+STRUCTURED: Final = 2
+NAMED: Final = 4  # in a document that the user named
+INSTRUCTION: Final = 8  # inside of what reads like an instruction
+SECRET: Final = 16
+
+_LINE: Final = re2.compile(r"^[\s>*•-]*(?:[\w .\"']{1,40}?[:=]\s+)?[\"']?(.{1,96}?)[\"',;]*$")
+# Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
+_ORDER: Final = re2.compile(
+    r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
+    r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
+    r"|your goal)\b"
+    r"|(?:^|[.!?:;>\"'\n]\s*)(?:then |also |and |now |first |next |finally )?"
+    r"(?:send|forward|transfer|pay|wire|delete|remove|create|invite|add|share"
+    r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
+    r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s)"
+)
+_TOKEN: Final = re2.compile(r"[^\W_]+")
+_SECRET_NAMES: Final = frozenset({
+    "password", "passcode", "secret", "token", "pin", "cvv", "passport", "ssn", "card", "credential", "credentials",
+})  # fmt: skip
+
+
+class ValueOrigin(NamedTuple):
+    """Where a value stands: the number of its document, the path in it, and its flags."""
+
+    document: int
+    path: str
+    flags: int
+
+
+class ResultReading(Struct, frozen=True, array_like=True):
+    """What is remembered of one result: hash, path and flags of each value, and shingles of what reads like orders."""
+
+    values: tuple[tuple[int, str, int], ...] = ()
+    shingles: tuple[int, ...] = ()
+    spans: int = 0
+    saturated: bool = False
+    text: bool = False  # whether anything of it is somebody else's word
+
+
+class ReadDocument(Struct, frozen=True, array_like=True):
+    """One result as the session remembers it; `tool` is `tool` or `server/tool`."""
+
+    receipt: str
+    tool: str
+    trust: str
+    sensitivity: str
+    named: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowGrant:
+    """What a person granted for a session: a document may name values of a kind at a sink, or a deed is asked for."""
+
+    id: str
+    document: str = ""
+    sink: str = ""
+    kind: str = ""
+    does: str = ""
+
+
+@dataclass(kw_only=True)
+class SessionView:
+    """What guards know of a session. The collections grow with it and are nobody's to change."""
+
+    id: str = ""
+    key: bytes = b""
+    words: Words | None = None
+    values: dict[int, tuple[ValueOrigin, ...]] = field(default_factory=dict)
+    documents: list[ReadDocument] = field(default_factory=list)
+    shingles: set[int] = field(default_factory=set)
+    labels: frozenset[str] = frozenset()
+    untrusted: bool = False
+    saturated: bool = False
+    sources: frozenset[str] = frozenset()
+    effects: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
+    calls: int = 0
+    denials: int = 0
+    turns: int = 0
+    drift: int = 0
+    reads: int = 0
+    spans: int = 0
+    used: frozenset[int] = frozenset()  # hashes of payees and grantees that a call of the session went to
+    grants: tuple[FlowGrant, ...] = ()
+    candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document
+
+    def candidates_in(self, document: int, family: str) -> int:
+        """How many values of a family a document has that no instruction in it names."""
+        return self.candidates.get((document, family), 0)
+
+    def origins(self, family: str, normal: str) -> tuple[ValueOrigin, ...]:
+        """Where a value stands in what was read."""
+        return self.values.get(keyed(self.key, family, normal), ())
+
+    def add(self, document: ReadDocument, reading: ResultReading) -> None:
+        """Take in one result; what goes beyond a cap is not kept and saturates the session."""
+        self.saturated = self.saturated or reading.saturated
+        if len(self.documents) >= MAX_DOCUMENTS:
+            self.saturated = True
+            return
+        number = len(self.documents)
+        self.documents.append(document)
+        for hashed, path, flags in reading.values:
+            if not flags & INSTRUCTION and (family := _FAMILY_OF.get(flags >> _FAMILY_BITS)):
+                self.candidates[number, family] = self.candidates.get((number, family), 0) + 1
+            known = self.values.get(hashed, ())
+            if not known and len(self.values) >= MAX_VALUES:
+                self.saturated = True
+                break
+            if len(known) < _MOST_ORIGINS:
+                self.values[hashed] = (*known, ValueOrigin(number, path, flags | (NAMED if document.named else 0)))
+        if reading.spans:
+            if self.spans >= MAX_SPANS or len(self.shingles) + len(reading.shingles) > MAX_SHINGLES:
+                self.saturated = True
+            else:
+                self.spans += reading.spans
+                self.shingles.update(reading.shingles)
+
+
+_MOST_ORIGINS: Final = 8
+_FAMILY_BITS: Final = 8  # above the flags stands the number of a value's family
+_FAMILY_OF: Final = {1: "e", 2: "u", 3: "n", 4: "w"}
+_NUMBER_OF: Final = {family: number << _FAMILY_BITS for number, family in _FAMILY_OF.items()}
+
+
+class _Taking:
+    """Collects what one result holds."""
+
+    def __init__(self, key: bytes, flow: ToolFlow, trust: Trust):
+        self.key = key
+        self.trust = trust
+        self.fields = flow.result.fields
+        self.values: dict[int, tuple[str, int]] = {}
+        self.shingles: set[int] = set()
+        self.spans = 0
+        self.left = MAX_READ
+        self.strings = MAX_STRINGS
+        self.saturated = False
+        self.text = False
+
+    def walk(self, value: Any, path: str, dotted: str, depth: int) -> None:
+        if depth > 32 or self.strings <= 0 or self.left <= 0:
+            self.saturated = True
+            return
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                self.walk(inner, f"{path}/{escape(name)[:64]}", f"{dotted}.{name}" if dotted else name, depth + 1)
+        elif isinstance(value, list):
+            for number, inner in enumerate(value):
+                self.walk(inner, f"{path}/{number}", f"{dotted}.{number}" if dotted else str(number), depth + 1)
+        elif isinstance(value, str):
+            self.strings -= 1
+            self.string(value, path, dotted, structured=bool(dotted))
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            self.strings -= 1
+            self.keep("t", str(value), path, self.flags(dotted, str(value), structured=bool(dotted)))
+            if isinstance(value, int) and abs(value) > 9_999_999:
+                self.keep("n", str(abs(value)), path, self.flags(dotted, str(value), structured=bool(dotted)))
+
+    def flags(self, dotted: str, text: str, *, structured: bool) -> int:
+        """Trust of a field: declared, else by the tool's trust; a short value of a mixed result is structured."""
+        told: FieldTrust | None = None
+        if self.fields and dotted:
+            told = next((trust for name, trust in self.fields.items() if glob_match(name, dotted)), None)
+        secret = SECRET if dotted and not _SECRET_NAMES.isdisjoint(name_words(dotted.rpartition(".")[2])) else 0
+        if told == "trusted" or (told is None and self.trust == "trusted"):
+            return secret | TRUSTED | STRUCTURED
+        if told == "structured":
+            return secret | STRUCTURED
+        if told is None and self.trust == "mixed" and structured and len(text) <= _SHORT and text.count(" ") < _FEW:
+            return secret if _is_prose(dotted) else secret | STRUCTURED
+        return secret
+
+    def string(self, text: str, path: str, dotted: str, *, structured: bool) -> None:
+        if len(text) > self.left:
+            text, self.saturated = text[: self.left], True
+        self.left -= len(text)
+        flags = self.flags(dotted, text, structured=structured)
+        if not flags & STRUCTURED and text.strip():
+            self.text = True
+        if len(text) <= 128:
+            self.keep("t", normalise("text", text), path, flags)
+        spans = () if flags & STRUCTURED else _spans(text)
+        for value in find_values(text):
+            inside = any(start <= value.start < end for start, end in spans)
+            family = _FAMILIES[value.kind]
+            whole = value.end - value.start >= len(text.strip()) - 1
+            told = flags if whole or flags & TRUSTED else flags & ~STRUCTURED  # a value in a text is no field
+            self.keep(family, value.normal, path, told | (INSTRUCTION if inside else 0))
+        if not flags & STRUCTURED and ("\n" in text or len(text) > 128):
+            for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
+                if len(line) <= _SHORT and (match := _LINE.match(line)) is not None:
+                    self.keep("t", normalise("text", match[1]), path, flags)
+        for start, end in spans[: MAX_SPANS - self.spans]:
+            self.spans += 1
+            span = text[start:end]
+            self.shingles.update(shingles(self.key, span))
+            for name in _NAME.findall(span)[:_SPAN_NAMES]:
+                self.keep("t", normalise("text", name), path, flags | INSTRUCTION)
+
+    def keep(self, family: str, normal: str, path: str, flags: int) -> None:
+        if not normal:
+            return
+        if len(self.values) >= MAX_OF_RESULT:
+            self.saturated = True
+            return
+        hashed = keyed(self.key, family, normal)
+        flags |= _NUMBER_OF.get(family, 0)
+        known = self.values.get(hashed)
+        if known is None:
+            self.values[hashed] = (path, flags)
+        elif known[1] != flags:  # of two places the less trusted counts, and an instruction is never forgotten
+            both = (known[1] & flags & ~(INSTRUCTION | SECRET)) | ((known[1] | flags) & (INSTRUCTION | SECRET))
+            self.values[hashed] = (known[0] if known[1] <= flags else path, both)
+
+
+def _is_prose(dotted: str) -> bool:
+    """Whether a field's own name says that people write what they like into it."""
+    name = next((part for part in reversed(dotted.split(".")) if not part.isdigit()), "")
+    return not _PROSE.isdisjoint(name_words(name))
+
+
+_PROSE: Final = frozenset({
+    "note", "notes", "remark", "remarks", "comment", "comments", "description", "body", "content", "message", "text",
+    "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
+    "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
+})  # fmt: skip
+_FAMILIES: Final = {"email": "e", "url": "u", "host": "u", "account": "n", "card": "n", "phone": "n", "wallet": "w"}
+
+
+def read_result(value: Any, key: bytes, flow: ToolFlow, trust: Trust | None = None) -> ResultReading:
+    """What is remembered of a result, given the session's key and whose word it is."""
+    taking = _Taking(key, flow, trust or flow.result.trust or "mixed")
+    if isinstance(value, str) and value[:1] in {"{", "["}:
+        with suppress(orjson.JSONDecodeError):  # a text that only begins like JSON is a text
+            value = orjson.loads(value) if len(value) <= MAX_READ else value
+    taking.walk(value, "", "", 0)
+    return ResultReading(
+        values=tuple((hashed, path, flags) for hashed, (path, flags) in taking.values.items()),
+        shingles=tuple(sorted(taking.shingles)),
+        spans=taking.spans,
+        saturated=taking.saturated,
+        text=taking.text or (bool(taking.values) and taking.trust != "trusted"),
+    )
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Where a text reads like an order: from its sign on, some sentences."""
+    found: list[tuple[int, int]] = []
+    if len(text) < 12:
+        return found
+    end = -1
+    for match in _ORDER.finditer(text):
+        if match.start() < end:
+            continue
+        end = min(len(text), match.start() + _SPAN_CHARS)
+        found.append((match.start(), end))
+        if len(found) >= MAX_SPANS:
+            break
+    return found
+
+
+def shingles(key: bytes, text: str) -> Iterable[int]:
+    """Hashes of two and of three words that stand together, of the first words of `text`."""
+    words = [match[0] for match in _TOKEN.finditer(text.casefold())][: _SPAN_WORDS + 2]
+    for at in range(len(words) - 1):
+        yield keyed(key, "2", f"{words[at]} {words[at + 1]}")
+    for at in range(len(words) - 2):
+        yield keyed(key, "3", " ".join(words[at : at + 3]))

@@ -1,0 +1,260 @@
+"""The words of a user: which deeds they ask for, and which values they name."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import re2
+import yaml
+
+from aegis.errors import ConfigError, Problem
+from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
+
+_WORD: Final = re2.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_SENTENCE: Final = re2.compile(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
+_MAX_SENTENCES: Final = 2_000
+_BEFORE_NOUN: Final = frozenset(
+    {
+        "the",
+        "a",
+        "an",
+        "my",
+        "your",
+        "his",
+        "her",
+        "its",
+        "our",
+        "their",
+        "this",
+        "that",
+        "any",
+        "no",
+        "new",
+        "latest",
+        "last",
+        "each",
+        "every",
+        "of",
+        "from",
+    }
+)
+_NOUNS: Final = frozenset(
+    {
+        "book",
+        "email",
+        "mail",
+        "text",
+        "message",
+        "post",
+        "comment",
+        "share",
+        "order",
+        "contact",
+        "answer",
+        "reply",
+        "change",
+        "update",
+        "mark",
+        "note",
+        "list",
+        "file",
+        "plan",
+        "log",
+        "record",
+        "transfer",
+        "schedule",
+        "set",
+        "draft",
+        "wire",
+        "tip",
+        "fund",
+        "trade",
+        "test",
+        "run",
+        "build",
+        "check",
+        "review",
+        "look",
+        "move",
+        "start",
+        "drop",
+        "return",
+        "access",
+        "use",
+        "search",
+        "format",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeedWords:
+    """How a user asks for one kind of deed."""
+
+    risky: bool = False
+    asks: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    objects: frozenset[str] = frozenset()
+    same_object: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lexicon:
+    """The shipped tables: kinds of tools by name, deeds by words, words for one thing, arguments that are sinks."""
+
+    kinds: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+    deeds: dict[str, DeedWords]
+    objects: dict[str, frozenset[str]]
+    sinks: tuple[tuple[ValueKind, tuple[tuple[str, ...], ...], frozenset[str]], ...]
+
+
+def lexicon_folder() -> Path:
+    """The folder of these tables, inside the wheel or beside the source tree."""
+    package = Path(__file__).resolve().parent.parent.parent
+    for folder in (package / "_data" / "dataflow", package.parent.parent / "data" / "dataflow"):
+        if folder.is_dir():
+            return folder
+    raise ConfigError((Problem(message="this installation lacks the tables of data flow"),))
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The shipped tables, read once."""
+    value: dict[str, Any] = yaml.load((lexicon_folder() / "deeds.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    objects: dict[str, frozenset[str]] = {}
+    for line in value["objects"]:
+        for word in line:
+            objects[word] = objects.get(word, frozenset()) | frozenset(line)
+    return Lexicon(
+        kinds=tuple((one["does"], tuple(map(tuple, one["names"]))) for one in value["kinds"]),
+        deeds={
+            name: DeedWords(
+                risky=one.get("risky", False),
+                asks=frozenset(one.get("asks", ())),
+                needs=frozenset(one.get("needs", ())),
+                objects=frozenset(one.get("objects", ())),
+                same_object=one.get("same_object", False),
+            )
+            for name, one in value["deeds"].items()
+        },
+        objects=objects,
+        sinks=tuple(
+            (one["is"], tuple(map(tuple, one["names"])), frozenset(one.get("does", ()))) for one in value["sinks"]
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """What a user said in all turns, read once: sentences of words, and the values that they name."""
+
+    sentences: tuple[tuple[str, ...], ...]
+    text: str
+    values: frozenset[str]
+    hosts: frozenset[str]
+    said: frozenset[str]
+
+    def asks_for(self, does: str, objects: Iterable[str]) -> bool:
+        """Whether some sentence asks for a deed of this kind; `objects` are words of the tool's name."""
+        deed = lexicon().deeds.get(does)
+        if deed is None:
+            return False
+        named = [word for word in objects if word not in deed.asks and word not in deed.needs]
+        own = same_things(named) | frozenset(named)
+        things = own if deed.same_object else frozenset[str]()
+        beside = deed.objects or own
+        for sentence in self.sentences:
+            words = frozenset(sentence)
+            for at, word in enumerate(sentence):
+                root = stem(word)
+                if (
+                    not {word, root}.isdisjoint(deed.asks)
+                    and _is_verb(sentence, at)
+                    and (not things or not things.isdisjoint(words))
+                ):
+                    return True
+                if not {word, root}.isdisjoint(deed.needs) and not beside.isdisjoint(words):
+                    return True
+        return False
+
+    def says(self, kind: ValueKind, normal: str) -> bool:
+        """Whether the user named this value."""
+        family = families(kind)
+        if f"{family}{normal}" in self.values:
+            return True
+        if family == "u":
+            host = host_of(normal)
+            return host in self.hosts
+        if family == "t":
+            return len(normal) > 0 and f" {_plain(normal)} " in self.text
+        return False
+
+    def covers(self, text: str) -> bool:
+        """Whether most words of a short text are the user's own."""
+        plain = _plain(text)
+        return bool(plain) and f" {plain} " in self.text
+
+
+def read_words(turns: Sequence[str]) -> Words:
+    """The words of these turns."""
+    return _read(tuple(turns))
+
+
+@lru_cache(maxsize=256)
+def _read(turns: tuple[str, ...]) -> Words:
+    sentences: list[tuple[str, ...]] = []
+    values: set[str] = set()
+    hosts: set[str] = set()
+    plain: list[str] = []
+    for turn in turns:
+        text = turn if turn.isascii() else unicodedata.normalize("NFKC", turn)
+        plain.append(_plain(text))
+        for part in _SENTENCE.split(text)[:_MAX_SENTENCES]:
+            words = tuple(match[0].lower() for match in _WORD.finditer(part))
+            if words:
+                sentences.append(words)
+        for value in find_values(text):
+            values.add(f"{families(value.kind)}{value.normal}")
+            if value.kind == "url":
+                hosts.add(host_of(value.normal))
+    return Words(
+        sentences=tuple(sentences),
+        text=f" {' '.join(plain)} ",
+        values=frozenset(values),
+        hosts=frozenset(hosts),
+        said=frozenset(word for sentence in sentences for word in sentence),
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join(match[0] for match in _TOKEN.finditer(normalise("text", text)))
+
+
+_TOKEN: Final = re2.compile(r"[^\W_]+")
+
+
+def _is_verb(sentence: Sequence[str], at: int) -> bool:
+    """Whether a word that can be a noun stands where a verb can: not behind an article or a possessive."""
+    return sentence[at] not in _NOUNS or at == 0 or sentence[at - 1] not in _BEFORE_NOUN
+
+
+def stem(word: str) -> str:
+    """A word without its ending."""
+    for ending in ("ing", "ed", "es", "s"):
+        if len(word) > len(ending) + 3 and word.endswith(ending):
+            return word[: -len(ending)]
+    return word
+
+
+def same_things(words: Sequence[str]) -> frozenset[str]:
+    """The words that name the same things as these."""
+    objects = lexicon().objects
+    found: frozenset[str] = frozenset()
+    for word in words:
+        found |= objects.get(word, frozenset())
+    return found

@@ -1,0 +1,174 @@
+"""The public requirements of Autonomous Action Runtime Management, put to a real gateway.
+
+`docs/aarm.yaml` says which requirement each of these tests is about, and what is not met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aegis
+from aegis.errors import ToolCallBlocked
+from aegis.sdk.runtime import RuntimeSettings, open_runtime, replace_runtime
+from support.served import Served, served
+
+CONFIG = """
+version: 1
+limits: {rate: unlimited}
+previews: {enabled: false}
+tools:
+  read_inbox: {risk: low, effects: [read], result: {trust: untrusted, sensitivity: confidential}}
+  wipe_disk: {risk: critical}
+  deploy: {risk: high, irreversible: true, effects: [write]}
+  pay_bill:
+    risk: medium
+    does: pay
+    arguments: {account: {is: account, sink: true}}
+  send_note: {risk: low, effects: [external_send], does: send, arguments: {to: {is: email, sink: true}}}
+"""
+BILL = {"text": "Invoice 7, 90 EUR, due in June. Account DE75512108001245126199."}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("aarm") / "home", CONFIG) as running:
+        running.credentials.add("ann", "approver")
+        yield running
+
+
+def opened(gateway: Served, session: str, task: str) -> None:
+    assert gateway.ask("POST", "/v1/sessions", {"session": session, "task": task}).status == 201
+
+
+def decided(gateway: Served, tool: str, arguments: dict[str, Any], *, key: str = "bot", **members: Any) -> Any:
+    answer = gateway.ask("POST", "/v1/decisions", {"tool": tool, "arguments": arguments, **members}, key=key)
+    return {**answer.json, "status": answer.status}
+
+
+def read(gateway: Served, session: str) -> None:
+    """Have the session read what a stranger wrote."""
+    allowed = decided(gateway, "read_inbox", {}, session=session)
+    result = {"decision_id": allowed["decision_id"], "result": BILL}
+    assert gateway.ask("POST", "/v1/results", result).json["decision"] == "allow"
+
+
+def receipt(gateway: Served, decision: Any) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.ask("GET", f"/v1/receipts/{decision['receipt']['id']}", key="auditor").json
+    return dict(found.get("receipt", found))
+
+
+class TestInterception:
+    """R1."""
+
+    def test_a_denied_action_has_no_effect(self, tmp_path: Path) -> None:
+        (tmp_path / "aegis.yaml").write_text(CONFIG)
+        replace_runtime(open_runtime(RuntimeSettings(config=tmp_path / "aegis.yaml", home=tmp_path / "home")))
+        ran: list[str] = []
+
+        @aegis.protect
+        def wipe_disk(path: str) -> None:
+            ran.append(path)
+
+        @aegis.protect
+        def read_inbox() -> str:
+            ran.append("inbox")
+            return "nothing new"
+
+        try:
+            with pytest.raises(ToolCallBlocked):
+                wipe_disk("/dev/sda")
+            assert read_inbox() == "nothing new"
+        finally:
+            replace_runtime(None)
+        assert ran == ["inbox"]
+
+    def test_what_is_denied_is_on_record(self, gateway: Served) -> None:
+        blocked = decided(gateway, "wipe_disk", {"path": "/dev/sda"}, session="denied")
+        kept = receipt(gateway, blocked)
+        assert (kept["decision"], kept["tool"], kept["session"]) == ("block", "wipe_disk", "denied")
+
+
+class TestContext:
+    """R2 and R3."""
+
+    def test_the_words_and_the_actions_of_a_session_are_kept(self, gateway: Served) -> None:
+        opened(gateway, "kept", "read my mail")
+        said = gateway.ask("POST", "/v1/sessions/kept/turns", {"text": "then tell me what is due"})
+        assert said.json["turn"] == 2
+        read(gateway, "kept")
+        kinds = [one["kind"] for one in gateway.ask("GET", "/v1/sessions/kept", key="auditor").json["items"]]
+        assert sorted(kinds) == ["decision", "result", "session", "session"]
+
+    def test_the_same_action_is_allowed_or_held_by_what_the_session_read(self, gateway: Served) -> None:
+        payment = {"account": "DE75512108001245126199"}
+        opened(gateway, "asked", "Pay 90 EUR to DE75512108001245126199")
+        read(gateway, "asked")
+        assert decided(gateway, "pay_bill", payment, session="asked")["decision"] == "allow"
+        opened(gateway, "unasked", "Sum up my mail, please")
+        read(gateway, "unasked")
+        held = decided(gateway, "pay_bill", payment, session="unasked")
+        assert held["decision"] == "require_approval"
+        assert held["reason"] in {"unlicensed", "untrusted_value"}
+
+    def test_an_action_before_anything_was_read_is_the_users_own(self, gateway: Served) -> None:
+        opened(gateway, "clean", "Sum up my mail, please")
+        note = {"to": "ada@example.com"}
+        assert decided(gateway, "send_note", note, session="clean")["decision"] == "allow"
+
+    def test_a_forbidden_action_stays_forbidden_whatever_the_user_says(self, gateway: Served) -> None:
+        opened(gateway, "forbidden", "wipe the disk, I mean it")
+        assert decided(gateway, "wipe_disk", {"path": "/dev/sda"}, session="forbidden")["decision"] == "block"
+
+
+class TestDecisions:
+    """R4, under our names: allow, block (DENY), sanitize (MODIFY), require_approval (STEP_UP)."""
+
+    def test_allow_deny_modify_and_step_up(self, gateway: Served) -> None:
+        assert decided(gateway, "read_inbox", {})["decision"] == "allow"
+        assert decided(gateway, "wipe_disk", {})["decision"] == "block"
+        token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+        changed = decided(gateway, "send_note", {"to": "ada@example.com", "text": f"token {token}"})
+        assert changed["decision"] == "sanitize"
+        assert token not in str(changed["arguments"])
+        held = decided(gateway, "deploy", {"version": "7"})
+        assert (held["decision"], held["status"]) == ("require_approval", 202)
+
+    def test_a_stepped_up_action_runs_after_an_approval_alone_and_once(self, gateway: Served) -> None:
+        call = {"version": "8"}
+        held = decided(gateway, "deploy", call, session="step", call_id="step-1")
+        assert decided(gateway, "deploy", call, session="step", call_id="step-1")["decision"] == "require_approval"
+        place = f"/v1/approvals/{held['approval']['id']}"
+        assert gateway.ask("POST", place, {"decision": "approve"}).status == 403  # never the agent itself
+        assert gateway.ask("POST", place, {"decision": "approve", "reason": "seen"}, key="ann").status == 200
+        again = decided(gateway, "deploy", call, session="step", call_id="step-1")
+        assert (again["decision"], bool(again["permit"])) == ("allow", True)
+        trace = gateway.ask("GET", "/v1/sessions/step", key="auditor").json["items"]
+        answered = [one for one in trace if one["kind"] == "approval" and one.get("approvers")]
+        assert {name for one in answered for name in one["approvers"]}
+
+
+class TestReceipts:
+    """R5 and R6."""
+
+    def test_a_receipt_names_who_acted_under_which_policy_and_why(self, gateway: Served) -> None:
+        kept = receipt(gateway, decided(gateway, "read_inbox", {}, session="named", call_id="named-1"))
+        for member in ("agent", "principal", "session", "call_id", "tool", "decision", "reason", "verdict", "time"):
+            assert kept[member], member
+        assert kept["policy_digest"].startswith("sha-256:")
+        assert kept["sig"]["alg"] in {"Ed25519", "Ed25519-batch"}
+        assert kept["sig"]["kid"]
+
+    def test_an_agent_cannot_act_under_another_name(self, gateway: Served) -> None:
+        taken = gateway.ask("POST", "/v1/decisions", {"tool": "read_inbox", "arguments": {}, "agent": "other"})
+        assert taken.status == 403
+
+    def test_the_human_of_a_session_is_recorded_with_its_opening(self, gateway: Served) -> None:
+        opening = {"session": "owned", "task": "read my mail", "owner": "ada"}
+        answer = gateway.ask("POST", "/v1/sessions", opening)
+        assert answer.status == 201
+        assert gateway.ask("POST", "/v1/sessions", opening).status == 200
+        assert gateway.ask("POST", "/v1/sessions", {**opening, "owner": "bob"}).status == 409
