@@ -288,7 +288,8 @@ class Routes(dict[tuple[str | None, str], Route]):
             category=known.entry.category or own.entry.category,
         )
         narrow = (*own.approval.narrow, *known.approval.elsewhere().narrow)  # of two words, the last counts
-        return Route(
+        approval = replace(known.approval, narrow=narrow)
+        return Route(entry, known.schema or own.schema, own.roles, approval, flow=own.flow)
             entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow), flow=own.flow
         )
 
