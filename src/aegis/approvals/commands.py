@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 import typer
 
+from aegis.approvals.values import Scope
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
 from aegis.cli.output import Column, print_json, print_line, show_list, show_members
 from aegis.errors import InvalidCall
@@ -167,8 +168,8 @@ def approve(
         str, typer.Option("--call-digest", metavar="DIGEST", help="refuse unless exactly this call is held")
     ] = "",
     scope: Annotated[
-        Literal["once", "session"],
-        typer.Option("--scope", help="`session` covers the same call again in its session, for a while"),
+        Scope,
+        typer.Option("--scope", help="`session` covers the same call again, `document` and `deed` what is offered"),
     ] = "once",
     arguments: Annotated[
         str, typer.Option("--arguments", metavar="JSON", help="what is to run instead, doing no more than what is held")

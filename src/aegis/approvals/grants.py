@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 import orjson
 
-from aegis.approvals.values import Approval
+from aegis.approvals.values import Approval, OfferedGrant
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
@@ -26,7 +26,10 @@ State = Literal["active", "revoked"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """One grant as stored. Times are microseconds since the epoch; `approvers` are those who agreed."""
+    """One grant as stored. Times are microseconds since the epoch; `approvers` are those who agreed.
+
+    With `flow` it answers for no call: it is what the session's guard of data flow is told for the rest of the session.
+    """
 
     id: str
     approval_id: str
@@ -43,6 +46,7 @@ class Grant:
     expires_at: int
     state: State = "active"
     revoked_by: str | None = None
+    flow: tuple[OfferedGrant, ...] = ()
     version: int = 1
 
     def holds(self, *, policy_digest: str, identities: str | None, now: int) -> bool:
@@ -77,6 +81,8 @@ def granted_by(approval: Approval, *, grant_id: str, seconds: int, now: int) -> 
 def write(transaction: Transaction, grant: Grant) -> None:
     """Store a grant; it takes the place of an earlier one for the same call."""
     transaction.put_document(_to_document(grant))
+    if grant.flow:
+        return
     key = _call_key(grant.principal, grant.session, grant.call_digest)
     known = transaction.document(BY_CALL, key)
     version = 1 if known is None else known.version + 1
@@ -87,6 +93,12 @@ def find(reader: Reader, grant_id: str) -> Grant | None:
     """The grant of that id."""
     document = reader.document(COLLECTION, grant_id)
     return None if document is None else from_document(document)
+
+
+def stands(reader: Reader, grant_id: str, now: int) -> bool:
+    """Whether a grant is neither revoked nor over."""
+    grant = find(reader, grant_id)
+    return grant is not None and grant.state == "active" and now < grant.expires_at
 
 
 def find_for(reader: Reader, *, principal: str, session: str, call_digest: str) -> Grant | None:
