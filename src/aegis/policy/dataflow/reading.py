@@ -19,7 +19,7 @@ from aegis.policy.dataflow.words import Words
 
 MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
 MAX_DOCUMENTS: Final = 512
-MAX_SPANS: Final = 64
+MAX_SPANS: Final = 256
 MAX_SHINGLES: Final = 16_384
 MAX_OF_RESULT: Final = 1_024  # values of one result
 MAX_READ: Final = 262_144  # characters of one result: beyond it the session is saturated
@@ -44,7 +44,7 @@ _ORDER: Final = re2.compile(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
     r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
     r"|your goal)\b"
-    r"|(?:^|[.!?:;>\"'\n]\s*)(?:then |also |and |now |first |next |finally )?"
+    r"|(?:^|[.!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
     r"(?:send|forward|transfer|pay|wire|delete|remove|create|invite|add|share"
     r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
     r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s)"
