@@ -28,6 +28,7 @@ AREAS: Final[dict[str, str]] = {
     "FLT": "Faults",
     "MIS": "Missions",
     "DET": "Detection",
+    "SES": "Sessions",
     "TOL": "What tools say about themselves",
     "PER": "Permits",
     "NTF": "Notifications",
@@ -41,6 +42,7 @@ AREAS: Final[dict[str, str]] = {
     "RUN": "Governed runs",
     "COK": "The cockpit",
     "EGR": "What leaves the machine",
+    "CLI": "The command line",
 }
 
 

@@ -31,7 +31,9 @@ def test_a_stopped_agent_is_refused_by_a_gate_that_already_runs(tmp_path: Path) 
 def test_an_agent_that_never_called_can_be_stopped_beforehand(tmp_path: Path) -> None:
     home = tmp_path / "home"
     deployment(home).close()
-    changed = read_json(aegis("agents", "revoke", "newcomer", "--home", home, "--json"))
+    refused = aegis("agents", "revoke", "newcomer", "--home", home)
+    assert (refused.returncode, "--unknown-ok" in refused.stderr) == (2, True)
+    changed = read_json(aegis("agents", "revoke", "newcomer", "--unknown-ok", "--home", home, "--json"))
     assert changed["state"] == "revoked"
     assert changed["receipt"]["index"] > 0
     running = deployment(home, agent="newcomer")
@@ -39,6 +41,20 @@ def test_an_agent_that_never_called_can_be_stopped_beforehand(tmp_path: Path) ->
         assert running.gate.decide(ToolCall(tool="read_file", arguments={})).reason is Reason.REVOKED
     finally:
         running.close()
+
+
+def test_a_name_with_a_typo_stops_nobody(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    running = deployment(home)
+    try:
+        running.gate.decide(ToolCall(tool="read_file", arguments={}))
+    finally:
+        running.close()
+    for verb in ("revoke", "restore"):
+        refused = aegis("agents", verb, "bott", "--home", home)
+        assert refused.returncode == 2
+        assert "did you mean `bot`?" in refused.stderr
+    assert [row["state"] for row in read_json(aegis("agents", "list", "--home", home, "--json"))["items"]] == ["active"]
 
 
 def test_no_home_is_made_by_looking_for_one(tmp_path: Path) -> None:
@@ -57,7 +73,7 @@ def test_a_name_that_no_agent_can_have_is_refused(tmp_path: Path) -> None:
 def test_stopping_an_agent_puts_no_policy_on_the_record(tmp_path: Path) -> None:
     home = tmp_path / "home"
     deployment(home).close()
-    before = read_json(aegis("agents", "revoke", "bot", "--home", home, "--json"))["receipt"]["index"]
+    before = read_json(aegis("agents", "revoke", "bot", "--unknown-ok", "--home", home, "--json"))["receipt"]["index"]
     after = read_json(aegis("agents", "restore", "bot", "--home", home, "--json"))["receipt"]["index"]
     assert after == before + 1
 

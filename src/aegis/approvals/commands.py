@@ -17,8 +17,20 @@ from urllib.parse import quote, urlencode
 import typer
 
 from aegis.approvals.values import Scope
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Limit, Url, api_key_of
-from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.cli.options import (
+    ID_CHARS,
+    LEAST_PREFIX,
+    ConfigFile,
+    Home,
+    Json,
+    KeyFile,
+    Limit,
+    Url,
+    Wide,
+    api_key_of,
+)
+from aegis.cli.output import Column, print_json, print_line, show_list, show_members, time_left
+from aegis.core.text import json_text
 from aegis.errors import InvalidCall
 
 # Following the queue: each held call once, as it comes.
@@ -110,9 +122,39 @@ def _key(file: Path | None) -> str:
     return key
 
 
+# What of a call decides whether a person says yes, the most telling first; the others follow as they stand.
+_TELLING: Final = (
+    "command",
+    "amount",
+    "currency",
+    "to",
+    "recipient",
+    "payee",
+    "iban",
+    "url",
+    "path",
+    "query",
+    "subject",
+)
+_GLANCE: Final = 60  # characters of one value that fit a line
+
+
+def summed_up(arguments: dict[str, Any]) -> str:
+    """Sum up the arguments of a held call for a line of a list."""
+    order = sorted(arguments, key=lambda name: _TELLING.index(name) if name in _TELLING else len(_TELLING))
+    return ", ".join(f"{name}: {_glance(arguments[name])}" for name in order)
+
+
+def _glance(value: Any) -> str:
+    text = value if isinstance(value, str) else json_text(value)
+    return text if len(text) <= _GLANCE else text[: _GLANCE - 1] + "…"
+
+
 app = typer.Typer(help="Held calls, and a person's answer to them.")
 
-Approval = Annotated[str, typer.Argument(metavar="APPROVAL", help="the approval's id")]
+Approval = Annotated[
+    str, typer.Argument(metavar="APPROVAL", help="the approval's id or how it begins; `last` is the newest that waits")
+]
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the answer")]
 State = Annotated[
     Literal["pending", "approved", "denied", "expired", "cancelled", "redeemed", "all"],
@@ -120,19 +162,20 @@ State = Annotated[
 ]
 
 _COLUMNS = (
-    Column(title="APPROVAL", member="id"),
-    Column(title="STATE", member="state"),
-    Column(title="AGENT", member="agent"),
+    Column(title="APPROVAL", member="id", is_id=True),
+    Column(title="STATE", member="state", weight=3),
+    Column(title="AGENT", member="agent", weight=2),
     Column(title="TOOL", member="tool"),
-    Column(title="EXPIRES", member="expires_at"),
+    Column(title="LEFT", member="expires_at", brief=time_left),
+    Column(title="WHAT", member="arguments", write=json_text, brief=summed_up),
 )
 _GRANT_COLUMNS = (
-    Column(title="GRANT", member="id"),
+    Column(title="GRANT", member="id", is_id=True),
     Column(title="STATE", member="state"),
-    Column(title="AGENT", member="agent"),
-    Column(title="SESSION", member="session"),
+    Column(title="AGENT", member="agent", weight=2),
+    Column(title="SESSION", member="session", weight=1),
     Column(title="TOOL", member="tool"),
-    Column(title="EXPIRES", member="expires_at"),
+    Column(title="EXPIRES", member="expires_at", brief=time_left),
 )
 _FIRST = ("id", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")
 _LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
@@ -140,18 +183,18 @@ _LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
 
 @app.command("list")
 @opens
-def list_approvals(door: ApiDoor, state: State = "pending", limit: Limit = 100) -> None:
+def list_approvals(door: ApiDoor, state: State = "pending", limit: Limit = 100, wide: Wide = False) -> None:
     """List held calls; by default those that wait for an answer."""
     query = urlencode({"state": state, "limit": limit})
     items = door.ask("GET", f"/v1/approvals?{query}")["items"]
-    show_list(items, _COLUMNS, as_json=door.as_json, empty="nothing is held")
+    show_list(items, _COLUMNS, as_json=door.as_json, empty="nothing is held", wide=wide)
 
 
 @app.command()
 @opens
 def show(door: ApiDoor, approval: Approval) -> None:
     """Show one held call: who asks, the tool, and the full arguments that would run."""
-    value = door.ask("GET", _target(approval))
+    value = door.ask("GET", _target(door, approval))
     if door.as_json:
         print_json(value)
     else:
@@ -207,10 +250,10 @@ def watch(
 
 @app.command()
 @opens
-def grants(door: ApiDoor, limit: Limit = 100) -> None:
+def grants(door: ApiDoor, limit: Limit = 100, wide: Wide = False) -> None:
     """List grants: calls that people approved for the rest of a session."""
     items = door.ask("GET", f"/v1/grants?limit={limit}")["items"]
-    show_list(items, _GRANT_COLUMNS, as_json=door.as_json, empty="nothing is granted")
+    show_list(items, _GRANT_COLUMNS, as_json=door.as_json, empty="nothing is granted", wide=wide)
 
 
 @app.command("revoke-grant")
@@ -237,14 +280,15 @@ def _parsed(text: str) -> Any:
 
 def _answer(door: ApiDoor, approval: str, decision: str, reason: str, digest: str, more: dict[str, Any]) -> None:
     """Answer what was read just before: the digests go back, so that nothing else can be meant."""
-    held = door.ask("GET", _target(approval))
+    target = _target(door, approval)
+    held = door.ask("GET", target)
     if digest and held.get("call_digest") != digest:
         raise InvalidCall("another call is held under this approval", code="conflict", status=409)
     body: dict[str, Any] = {"decision": decision, **more}
     body |= {name: held[name] for name in ("call_digest", "policy_digest") if held.get(name)}
     if reason:
         body["reason"] = reason
-    value = door.ask("POST", _target(approval), body)
+    value = door.ask("POST", target, body)
     if door.as_json:
         print_json(value)
     else:
@@ -311,5 +355,19 @@ def _lines(arguments: Any) -> list[str]:
     return [*text.splitlines(), "", "the same with every character beyond ASCII spelled out", *spelled.splitlines()]
 
 
-def _target(approval: str) -> str:
+def _target(door: ApiDoor, approval: str) -> str:
+    """The path of an approval; a short name is looked for among those that wait.
+
+    Raises `InvalidCall` where it names none of them, or several.
+    """
+    if approval == "last" or LEAST_PREFIX <= len(approval) < ID_CHARS:
+        items = door.ask("GET", "/v1/approvals?state=pending&limit=1000")["items"]
+        if approval == "last":
+            found = [item["id"] for item in sorted(items, key=lambda item: str(item["created_at"]))[-1:]]
+        else:
+            found = [item["id"] for item in items if item["id"].startswith(approval)]
+        if len(found) != 1:
+            what = "several calls that wait begin so" if found else "no call that waits has this name"
+            raise InvalidCall(f"{what}: `{approval}`", code="not_found", hint="`aegis approvals list` shows them")
+        approval = found[0]
     return f"/v1/approvals/{quote(approval, safe='')}"

@@ -13,10 +13,14 @@ from typing import Final, Literal
 import msgspec
 import orjson
 
-from aegis.approvals.values import Approval, OfferedGrant
+from aegis.approvals.values import MAX_OFFERED, Approval, OfferedGrant
+from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
+from aegis.policy.dataflow.judge import place_of_sink
+from aegis.policy.model import Evaluation
+from aegis.policy.policy import Policy
 
 COLLECTION: Final = "approval_grants"
 BY_CALL: Final = "approval_grants_by_call"
@@ -76,6 +80,25 @@ def granted_by(approval: Approval, *, grant_id: str, seconds: int, now: int) -> 
         created_at=now,
         expires_at=now + seconds * MICROS,
     )
+
+
+def offered(evaluation: Evaluation, policy: Policy) -> tuple[OfferedGrant, ...]:
+    """What of the session's data flow an approver may grant with this call."""
+    if not policy.approval_rules.flow_grants:
+        return ()
+    found: list[OfferedGrant] = []
+    for finding in evaluation.combined.findings:
+        if finding.guard != "dataflow" or finding.outcome is not Outcome.REQUIRE_APPROVAL:
+            continue
+        if finding.rule == "unlicensed-deed":
+            found.append(OfferedGrant(scope="deed", does=finding.evidence))
+        for receipt, _ in finding.origins:
+            found.append(
+                OfferedGrant(
+                    scope="document", document=receipt, sink=place_of_sink(finding.path), kind=finding.evidence
+                )
+            )
+    return tuple(dict.fromkeys(found))[:MAX_OFFERED]
 
 
 def write(transaction: Transaction, grant: Grant) -> None:

@@ -21,9 +21,9 @@ from typing import Any, Final
 from msgspec import structs
 
 from aegis.approvals.announcing import announced, composer, told
-from aegis.approvals.grants import Grant, find_for
+from aegis.approvals.grants import Grant, find_for, offered
 from aegis.approvals.queue import REASON_OF, find, is_late, opened, redeemed_by_grant, transition
-from aegis.approvals.values import MAX_OFFERED, Approval, OfferedGrant, State
+from aegis.approvals.values import Approval, State
 from aegis.context.sessions import find_session, find_surroundings, key_of_session
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.canonical import call_digest, canonical
@@ -45,7 +45,6 @@ from aegis.gate.repeat import load_payload
 from aegis.keys.api import Holders
 from aegis.log.writer import Apply
 from aegis.missions.deciding import Attended, mission_of
-from aegis.policy.dataflow.judge import place_of_sink
 from aegis.policy.model import DEFAULT_TIMEOUT, Evaluation
 from aegis.policy.policy import Policy
 
@@ -182,27 +181,8 @@ def ask(
         identities=bound.digest,
         base=base,
         loose=not bound.complete,
-        grants=_offered(evaluation, policy) if subject.session else (),
+        grants=offered(evaluation, policy) if subject.session else (),
     )
-
-
-def _offered(evaluation: Evaluation, policy: Policy) -> tuple[OfferedGrant, ...]:
-    """What of the session's data flow an approver may grant with this call."""
-    if not policy.approval_rules.flow_grants:
-        return ()
-    found: list[OfferedGrant] = []
-    for finding in evaluation.combined.findings:
-        if finding.guard != "dataflow" or finding.outcome is not Outcome.REQUIRE_APPROVAL:
-            continue
-        if finding.rule == "unlicensed-deed":
-            found.append(OfferedGrant(scope="deed", does=finding.evidence))
-        for receipt, _ in finding.origins:
-            found.append(
-                OfferedGrant(
-                    scope="document", document=receipt, sink=place_of_sink(finding.path), kind=finding.evidence
-                )
-            )
-    return tuple(dict.fromkeys(found))[:MAX_OFFERED]
 
 
 def _owners(parts: Parts, subject: Subject, attended: Attended | None) -> tuple[str, ...]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, home_of
+from aegis.cli.options import DEFAULT_URL, ConfigFile, Home, Json, home_of
 from aegis.cli.output import Column, note, print_json, show_list
+from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
     from aegis.bootstrap import State
 
 STARTER: Final = "starter.yaml"
+TEMPLATES: Final = {"coding": "coding", "office": "office", "data": "database", "support": "support"}
+Template = Literal["coding", "office", "data", "support"]
 
 _COLUMNS: Final = (
     Column(title="WHAT", member="what"),
@@ -27,6 +31,10 @@ def init(
     home: Home = None,
     config: ConfigFile = None,
     agent: Annotated[str, typer.Option("--agent", envvar="AEGIS_AGENT", help="the first agent's name")] = "agent",
+    template: Annotated[
+        Template | None,
+        typer.Option("--template", help="begin with the tools and policies of such an agent; change them to yours"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Prepare a home: aegis.yaml, signing keys, and an API key for an agent and for a person.
@@ -40,7 +48,9 @@ def init(
     fresh_home = not place.exists()
     home_dir(place)
     path = config or place / "aegis.yaml"
-    fresh_config = _write_starter(path)
+    fresh_config = _write_starter(path, template)
+    if template is not None and not fresh_config:
+        raise InvalidCall(f"`{path}` is there already, and stays", hint="name another file with --config")
     with opened(place, path) as state:
         keys = _first_keys(state, agent)
     steps: list[dict[str, Any]] = [
@@ -52,14 +62,35 @@ def init(
         print_json({"home": str(place), "config": str(path), "keys": keys, "steps": steps})
     else:
         show_list(steps, _COLUMNS, as_json=False, empty="")
-        if keys:
-            note("the keys are not shown again; an agent reads its own from AEGIS_API_KEY")
-        note("next: `aegis serve`, and `aegis.auto()` in the agent; `aegis doctor` looks for what is wrong")
+        for line in _next_steps(place, path, keys.get(agent, "")):
+            note(line)
 
 
-def _write_starter(path: Path) -> bool:
+def _next_steps(home: Path, config: Path, key: str) -> list[str]:
+    """What comes next, as commands that can be pasted as they are."""
+    where = "" if home == home_of(None) else f" --home {shlex.quote(str(home))}"
+    lines = ["", "next, the gateway:", f"  aegis serve{where} --config {shlex.quote(str(config))}"]
+    if key:
+        lines += ["and where the agent runs (the key is not shown again):", f"  export AEGIS_API_KEY={key}"]
+    else:
+        lines += [f"and where the agent runs, with its key (`aegis keys create --role agent{where}` makes another):"]
+    return [
+        *lines,
+        f"  export AEGIS_URL={DEFAULT_URL}",
+        "  python -c 'import aegis; aegis.auto()'   # the line that goes into the agent",
+        f"what was decided, and why: `aegis log tail -f{where}`, `aegis why{where}`",
+        f"what is wrong, if anything: `aegis doctor{where}`",
+    ]
+
+
+def _write_starter(path: Path, template: Template | None) -> bool:
     """Write the commented configuration where there is none; whether it was written."""
-    text = (Path(__file__).resolve().parent / STARTER).read_bytes()
+    from aegis.config.config import policies_folder
+
+    if template is None:
+        text = (Path(__file__).resolve().parent / STARTER).read_bytes()
+    else:
+        text = (policies_folder() / f"{TEMPLATES[template]}.yaml").read_bytes()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

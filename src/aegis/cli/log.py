@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from aegis.cli import output
-from aegis.cli.options import AcceptRollback, ConfigFile, Home, Json, Limit, home_of
+from aegis.cli.options import RECEIPT, AcceptRollback, ConfigFile, Home, Json, Limit, Wide, home_of
 from aegis.cli.output import note, print_json, print_line, show_list, show_members
-from aegis.cli.receipts import COLUMNS
+from aegis.cli.receipts import COLUMNS, entry_of
 from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def attest(
 
 
 def project(
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="the id of a receipt")],
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help=RECEIPT)],
     view: Annotated[
         str, typer.Option("--view", metavar="VIEW", help="`public` has closed words alone, `audit` every member")
     ] = "public",
@@ -55,7 +56,9 @@ def project(
     if view not in views:
         raise InvalidCall("`--view` is `public` or `audit`")
     with _gate(home, config) as (gate, auditor):
-        token = gate.project(receipt, views[view], principal=auditor)
+        with gate.parts.store.reader() as reader:
+            named = entry_of(reader, receipt).receipt_id
+        token = gate.project(named, views[view], principal=auditor)
     print_json({"receipt_id": receipt, "view": view, "projection": token}) if as_json else print_line(token)
 
 
@@ -244,7 +247,7 @@ def checkpoint(
 
 @app.command()
 def show(
-    receipt: Annotated[str, typer.Argument(metavar="[RECEIPT]", help="an id or an index; without it, the newest")] = "",
+    receipt: Annotated[str, typer.Argument(metavar="[RECEIPT]", help=RECEIPT + "; without one, a list")] = "",
     kind: Annotated[str, typer.Option("--kind", help="only receipts of this kind")] = "",
     agent: Annotated[str, typer.Option("--agent", help="only of this agent")] = "",
     session: Annotated[str, typer.Option("--session", help="only of this session")] = "",
@@ -254,6 +257,7 @@ def show(
     since: Annotated[str, typer.Option("--since", metavar="TIME", help="RFC 3339")] = "",
     until: Annotated[str, typer.Option("--until", metavar="TIME", help="RFC 3339")] = "",
     limit: Limit = 50,
+    wide: Wide = False,
     reveal: Annotated[bool, typer.Option("--reveal", help="show the payload unmasked, which is recorded")] = False,
     home: Home = None,
     config: ConfigFile = None,
@@ -279,7 +283,7 @@ def show(
         items = [] if receipt else found(state, search)
         value = detail(state, receipt, reveal=reveal, by=operator()) if receipt else {}
     if not receipt:
-        show_list(items, COLUMNS, as_json=as_json, empty="no receipt matches")
+        show_list(items, COLUMNS, as_json=as_json, empty="no receipt matches", wide=wide)
     elif as_json:
         print_json(value)
     else:
@@ -287,15 +291,34 @@ def show(
 
 
 @app.command()
+def tail(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on, until interrupted")] = False,
+    count: Annotated[int, typer.Option("--lines", "-n", min=0, max=1_000, help="how many of the newest first")] = 10,
+    kind: Annotated[str, typer.Option("--kind", help="only receipts of this kind")] = "",
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Print the newest receipts, the oldest of them first, a line each."""
+    from aegis.cli.opening import existing
+    from aegis.cli.receipts import followed, line_of
+    from aegis.core.text import json_text
+
+    with existing(home, config) as state:
+        for body in followed(state, count, kind=kind, follow=follow):
+            print_line(json_text(body) if as_json else line_of(body))
+            sys.stdout.flush()
+
+
+@app.command()
 def erase(
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="the id or index of a receipt")],
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help=RECEIPT)],
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Erase the payload of a receipt for good: arguments, findings, key and salt. The log still verifies."""
     from aegis.cli.opening import existing, operator
-    from aegis.cli.receipts import entry_of
     from aegis.gate.repeat import erase_payload
 
     with existing(home, config) as state:

@@ -19,6 +19,7 @@ ConfigFile = Annotated[
     typer.Option("--config", envvar="AEGIS_CONFIG", metavar="FILE", help="the configuration; default: built in"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Wide = Annotated[bool, typer.Option("--wide", help="every column and whole ids, however narrow the terminal")]
 Url = Annotated[
     str | None,
     typer.Option("--url", envvar="AEGIS_URL", metavar="URL", help="a running gateway, in place of a home"),
@@ -35,6 +36,9 @@ AcceptRollback = Annotated[
         help="go on with a log that is older than this home saw it, or another one; recorded with the reason",
     ),
 ]
+ID_CHARS: Final = 32
+LEAST_PREFIX: Final = 8  # characters of an id that name it, where no other begins so
+RECEIPT: Final = "the index of a receipt, its id, how the id begins, or `last`"
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="how many at most")]
 
 

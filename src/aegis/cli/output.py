@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from aegis.core.text import json_text, visible
@@ -97,15 +98,33 @@ STYLES: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """One column of a list: its title, the member it shows, and how that member is written."""
+    """One column of a list: its title, the member it shows, and how that member is written.
+
+    `brief` writes it for a person, where that is shorter. On a terminal that is too narrow columns are left out, those
+    of the greatest `weight` first and those without one never. `is_id` shortens ids as far as they stay distinct.
+    """
 
     title: str
     member: str
     write: Callable[[Any], str] | None = None
+    brief: Callable[[Any], str] | None = None
+    weight: int = 0
+    is_id: bool = False
 
 
-def show_list(items: Sequence[dict[str, Any]], columns: Sequence[Column], *, as_json: bool, empty: str) -> None:
-    """Print `items`; a terminal gets a table or the sentence `empty`, a pipe gets one line an item."""
+LEAST_ID: Final = 14  # characters of an id that are shown: what commands take as its name
+_GAP: Final = 2
+_UNBOUNDED: Final = 4_096  # columns of a table that is not to fit
+_PROSE: Final = 16  # characters that the last column keeps, as it folds
+
+
+def show_list(
+    items: Sequence[dict[str, Any]], columns: Sequence[Column], *, as_json: bool, empty: str, wide: bool = False
+) -> None:
+    """Print `items`; a terminal gets a table or the sentence `empty`, a pipe gets one line an item.
+
+    A table fits the terminal: it leaves columns out, unless it is to be `wide`.
+    """
     if as_json:
         print_json({"items": list(items)})
         return
@@ -121,13 +140,70 @@ def show_list(items: Sequence[dict[str, Any]], columns: Sequence[Column], *, as_
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False, width=_UNBOUNDED if wide else None)
+    if not wide:
+        columns, rows = _fitting(items, columns, console.width)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         # The last column is prose and folds; names and ids before it stay in one piece.
         table.add_column(column.title, overflow="fold", no_wrap=column is not columns[-1])
     for row in rows:
         table.add_row(*[Text(cell, style=STYLES.get(cell, "")) for cell in row])
-    Console(highlight=False).print(table)
+    console.print(table)
+
+
+def _fitting(
+    items: Sequence[dict[str, Any]], columns: Sequence[Column], width: int
+) -> tuple[list[Column], list[list[str]]]:
+    """Choose the columns that fit the width, and write their cells for a person."""
+    cells = [[_brief(item, column) for item in items] for column in columns]
+    for at, column in enumerate(columns):
+        if column.is_id:
+            cells[at] = shortened(cells[at])
+    kept = list(range(len(columns)))
+    while True:
+        taken = [max(len(columns[at].title), *map(len, cells[at])) + _GAP for at in kept]
+        taken[-1] = min(taken[-1], _PROSE + _GAP)
+        droppable = [at for at in kept if columns[at].weight]
+        if sum(taken) - _GAP <= width or not droppable:
+            break
+        kept.remove(max(droppable, key=lambda at: columns[at].weight))
+    return [columns[at] for at in kept], [list(row) for row in zip(*(cells[at] for at in kept), strict=True)]
+
+
+def shortened(ids: Sequence[str]) -> list[str]:
+    """Cut ids to the shortest length of at least `LEAST_ID` at which they stay distinct."""
+    length = LEAST_ID
+    while length < 64 and len({one[:length] for one in ids}) < len(set(ids)):
+        length += 2
+    return [one[:length] for one in ids]
+
+
+def _brief(item: dict[str, Any], column: Column) -> str:
+    value = item.get(column.member)
+    if column.brief is not None and value is not None:
+        return visible(column.brief(value))
+    return _cell(value, column)
+
+
+def brief_time(value: str) -> str:
+    """Write an RFC 3339 time for a glance: the hour today, else the day, in the zone of the terminal."""
+    moment = datetime.fromisoformat(value).astimezone()
+    if moment.date() == datetime.now(moment.tzinfo).date():
+        return moment.strftime("%H:%M:%S")
+    return moment.strftime("%Y-%m-%d %H:%M")
+
+
+def time_left(value: str) -> str:
+    """Write how long it is until an RFC 3339 time: `4m 10s`, `2h 5m`, `over`."""
+    seconds = int((datetime.fromisoformat(value) - datetime.now(UTC)).total_seconds())
+    if seconds <= 0:
+        return "over"
+    if seconds < 3_600:
+        return f"{seconds // 60}m {seconds % 60}s"
+    if seconds < 86_400:
+        return f"{seconds // 3_600}h {seconds % 3_600 // 60}m"
+    return f"{seconds // 86_400}d {seconds % 86_400 // 3_600}h"
 
 
 def show_members(item: dict[str, Any], *, as_json: bool) -> None:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import TYPE_CHECKING, Any, Final
 
-from aegis.cli.output import Column, print_line, show_members
-from aegis.core.text import json_text
+from aegis.cli.options import LEAST_PREFIX
+from aegis.cli.output import Column, brief_time, print_line, show_members
+from aegis.core.text import json_text, visible
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aegis.bootstrap import State
     from aegis.core.ports import Entry, Reader, Search
 
+PERIOD_S: Final = 0.5  # between two looks at the log for what was recorded meanwhile
+_HEX: Final = frozenset("0123456789abcdef")
+
 COLUMNS: Final = (
     Column(title="INDEX", member="index", write=str),
-    Column(title="TIME", member="time"),
-    Column(title="KIND", member="kind"),
-    Column(title="AGENT", member="agent"),
+    Column(title="TIME", member="time", brief=brief_time),
+    Column(title="KIND", member="kind", weight=2),
+    Column(title="AGENT", member="agent", weight=1),
     Column(title="TOOL", member="tool"),
     Column(title="DECISION", member="decision"),
     Column(title="REASON", member="reason"),
-    Column(title="RECEIPT", member="receipt_id"),
+    Column(title="RECEIPT", member="receipt_id", weight=3, is_id=True),
 )
 
 
@@ -42,6 +50,43 @@ def found(state: State, search: Search) -> list[dict[str, Any]]:
 
     with state.store.reader() as reader:
         return [summary(orjson.loads(entry.body)) for entry in reader.search(search)]
+
+
+def followed(state: State, count: int, *, kind: str, follow: bool) -> Iterator[dict[str, Any]]:
+    """The newest `count` receipts, oldest first; with `follow` then every further one, as it is recorded."""
+    import orjson
+
+    from aegis.core.ports import Search
+    from aegis.gate.view import summary
+
+    with state.store.reader() as reader:
+        size = reader.head().size
+        newest = reader.search(Search(kind=kind, limit=count)) if count else []
+    for entry in reversed(newest):
+        yield summary(orjson.loads(entry.body))
+    while follow:
+        time.sleep(PERIOD_S)
+        with state.store.reader() as reader:
+            start, size = size, reader.head().size
+            fresh = [entry for entry in reader.entries(start, size) if kind in ("", entry.kind)]
+        for entry in fresh:
+            yield summary(orjson.loads(entry.body))
+
+
+def line_of(body: dict[str, Any]) -> str:
+    """One receipt as a line: index, time, what was decided or done, and about what."""
+    terminal = sys.stdout.isatty()
+    reason = body.get("reason", "none")
+    words = [
+        body["kind"],
+        body.get("decision") or body.get("action") or "",
+        body.get("tool", ""),
+        body.get("agent", ""),
+    ]
+    words.append("" if reason == "none" else reason)
+    if not terminal:
+        return "\t".join(visible(word) or "-" for word in (str(body["index"]), body["time"], *words))
+    return visible(f"{body['index']:>7}  {brief_time(body['time'])}  {'  '.join(word for word in words if word)}")
 
 
 def detail(state: State, name: str, *, reveal: bool, by: str) -> dict[str, Any]:
@@ -87,16 +132,31 @@ def _guard(said: dict[str, Any]) -> str:
 
 
 def find_entry(reader: Reader, name: str) -> Entry | None:
-    """The receipt of this index or id, as lists print them; `None` where there is none."""
+    """The receipt of this name: an index, an id or how one begins, or `last`, the newest; `None` where there is none.
+
+    Raises `InvalidCall` where several ids begin so.
+    """
+    if name == "last":
+        return reader.entry(reader.head().size - 1)
     entry = reader.entry(int(name)) if name.isascii() and name.isdigit() and len(name) < 16 else None
-    return entry or reader.entry_by_id(name)
+    entry = entry or reader.entry_by_id(name)
+    if entry is not None or len(name) < LEAST_PREFIX or not set(name) <= _HEX:
+        return entry
+    begun = reader.entries_by_prefix(name, 3)
+    if len(begun) > 1:
+        raise InvalidCall(
+            f"several receipts begin with `{name}`", hint=f"such as {begun[0].receipt_id} and {begun[1].receipt_id}"
+        )
+    return begun[0] if begun else None
 
 
 def entry_of(reader: Reader, name: str) -> Entry:
-    """The receipt of this index or id; raises `InvalidCall` where there is none."""
+    """The receipt of this name, as `find_entry` reads it; raises `InvalidCall` where there is none."""
     entry = find_entry(reader, name)
     if entry is None:
-        raise InvalidCall(f"there is no receipt `{name}`", code="not_found", status=404)
+        raise InvalidCall(
+            f"there is no receipt `{name}`", code="not_found", status=404, hint="`aegis log show` lists them"
+        )
     return entry
 
 

@@ -47,7 +47,7 @@ def list_rules(
     as_json: Json = False,
 ) -> None:
     """List the rules in force."""
-    rules = [rule for rule in _load(folders, config).rules if category in ("", rule.category)]
+    rules = [rule for rule in load_rules(folders, config).rules if category in ("", rule.category)]
     show_list([_summary(rule) for rule in rules], _COLUMNS, as_json=as_json, empty="no rule of that category")
 
 
@@ -59,7 +59,7 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Show what a rule looks for, where it applies, and its examples."""
-    rules = _load(folders, config)
+    rules = load_rules(folders, config)
     rule = rules.by_id.get(rule_id)
     if rule is None:
         raise InvalidCall(f"there is no rule `{rule_id}`", code="not_found", hint=_nearest(rule_id, rules))
@@ -87,7 +87,7 @@ def test(
 ) -> int:
     """Run the examples of the rules: exit 0, or 1 and every example that its rule got wrong."""
 
-    rules = _load(folders, config)
+    rules = load_rules(folders, config)
     for name in only or ():
         if name not in rules.by_id:
             raise InvalidCall(f"there is no rule `{name}`", code="not_found", hint=_nearest(name, rules))
@@ -132,7 +132,7 @@ def new(
     print_line(str(write_rule(document, folder)))
 
 
-def _load(folders: list[Path] | None, config: Path | None) -> RuleSet:
+def load_rules(folders: list[Path] | None, config: Path | None) -> RuleSet:
     """The rules in force under `config`, and those of `folders`."""
     from aegis.config.config import load_config
     from aegis.config.trusted import rule_folders

@@ -19,6 +19,7 @@ from aegis.cli.explain import explain
 from aegis.cli.init import init
 from aegis.cli.output import say, say_problems
 from aegis.cli.serve import serve
+from aegis.cli.why import why
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
 from aegis.judges import commands as judges_commands
 from aegis.missions import commands as missions_commands
@@ -37,12 +38,11 @@ def build() -> Any:
     app = typer.Typer(
         name="aegis",
         help="Decide whether an AI agent's tool call may run, before it runs, and prove it afterwards.",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (demo, init, serve, decide, explain, doctor):
+    for command in (demo, init, serve, decide, why, explain, doctor):
         app.command()(command)
     for name, group in GROUPS.items():
         app.add_typer(group.app, name=name)

@@ -121,6 +121,7 @@ _SHARED: Final = {
     "chain_blocked": "chain blocked", "proof_invalid": "proof invalid",
     "mission_invalid": "mission invalid", "tool_changed": "tool changed",
     "postcondition_failed": "postcondition failed", "conflict": "conflicting call", "anomaly": "unusual",
+    "untrusted_value": "value from a document", "unlicensed": "not asked for", "deferred": "waits for evidence",
     "unavailable": "log unavailable",
 }  # fmt: skip
 

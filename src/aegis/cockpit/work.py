@@ -19,8 +19,8 @@ from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.gate.repeat import erase_payload
+from aegis.gate.replay import replayed
 from aegis.server.drafting import draft_policy
-from aegis.server.replay import replayed
 from aegis.server.services import Services
 
 # Drafts of policies from plain words, asked for beside requests.
@@ -116,7 +116,7 @@ class Replays:
 
         async def step() -> bool:
             search = Search(kind="decision", since=since, before=before[0], limit=REPLAY_STEP)
-            part = await asyncio.to_thread(replayed, services, candidate, search)
+            part = await asyncio.to_thread(replayed, services.gate.parts, services.evaluate, candidate, search)
             found.take(part)
             before[0] = part["last"]
             found.complete = part["replayed"] + part["skipped"] < REPLAY_STEP

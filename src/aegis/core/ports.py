@@ -130,6 +130,10 @@ class Reader(Protocol):
 
     def entry_by_id(self, receipt_id: str) -> Entry | None: ...
 
+    def entries_by_prefix(self, prefix: str, limit: int) -> list[Entry]:
+        """Entries whose receipt ids begin with `prefix`, at most `limit`, ordered by id."""
+        ...
+
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
         """Entries with `start <= index < stop`, in order, streamed in bounded memory."""
         ...

@@ -7,19 +7,16 @@ that match, from `span.since` to `span.until`, and whether there are earlier one
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
 from starlette.responses import Response
 
 from aegis.config.compile import Policy
-from aegis.config.text import MAX_REPLAYED, summary_of, text_of
-from aegis.core.ports import Entry, Search
+from aegis.config.text import MAX_REPLAYED, text_of
+from aegis.core.ports import Search
 from aegis.core.principal import Principal
-from aegis.core.times import rfc3339
-from aegis.gate.repeat import load_payload
+from aegis.gate.replay import replayed
 from aegis.policy.model import Evaluation, Incoming
 from aegis.server.admission import ADMINISTER
 from aegis.server.audit import moment
@@ -27,9 +24,6 @@ from aegis.server.endpoint import ApiRequest, Endpoint, Param
 from aegis.server.http import answer, encode_cursor, index_of
 from aegis.server.schemas import CURSOR, SINCE, UNTIL, YAML, exact, ok
 from aegis.server.services import Services
-
-# Changes of a replay counted: by tool, agent, what was and what would be. Pure, and needs no server.
-
 
 # What a policy makes of a call that nobody made: nothing is recorded, charged or run.
 
@@ -56,9 +50,6 @@ def tried(policy: Policy, call: dict[str, Any], *, now: int) -> Evaluation:
 
 
 DEFAULT_CALLS: Final = 200
-
-# Refused before any guard of a policy was asked: another policy changes nothing about them.
-_BEFORE_POLICY: Final = frozenset({"revocation", "credential", "idempotency"})
 
 
 async def replay_config(request: ApiRequest) -> Response:
@@ -101,68 +92,8 @@ def replay(services: Services, candidate: Policy, query: Mapping[str, Any]) -> d
         before=index_of(query.get("cursor")),
         limit=query.get("limit", DEFAULT_CALLS),
     )
-    found = replayed(services, candidate, search)
+    found = replayed(services.gate.parts, services.evaluate, candidate, search)
     last = found.pop("last")
     following = last if found["replayed"] + found["skipped"] == search.limit else None
     found["span"]["complete"] = following is None
     return {**found, "next": None if following is None else encode_cursor(str(following))}
-
-
-def replayed(services: Services, candidate: Policy, search: Search) -> dict[str, Any]:
-    """Return what the candidate makes of the calls that `search` finds; `last` is the index of the earliest of them."""
-    changed: list[dict[str, Any]] = []
-    before: Counter[str] = Counter()
-    after: Counter[str] = Counter()
-    skipped, last = 0, None
-    since, until = None, None
-    with services.store.reader() as reader:
-        for entry in reader.search(search):
-            last, since, until = entry.index, entry.time, until or entry.time
-            body = orjson.loads(entry.body)
-            payload, _ = load_payload(services.gate.parts, reader, entry)
-            refused_before = any(guard["guard"] in _BEFORE_POLICY for guard in body["guards"])
-            if refused_before or payload is None or "arguments" not in payload:  # erased, or beyond its agent's rate
-                skipped += 1
-                continue
-            outcome, reason = _evaluate(services, candidate, entry, payload)
-            before[entry.decision] += 1
-            after[outcome] += 1
-            if (outcome, reason) != (entry.decision, entry.reason):
-                changed.append(
-                    {
-                        "receipt_id": entry.receipt_id,
-                        "index": entry.index,
-                        "tool": entry.tool,
-                        "agent": entry.agent,
-                        "before": {"decision": entry.decision, "reason": entry.reason},
-                        "after": {"decision": outcome, "reason": reason},
-                    }
-                )
-    return {
-        "digest": candidate.digest,
-        "replayed": sum(before.values()),
-        "skipped": skipped,
-        "before": dict(before),
-        "after": dict(after),
-        "changed": changed,
-        "summary": summary_of(changed),
-        "span": {"since": since and rfc3339(since), "until": until and rfc3339(until)},
-        "last": last,
-    }
-
-
-def _evaluate(services: Services, candidate: Policy, entry: Entry, payload: dict[str, Any]) -> tuple[str, str]:
-    incoming = Incoming(
-        tool=payload["tool"],
-        server=payload["server"],
-        arguments=payload["arguments"],
-        principal=Principal(id=entry.principal, roles=frozenset({"agent"}), agent=entry.agent),
-        agent=entry.agent,
-        session=entry.session,
-        call_id=entry.call_id,
-        now=entry.time,
-        task=payload.get("claimed", {}).get("task"),
-        charge=False,
-    )
-    combined = services.evaluate(candidate, incoming).combined
-    return combined.outcome.word, combined.reason.value

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from aegis.core.ports import Entry, Head, Payload
 from aegis.errors import StoreCorrupt
+
+LAST: Final = "\U0010ffff"  # sorts behind every character of a receipt's id
 
 _sha256 = hashlib.sha256
 

@@ -72,6 +72,10 @@ class SealedReader:
         found = self._inner.entry_by_id(receipt_id)
         return None if found is None else self._authentic(found)
 
+    def entries_by_prefix(self, prefix: str, limit: int) -> list[Entry]:
+        """List receipts, as they were appended; raises `StoreCorrupt` where one is another one."""
+        return [self._authentic(entry) for entry in self._inner.entries_by_prefix(prefix, limit)]
+
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
         return self._inner.entries(start, stop)
 

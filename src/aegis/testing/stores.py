@@ -96,6 +96,9 @@ def test_what_was_appended_is_read_back_in_order(store: Store) -> None:
         assert reader.head() == head
         assert reader.entry(0) == one
         assert reader.entry_by_id("r-0") == one
+        assert reader.entries_by_prefix("r-70", 9) == [entry(70)]
+        assert [found.index for found in reader.entries_by_prefix("r-7", 3)] == [7, 70, 71]
+        assert reader.entries_by_prefix("r-8x", 9) == []
         assert reader.entry(72) == entry(72)
         assert reader.entry(73) is None
         assert reader.entry(-1) is None

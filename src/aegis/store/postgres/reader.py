@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.errors import AegisError, InvalidCall, StoreBusy, StoreCorrupt, StoreUnavailable
-from aegis.store.rows import call_key
+from aegis.store.rows import LAST, call_key
 
 # Connections: how one is opened, how long it may be waited for, and whether it still stands.
 
@@ -210,6 +210,9 @@ _COLUMNS: Final = (
 HEAD: Final = "SELECT size, leaf, frontier, time, epoch, seal FROM aegis_control"
 _ENTRY: Final = f"SELECT {_COLUMNS} FROM aegis_leaf WHERE idx = %s"  # noqa: S608
 _ENTRY_BY_ID: Final = f"SELECT {_COLUMNS} FROM aegis_leaf WHERE receipt_id = %s"  # noqa: S608
+_ENTRIES_BY_PREFIX: Final = (
+    f"SELECT {_COLUMNS} FROM aegis_leaf WHERE receipt_id >= %s AND receipt_id < %s ORDER BY receipt_id LIMIT %s"  # noqa: S608
+)
 _ENTRIES: Final = f"SELECT {_COLUMNS} FROM aegis_leaf WHERE idx >= %s AND idx < %s ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
 _LATEST_CALL: Final = (
     "SELECT idx FROM aegis_leaf WHERE call_key = %s AND call_key IS NOT NULL AND call_id = %s AND session = %s"
@@ -258,6 +261,10 @@ class PostgresReader:
     def entry_by_id(self, receipt_id: str) -> Entry | None:
         row = self.row(_ENTRY_BY_ID, (receipt_id.encode(),))
         return None if row is None else entry_of(row)
+
+    def entries_by_prefix(self, prefix: str, limit: int) -> list[Entry]:
+        rows = self.rows(_ENTRIES_BY_PREFIX, (prefix.encode(), (prefix + LAST).encode(), limit))
+        return [entry_of(row) for row in rows]
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
         """Stream entries with `start <= index < stop`, in order, a few hundred in memory at a time."""

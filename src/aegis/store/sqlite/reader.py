@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.errors import StoreCorrupt
-from aegis.store.rows import call_key
+from aegis.store.rows import LAST, call_key
 from aegis.store.sqlite.connect import too_large, wrapped
 
 _COLUMNS: Final = (
@@ -23,6 +23,9 @@ _HEAD: Final = (
 )
 _ENTRY: Final = f"SELECT {_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
 _ENTRY_BY_ID: Final = f"SELECT {_COLUMNS} FROM leaf WHERE receipt_id = ?"  # noqa: S608
+_ENTRIES_BY_PREFIX: Final = (
+    f"SELECT {_COLUMNS} FROM leaf WHERE receipt_id >= ? AND receipt_id < ? ORDER BY receipt_id LIMIT ?"  # noqa: S608
+)
 _ENTRIES: Final = f"SELECT {_COLUMNS} FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx LIMIT {_CHUNK}"  # noqa: S608
 _LATEST_CALL: Final = (
     "SELECT idx FROM leaf WHERE call_key = ? AND call_key IS NOT NULL AND call_id = ? AND session = ?"
@@ -89,6 +92,9 @@ class SqliteReader:
     def entry_by_id(self, receipt_id: str) -> Entry | None:
         row = self.row(_ENTRY_BY_ID, (receipt_id,))
         return None if row is None else entry_of(row)
+
+    def entries_by_prefix(self, prefix: str, limit: int) -> list[Entry]:
+        return [entry_of(row) for row in self.rows(_ENTRIES_BY_PREFIX, (prefix, prefix + LAST, limit))]
 
     def entries(self, start: int, stop: int) -> Iterator[Entry]:
         """Stream entries with `start <= index < stop`, in order, a few hundred in memory at a time."""
