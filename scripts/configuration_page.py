@@ -135,6 +135,8 @@ def _sections() -> Iterator[str]:
     places = {
         "`tools`": "ToolSettings",
         "`tools.*.approvals`": "ToolApprovalSettings",
+        "`tools.*.arguments.*`": "ArgumentSettings",
+        "`tools.*.result`": "ResultSettings",
         "`registry`": "RegistrySettings",
         "`limits`": "LimitSettings",
         "`guards`": "GuardsSettings",
@@ -146,7 +148,9 @@ def _sections() -> Iterator[str]:
         "`guards.content`": "ContentSettings",
         "`guards.content.exceptions`": "ExceptionSettings",
         "`guards.content.overrides`": "OverrideSettings",
+        "`guards.dataflow`": "DataflowSettings",
         "`pipeline`": "PipelineSettings",
+        "`sessions`": "SessionSettings",
         "`policies`": "PolicySettings",
         "`policies.*.select`": "SelectSettings",
         "`policies.*.approvals`": "OwnApprovalSettings",

@@ -28,6 +28,7 @@ AREAS: Final[dict[str, str]] = {
     "FLT": "Faults",
     "MIS": "Missions",
     "DET": "Detection",
+    "SES": "Sessions",
     "TOL": "What tools say about themselves",
     "PER": "Permits",
     "NTF": "Notifications",

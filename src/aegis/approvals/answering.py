@@ -15,6 +15,7 @@ import os
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import orjson
@@ -23,7 +24,8 @@ from aegis.approvals.announcing import announced
 from aegis.approvals.lifecycle import bound_files, digest_of, payload_of, running
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
-from aegis.approvals.values import Approval, Scope
+from aegis.approvals.values import FLOW_SCOPES, Approval, OfferedGrant, Scope
+from aegis.context.memory import note_grant
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall
 from aegis.core.canonical import SALT_BYTES, call_commitment, canonical, payload_commitment
@@ -187,6 +189,15 @@ class Answering:
             if answer.decision == "deny":
                 raise InvalidCall("a denied call has no arguments")
             narrowed = yield from self._narrowing.narrowed(approval, answer.arguments, policy)
+        granted: tuple[OfferedGrant, ...] = ()
+        if answer.scope in FLOW_SCOPES and answer.decision == "approve":
+            granted = tuple(one for one in approval.grants if one.scope == answer.scope)
+            if not granted:
+                raise InvalidCall(
+                    "this approval does not offer that scope",
+                    code="scope_not_allowed",
+                    hint="its `grants` are those that it offers",
+                )
         if answer.scope == "session" and answer.decision == "approve":
             _check_session_scope(approval, asked)
         # (5)
@@ -200,6 +211,8 @@ class Answering:
             scope=answer.scope,
             reason=answer.reason,
             narrowed=narrowed,
+            granted=granted,
+            tell=partial(note_grant, parts),
         )
         became: list[Approval] = []
         unit = answered(approval, ballot, new_id, became.append)

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 import typer
 
+from aegis.approvals.values import Scope
 from aegis.cli.options import (
     ID_CHARS,
     LEAST_PREFIX,
@@ -210,8 +211,8 @@ def approve(
         str, typer.Option("--call-digest", metavar="DIGEST", help="refuse unless exactly this call is held")
     ] = "",
     scope: Annotated[
-        Literal["once", "session"],
-        typer.Option("--scope", help="`session` covers the same call again in its session, for a while"),
+        Scope,
+        typer.Option("--scope", help="`session` covers the same call again, `document` and `deed` what is offered"),
     ] = "once",
     arguments: Annotated[
         str, typer.Option("--arguments", metavar="JSON", help="what is to run instead, doing no more than what is held")

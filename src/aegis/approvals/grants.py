@@ -13,10 +13,14 @@ from typing import Final, Literal
 import msgspec
 import orjson
 
-from aegis.approvals.values import Approval
+from aegis.approvals.values import MAX_OFFERED, Approval, OfferedGrant
+from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
+from aegis.policy.dataflow.judge import place_of_sink
+from aegis.policy.model import Evaluation
+from aegis.policy.policy import Policy
 
 COLLECTION: Final = "approval_grants"
 BY_CALL: Final = "approval_grants_by_call"
@@ -26,7 +30,10 @@ State = Literal["active", "revoked"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """One grant as stored. Times are microseconds since the epoch; `approvers` are those who agreed."""
+    """One grant as stored. Times are microseconds since the epoch; `approvers` are those who agreed.
+
+    With `flow` it answers for no call: it is what the session's guard of data flow is told for the rest of the session.
+    """
 
     id: str
     approval_id: str
@@ -43,6 +50,7 @@ class Grant:
     expires_at: int
     state: State = "active"
     revoked_by: str | None = None
+    flow: tuple[OfferedGrant, ...] = ()
     version: int = 1
 
     def holds(self, *, policy_digest: str, identities: str | None, now: int) -> bool:
@@ -74,9 +82,30 @@ def granted_by(approval: Approval, *, grant_id: str, seconds: int, now: int) -> 
     )
 
 
+def offered(evaluation: Evaluation, policy: Policy) -> tuple[OfferedGrant, ...]:
+    """What of the session's data flow an approver may grant with this call."""
+    if not policy.approval_rules.flow_grants:
+        return ()
+    found: list[OfferedGrant] = []
+    for finding in evaluation.combined.findings:
+        if finding.guard != "dataflow" or finding.outcome is not Outcome.REQUIRE_APPROVAL:
+            continue
+        if finding.rule == "unlicensed-deed":
+            found.append(OfferedGrant(scope="deed", does=finding.evidence))
+        for receipt, _ in finding.origins:
+            found.append(
+                OfferedGrant(
+                    scope="document", document=receipt, sink=place_of_sink(finding.path), kind=finding.evidence
+                )
+            )
+    return tuple(dict.fromkeys(found))[:MAX_OFFERED]
+
+
 def write(transaction: Transaction, grant: Grant) -> None:
     """Store a grant; it takes the place of an earlier one for the same call."""
     transaction.put_document(_to_document(grant))
+    if grant.flow:
+        return
     key = _call_key(grant.principal, grant.session, grant.call_digest)
     known = transaction.document(BY_CALL, key)
     version = 1 if known is None else known.version + 1
@@ -87,6 +116,12 @@ def find(reader: Reader, grant_id: str) -> Grant | None:
     """The grant of that id."""
     document = reader.document(COLLECTION, grant_id)
     return None if document is None else from_document(document)
+
+
+def stands(reader: Reader, grant_id: str, now: int) -> bool:
+    """Whether a grant is neither revoked nor over."""
+    grant = find(reader, grant_id)
+    return grant is not None and grant.state == "active" and now < grant.expires_at
 
 
 def find_for(reader: Reader, *, principal: str, session: str, call_digest: str) -> Grant | None:

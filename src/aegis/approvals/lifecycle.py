@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from aegis.approvals.announcing import announced, composer, told
-from aegis.approvals.grants import Grant, find_for
+from aegis.approvals.grants import Grant, find_for, offered
 from aegis.approvals.queue import REASON_OF, find, is_late, opened, redeemed_by_grant, transition
 from aegis.approvals.values import Approval, State
 from aegis.context.sessions import find_session, find_surroundings, key_of_session
@@ -181,6 +181,7 @@ def ask(
         identities=bound.digest,
         base=base,
         loose=not bound.complete,
+        grants=offered(evaluation, policy) if subject.session else (),
     )
 
 

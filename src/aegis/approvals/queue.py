@@ -16,6 +16,7 @@ from aegis.approvals.grants import Grant, granted_by
 from aegis.approvals.values import (
     COLLECTION,
     Approval,
+    OfferedGrant,
     Scope,
     State,
     Vote,
@@ -199,6 +200,7 @@ def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str)
 
 
 NewId = Callable[[], str]
+FLOW_SECONDS: Final = 30 * 86_400  # a grant of data flow ends with its session, and in any case by then
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,6 +232,8 @@ class Ballot:
     scope: Scope = "once"
     reason: str | None = None
     narrowed: Narrowed | None = None
+    granted: tuple[OfferedGrant, ...] = ()
+    tell: Callable[[Transaction, Grant], None] | None = None
 
 
 def find(reader: Reader, approval_id: str) -> Approval | None:
@@ -327,6 +331,14 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId, became: Callable[[Ap
         if final and session_wide(moved) and ballot.grant_seconds:
             grant = granted_by(moved, grant_id=new_id(), seconds=ballot.grant_seconds, now=ballot.now)
             grants.write(transaction, grant)
+            moved = replace(moved, grant=grant.id)
+            drafts.append(grant_receipt(grant, "open", receipt_id=new_id(), principal=ballot.by))
+        if final and ballot.granted and ballot.tell is not None:
+            grant = replace(
+                granted_by(moved, grant_id=new_id(), seconds=FLOW_SECONDS, now=ballot.now), flow=ballot.granted
+            )
+            grants.write(transaction, grant)
+            ballot.tell(transaction, grant)
             moved = replace(moved, grant=grant.id)
             drafts.append(grant_receipt(grant, "open", receipt_id=new_id(), principal=ballot.by))
         if ballot.hourly_limit is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from aegis.approvals.grants import from_document as grant_from_document
 from aegis.approvals.lifecycle import payload_of, running
 from aegis.approvals.previews.look import preview_of
 from aegis.approvals.queue import load, revoked
-from aegis.approvals.values import COLLECTION, Approval, from_document
+from aegis.approvals.values import COLLECTION, Approval, Scope, from_document
 from aegis.approvals.view import approval_view, grant_view, status_view, with_payload
 from aegis.core.ports import Reader
 from aegis.core.principal import Principal
@@ -40,6 +40,7 @@ from aegis.server.schemas import (
     named,
     nullable,
     ok,
+    optional,
     ref,
 )
 from aegis.server.services import Services
@@ -55,7 +56,7 @@ _STATUS: Final[dict[str, Schema]] = {
     "expires_at": TIME,
 }
 
-_SCOPE: Final[Schema] = {"type": "string", "enum": ["once", "session"]}
+_SCOPE: Final[Schema] = {"type": "string", "enum": list(get_args(Scope))}
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Approval": closed(
@@ -90,6 +91,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "files_bound",
                 "working_directory",
             ),
+            "kind": {"type": "string", "enum": ["approval", "deferral"]},
+            "grants": {
+                "type": "array",
+                "items": optional({"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT}),
+                "description": "what may be granted for the rest of the session, by `scope`",
+            },
             "quorum": {"type": "integer", "minimum": 1},
             "votes": {
                 "type": "array",
@@ -161,7 +168,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             },
             "scope": {
                 **_SCOPE,
-                "description": "`session`: the same call again in its session, while the policy lets it",
+                "description": "`session`: the same call again; `document`, `deed`: what `grants` offers",
             },
             "call_digest": {**DIGEST, "description": "the digest that was shown; another one is refused (409)"},
             "policy_digest": {**DIGEST, "description": "the digest that was shown; another one is refused (409)"},

@@ -82,7 +82,27 @@ def _answers(transaction: Transaction, person: str, now: int) -> tuple[list[int]
 COLLECTION: Final = "approvals"
 
 State = Literal["pending", "approved", "denied", "expired", "cancelled", "redeemed"]
-Scope = Literal["once", "session"]
+Scope = Literal["once", "session", "document", "deed"]
+# What a person may grant for the rest of a session; everything else is one call, or the same call again.
+FLOW_SCOPES: Final[tuple[Scope, ...]] = ("document", "deed")
+MAX_OFFERED: Final = 16  # grants that one approval offers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OfferedGrant:
+    """What an approver may grant beside one call: a document may name values of a kind at a sink, or a deed."""
+
+    scope: Scope
+    document: str = ""
+    sink: str = ""
+    kind: str = ""
+    does: str = ""
+
+    def to_wire(self) -> dict[str, str]:
+        """The JSON object of the contract."""
+        if self.scope == "deed":
+            return {"scope": self.scope, "does": self.does}
+        return {"scope": self.scope, "document": self.document, "sink": self.sink, "is": self.kind}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +123,7 @@ class Approval:
     last one on record. `held_by` names the policies whose approvers count, `barred` who may not answer beside the
     requester. `identities` digests the files that the call names, of which relative ones start at `base` (empty
     where nobody knows the caller's working directory); `loose` says that there are some which it does not cover.
-    `grant` is the grant that this approval opened, or by which it was answered.
+    `grant` is the grant that this approval opened, or by which it was answered; `grants` are those that it offers.
     """
 
     id: str
@@ -136,12 +156,19 @@ class Approval:
     narrowed_by: str | None = None
     narrowed_at: int | None = None
     grant: str | None = None
+    grants: tuple[OfferedGrant, ...] = ()
+    waiting_for: tuple[str, ...] = ()
     fatigued: tuple[str, ...] = ()
     resolved_by: str | None = None
     resolved_at: int | None = None
     reason: str | None = None
     receipt_id: str | None = None
     version: int = 1
+
+    @property
+    def kind(self) -> Literal["approval", "deferral"]:
+        """What a call waits for: people, or evidence."""
+        return "deferral" if self.waiting_for else "approval"
 
     @property
     def expires(self) -> str:

@@ -48,6 +48,8 @@ def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
         "fatigued": list(approval.fatigued),
         "narrowed": approval.narrowed_by is not None,
         "grant": approval.grant,
+        "kind": approval.kind,
+        "grants": [one.to_wire() for one in approval.grants],
         "resolved_by": approval.resolved_by,
         "resolved_at": None if approval.resolved_at is None else rfc3339(approval.resolved_at),
         "reason": approval.reason,

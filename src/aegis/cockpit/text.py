@@ -122,6 +122,7 @@ _SHARED: Final = {
     "mission_invalid": "mission invalid", "tool_changed": "tool changed",
     "postcondition_failed": "postcondition failed", "conflict": "conflicting call", "anomaly": "unusual",
     "loop": "a loop",
+    "untrusted_value": "value from a document", "unlicensed": "not asked for", "deferred": "waits for evidence",
     "unavailable": "log unavailable",
 }  # fmt: skip
 

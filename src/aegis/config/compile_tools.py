@@ -183,6 +183,7 @@ def approval_rules(settings: Settings) -> ApprovalRules:
         max_pending=approvals.max_pending,
         link=approvals.link.rstrip("/"),
         bind_files=settings.missions.file_system == "shared",
+        flow_grants=approvals.flow_grants == "on",
         notifies=any(own is not None and own.notify for own in own_settings),
     )
 

@@ -46,6 +46,11 @@ def _notifier(kind: object) -> object:
         raise ValueError(str(error)) from error
 
 
+def _switch(value: object) -> object:
+    """`on` and `off` as words: YAML reads them as truth values."""
+    return ("off", "on")[value] if isinstance(value, bool) else value
+
+
 class NotifierSettings(Section):
     """One place that word of a held call is sent to."""
 
@@ -86,6 +91,8 @@ class ApprovalSettings(Section):
     """Whether the owner of a session is barred from answering its calls, as the requester always is."""
     session_grant: GrantTime
     """How long one yes may cover the same call again in its session; `off` is never."""
+    flow_grants: Annotated[Literal["on", "off"], BeforeValidator(_switch)]
+    """Whether an approver may let a document name values, or a kind of deed, for the rest of a session."""
     groups: Annotated[dict[Name, People], AfterValidator(unlike)]
     """People by the name of their group."""
     hourly_limit: HourlyLimit

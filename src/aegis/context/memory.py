@@ -20,7 +20,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from aegis.context.sessions import session_key
+from aegis.approvals.grants import Grant, stands
+from aegis.context.sessions import key_of_session, session_key
 from aegis.context.turns import UserTurn, load_turns, said_in
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import Outcome
@@ -57,6 +58,7 @@ SEGMENTS: Final = "session-reads"
 MAX_KEPT: Final = 2_048  # sessions that one process keeps folded: the oldest are read again from the store
 MAX_SOURCES: Final = 512  # names of tools; a flood of made-up ones is not kept
 MAX_DEEP: Final = 16  # parents of parents that are followed
+MAX_GRANTS: Final = 256  # of one session: the oldest are asked for again
 SAID: Final = "aegis:session/turn"  # the source of what a user pasted
 _KEY_BYTES: Final = 16
 
@@ -114,6 +116,9 @@ class SessionMemory(Participant):
         key = session_key(subject.principal, subject.session)
         with self._parts.store.reader() as reader:
             view = self.load(reader, key)
+            if view is not None and view.grants:
+                now = self._parts.clock()
+                view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
         return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
@@ -338,6 +343,20 @@ def note_said(parts: Parts, transaction: Transaction, key: str, receipt_id: str,
         reading = read_result(text, head.key, NOTHING, "untrusted")
         if document is not None:
             put_read(parts, transaction, key, read_head(parts, document), document, read, reading)
+
+
+def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
+    """Let a session know what a person granted for the rest of it."""
+    key = key_of_session(grant.principal, grant.session)
+    document = transaction.document(COLLECTION, key)
+    if document is None:
+        return
+    head = read_head(parts, document)
+    told = tuple(
+        FlowGrant(id=grant.id, document=one.document, sink=one.sink, kind=one.kind, does=one.does) for one in grant.flow
+    )
+    head = msgspec.structs.replace(head, grants=(*head.grants, *told)[-MAX_GRANTS:], reads=head.reads + 1)
+    put_head(parts, transaction, key, head, document.version)
 
 
 def note_child(parts: Parts, transaction: Transaction, key: str, parent: str) -> None:

@@ -186,7 +186,7 @@ class ApprovalRules:
     approve in an hour (`None`: any number), `max_pending` how many calls of one principal may wait.
     `link` is where people read an approval; it carries no authority. `bind_files` binds a held call to
     the files that it names, which needs the agent's file system. `notifies` says that somebody is told of
-    held calls.
+    held calls, `flow_grants` that approvals offer grants of data flow.
     """
 
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -195,6 +195,7 @@ class ApprovalRules:
     link: str = ""
     bind_files: bool = True
     notifies: bool = False
+    flow_grants: bool = False
 
 
 def _names(principal: Principal, groups: Mapping[str, frozenset[str]]) -> frozenset[str]:

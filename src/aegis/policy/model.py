@@ -290,8 +290,6 @@ class Routes(dict[tuple[str | None, str], Route]):
         narrow = (*own.approval.narrow, *known.approval.elsewhere().narrow)  # of two words, the last counts
         approval = replace(known.approval, narrow=narrow)
         return Route(entry, known.schema or own.schema, own.roles, approval, flow=own.flow)
-            entry, known.schema or own.schema, own.roles, replace(known.approval, narrow=narrow), flow=own.flow
-        )
 
     def _of_server(self, server: str | None) -> SelectorMap[Tool]:
         return SelectorMap({name: known for own, name, known in self._tools if _is_exact(own, server)})

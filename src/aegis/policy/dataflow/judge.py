@@ -29,6 +29,7 @@ from aegis.policy.dataflow.declare import (
 from aegis.policy.dataflow.licence import is_like_asked
 from aegis.policy.dataflow.reading import (
     INSTRUCTION,
+    MAX_SPANS,
     NAMED,
     SECRET,
     STRUCTURED,
@@ -266,7 +267,7 @@ class _Judging:
         return any(
             grant.document
             and grant.kind == kind
-            and grant.sink == _pattern(one.path)
+            and grant.sink == place_of_sink(one.path)
             and any(self.view.documents[origin.document].receipt == grant.document for origin in origins)
             for grant in self.view.grants
         )
@@ -298,7 +299,7 @@ class _Judging:
                             value.kind,
                         )
                     )
-            if words is not None and self._is_planted(one.value):
+            if words is not None and self._is_planted(one):
                 self.found.append(
                     FlowFinding(
                         "planted-value",
@@ -338,17 +339,24 @@ class _Judging:
                         )
                     )
 
-    def _is_planted(self, text: str) -> bool:
+    def _is_planted(self, one: _String) -> bool:
         """Whether an argument that names something is what a text says, and no field, line or word of the user."""
+        text = one.value
         if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
             return False
         origins = self.view.origins("t", normalise("text", text))
         if not origins or any(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
             return False
+        if self._granted(one, "text", origins):
+            return False
         return not (self.view.words is not None and self.view.words.covers(text))
 
     def _is_copied(self, text: str) -> bool:
-        if not self.view.shingles or text.count(" ") < 2:
+        if text.count(" ") < 2:
+            return False
+        if self.view.spans >= MAX_SPANS:  # what an instruction said is not known any more
+            return True
+        if not self.view.shingles:
             return False
         hashes = list(shingles(self.view.key, text[:2_000]))
         if not hashes:
@@ -361,7 +369,7 @@ def _is_own(origin: ValueOrigin) -> bool:
     return bool(origin.flags & (STRUCTURED | TRUSTED)) or not origin.path
 
 
-def _pattern(path: str) -> str:
+def place_of_sink(path: str) -> str:
     """A pointer without the positions of lists: a grant for `/recipients` covers each of them."""
     return "/".join(part for part in path.split("/") if not part.isdigit())
 

@@ -19,7 +19,7 @@ from aegis.policy.dataflow.words import Words
 
 MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
 MAX_DOCUMENTS: Final = 512
-MAX_SPANS: Final = 64
+MAX_SPANS: Final = 256
 MAX_SHINGLES: Final = 16_384
 MAX_OF_RESULT: Final = 1_024  # values of one result
 MAX_READ: Final = 262_144  # characters of one result: beyond it the session is saturated
@@ -27,6 +27,7 @@ MAX_STRINGS: Final = 4_096  # of one result
 MAX_LINES: Final = 1_024  # lines of one text that are values by themselves
 _SPAN_WORDS: Final = 48
 _SPAN_NAMES: Final = 16
+_LONGEST_NAME: Final = 40  # characters of a field's name in a text
 _SPAN_CHARS: Final = 240
 _NAME: Final = re2.compile(r"\b(?:[A-Z][\w-]+|[\w-]*[0-9][\w-]*)")
 _SHORT: Final = 96  # characters of a field that is a value and no text
@@ -38,13 +39,12 @@ NAMED: Final = 4  # in a document that the user named
 INSTRUCTION: Final = 8  # inside of what reads like an instruction
 SECRET: Final = 16
 
-_LINE: Final = re2.compile(r"^[\s>*•-]*(?:[\w .\"']{1,40}?[:=]\s+)?[\"']?(.{1,96}?)[\"',;]*$")
 # Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
 _ORDER: Final = re2.compile(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
     r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
     r"|your goal)\b"
-    r"|(?:^|[.!?:;>\"'\n]\s*)(?:then |also |and |now |first |next |finally )?"
+    r"|(?:^|[.!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
     r"(?:send|forward|transfer|pay|wire|delete|remove|create|invite|add|share"
     r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
     r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s)"
@@ -225,8 +225,8 @@ class _Taking:
             self.keep(family, value.normal, path, told | (INSTRUCTION if inside else 0))
         if not flags & STRUCTURED and ("\n" in text or len(text) > 128):
             for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
-                if len(line) <= _SHORT and (match := _LINE.match(line)) is not None:
-                    self.keep("t", normalise("text", match[1]), path, flags)
+                if len(line) <= _SHORT:
+                    self.keep("t", normalise("text", _line_value(line)), path, flags)
         for start, end in spans[: MAX_SPANS - self.spans]:
             self.spans += 1
             span = text[start:end]
@@ -248,6 +248,15 @@ class _Taking:
         elif known[1] != flags:  # of two places the less trusted counts, and an instruction is never forgotten
             both = (known[1] & flags & ~(INSTRUCTION | SECRET)) | ((known[1] | flags) & (INSTRUCTION | SECRET))
             self.values[hashed] = (known[0] if known[1] <= flags else path, both)
+
+
+def _line_value(line: str) -> str:
+    """What a line of a list or of `name: value` says."""
+    plain = line.strip(" \t>*\u2022-")
+    name, sign, value = plain.partition(": ")
+    if sign and value and len(name) <= _LONGEST_NAME:
+        plain = value
+    return plain.strip("\"',; ")
 
 
 def _is_prose(dotted: str) -> bool:

@@ -49,11 +49,15 @@ def find_values(text: str) -> Iterator[Value]:
     """The addresses, accounts and long numbers of `text`, at most `MAX_FOUND`."""
     if _SIGNS.isdisjoint(text):
         return
+    seen: set[str] = set()  # a value that stands twice is one: the first place counts
     for number, match in enumerate(_scan.finditer(text)):
         if number == MAX_FOUND:
             return
-        kind = _KINDS[(match.lastindex or 1) - 1]
         found = match[0]
+        if found in seen:
+            continue
+        seen.add(found)
+        kind = _KINDS[(match.lastindex or 1) - 1]
         if kind == "account" and match.lastindex == len(_KINDS) and _DATE.match(found):
             continue
         normal = normalise(kind, found)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from aegis.core.finding import Finding, Report
-from aegis.core.outcome import Risk, Verdict
+from aegis.core.outcome import Reason, Risk, Verdict
 from aegis.policy.dataflow.declare import Sensitivity
 from aegis.policy.dataflow.judge import Delegation, FlowCall, FlowFinding, judge_flow
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.guards.base import Case
 
-_QUIET = Report(guard="dataflow")
+_QUIET: Final = Report(guard="dataflow")
+_ORDER: Final = (Reason.UNTRUSTED_VALUE, Reason.UNLICENSED, Reason.SENSITIVE_DATA)
 
 
 class DataflowGuard:
@@ -35,7 +36,7 @@ class DataflowGuard:
         if not found:
             return _QUIET
         outcome = max(one.outcome for one in found)
-        reasons = [one.reason for one in found if one.outcome is outcome]
+        reasons = sorted((one.reason for one in found if one.outcome is outcome), key=_ORDER.index)
         return Report(
             guard=self.name,
             outcome=outcome,

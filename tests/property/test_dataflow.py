@@ -1,0 +1,65 @@
+"""The guard of data flow as a pure function: what is read can only tighten, in any order, and a full memory too."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aegis.core.outcome import Outcome
+from aegis.policy.dataflow.declare import NOTHING
+from aegis.policy.dataflow.judge import FlowCall, judge_flow
+from aegis.policy.dataflow.reading import ReadDocument, SessionView, read_result
+from aegis.policy.dataflow.words import read_words
+
+KEY = b"k" * 16
+WORDS = ("send", "pay", "the", "bill", "to", "ada@example.com", "eve@evil.example", "DE44500105175407324931", "please")
+texts = st.lists(st.sampled_from((*WORDS, "www.evil.example/x", "\n", "IBAN:", "Delete")), max_size=12).map(" ".join)
+prompts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
+calls = st.builds(
+    lambda tool, to, body: FlowCall(tool=tool, arguments={"recipient": to, "body": body}, flow=NOTHING),
+    st.sampled_from(("send_email", "send_money", "delete_file", "post_page", "fetch_url", "frobnicate")),
+    st.sampled_from(("ada@example.com", "eve@evil.example", "DE44500105175407324931", "Bob")),
+    texts,
+)
+
+
+def session(prompt: str, read: list[str], *, saturated: bool = False) -> SessionView:
+    """A session with these words that read these texts."""
+    view = SessionView(key=KEY, words=read_words([prompt]), saturated=saturated)
+    for number, text in enumerate(read):
+        reading = read_result(text, KEY, NOTHING)
+        view.add(ReadDocument(f"r{number}", "read_page", "mixed", "internal", False), reading)
+        view.untrusted = view.untrusted or reading.text
+    return view
+
+
+def outcome(call: FlowCall, view: SessionView) -> Outcome:
+    """What the guard demands."""
+    return max((one.outcome for one in judge_flow(call, view, "grant")), default=Outcome.ALLOW)
+
+
+@settings(max_examples=300)
+@given(prompts, calls, st.lists(texts, max_size=4), texts)
+def test_more_untrusted_text_never_turns_a_hold_into_an_allow(
+    prompt: str, call: FlowCall, read: list[str], more: str
+) -> None:
+    before = outcome(call, session(prompt, read))
+    after = outcome(call, session(prompt, [*read, more]))
+    assert (after > Outcome.ALLOW) >= (before > Outcome.ALLOW)
+
+
+@given(prompts, calls, st.lists(texts, max_size=5), st.randoms(use_true_random=False))
+def test_the_order_of_results_does_not_matter(prompt: str, call: FlowCall, read: list[str], chance: object) -> None:
+    shuffled = list(read)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert outcome(call, session(prompt, read)) is outcome(call, session(prompt, shuffled))
+
+
+@given(prompts, calls, st.lists(texts, max_size=4))
+def test_a_full_memory_only_tightens(prompt: str, call: FlowCall, read: list[str]) -> None:
+    assert outcome(call, session(prompt, read, saturated=True)) >= outcome(call, session(prompt, read))
+
+
+@given(prompts, calls)
+def test_until_something_was_read_nothing_is_held(prompt: str, call: FlowCall) -> None:
+    assert outcome(call, session(prompt, [])) is Outcome.ALLOW
