@@ -18,7 +18,7 @@ PAGE: Final = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 BEGIN: Final = "<!-- map: made by scripts/map.py -->\n"
 END: Final = "<!-- end of the map -->\n"
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "surfaces": ("cli", "server", "proxies", "sdk", "adapters", "bootstrap", "cockpit"),
+    "surfaces": ("bench", "cli", "server", "proxies", "sdk", "adapters", "bootstrap", "cockpit"),
     "features": ("approvals", "missions", "judges", "context", "behaviour", "runs"),
     "kernel": ("gate", "policy", "config", "detect", "log", "store", "keys", "enforce", "wire", "outbound", "sandbox"),
 }
