@@ -44,7 +44,8 @@ from aegis.policy.guards.registry import RegistryGuard, RegistryRules
 from aegis.policy.guards.result import ResultContentGuard
 from aegis.policy.mission import Quote
 from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS, MissionRules
-from aegis.policy.policy import Policy, Source
+from aegis.policy.policy import Policy
+from aegis.policy.source import Source
 
 # The folders that agents work in, compiled into what follows links out of them on this machine.
 

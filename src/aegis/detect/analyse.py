@@ -339,8 +339,11 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
             places.append(written.path)
     for place, facts in zip(places, done, strict=True):
         text = paths.get(place) or Text("", place)
+        hooked = place_of(place)
         for name, evidence in facts.signals:
-            found.signal(name, text._replace(role="command"), evidence)
+            # What a hook of a repository will run is read: that it is one says nothing yet.
+            if name != "shell.persists" or hooked is None or hooked.resource != "hook":
+                found.signal(name, text._replace(role="command"), evidence)
         if facts.irreversible:
             found.irreversible = True
             found.raise_tier(Risk.HIGH)

@@ -26,7 +26,8 @@ from typing import Any, Final, Generic, TypeVar
 from aegis.errors import AegisError
 from aegis.gate.parts import Slow
 from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
-from aegis.policy.policy import Policy, Source
+from aegis.policy.policy import Policy
+from aegis.policy.source import Source
 from aegis.policy.worker import MAX_POLICIES, READY, Task, evaluated, result_evaluated
 
 LIGHT_BYTES: Final = 4_096  # arguments up to this size are evaluated where they are, as long as that is quick

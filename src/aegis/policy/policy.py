@@ -6,7 +6,6 @@ What runs was looked at as it runs: a patched call or result is analysed again u
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import is_
 from time import perf_counter_ns
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
@@ -14,7 +13,6 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from msgspec import structs
 
 from aegis.config.compile_reviews import Previews
-from aegis.config.config import Config
 from aegis.core.approval import ApprovalPolicy, ApprovalRules
 from aegis.core.behaviour import BehaviourRules
 from aegis.core.canonical import canonical
@@ -50,6 +48,7 @@ from aegis.policy.model import (
     observed,
     settle,
 )
+from aegis.policy.source import Source
 
 C = TypeVar("C", Case, ResultCase)
 
@@ -58,18 +57,6 @@ COUNTING: Final = frozenset({"rate"})
 _ALLOW: Final = Outcome.ALLOW
 _SANITIZE: Final = Outcome.SANITIZE
 _STOPS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """What a policy was compiled from, so that another process can compile the same; `key` is this compilation's."""
-
-    key: int
-    digest: str
-    config: Config
-    folders: tuple[str, ...]
-    cache: str | None
-    protected: tuple[str, ...]
 
 
 class Policy:
@@ -498,10 +485,10 @@ def _ask(asked: _Asked[C], case: C, times: list[int], broken: BaseException | No
 
 def _times(reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
     """What each guard demanded and how long it took."""
-    told: list[GuardTime] = []
-    for report, spent in zip(reports, times, strict=True):
-        told.append(GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000))
-    return tuple(told)
+    return tuple(
+        GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000)
+        for report, spent in zip(reports, times, strict=True)
+    )
 
 
 _NO_NAMES: Final[tuple[str, ...]] = ()

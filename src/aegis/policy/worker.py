@@ -25,7 +25,7 @@ from aegis.config.compile import Policy, compile_policy
 from aegis.detect.analyse import preload
 from aegis.errors import AegisError
 from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
-from aegis.policy.policy import Source
+from aegis.policy.source import Source
 
 NICENESS: Final = 5  # the event loop of the gateway comes first where there are fewer cores than processes
 MAX_POLICIES: Final = 4  # compiled ones that are kept: the one in force, and candidates that are tried

@@ -22,7 +22,7 @@ from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
 from aegis.gate.workers import EXCESS_S, LIGHT_BYTES, USUAL_S, FairQueue, WorkerLost, Workers
 from aegis.policy.model import Evaluation, Incoming, IncomingResult
-from aegis.policy.policy import Source
+from aegis.policy.source import Source
 
 BOT = Principal(id="key:bot", roles=frozenset({"agent"}), agent="bot")
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (

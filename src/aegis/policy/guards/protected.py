@@ -41,9 +41,11 @@ COMMANDS: Final = frozenset(
         "log",
         "mcp",
         "missions",
+        "report-false-alarm",
         "serve",
         "tools",
         "users",
+        "why",
     }
 )  # fmt: skip - those of the command line that read or change what decides, who decides, and what is asked
 _SUBCOMMANDS: Final = [[word] for word in sorted(COMMANDS)]  # as the first word of a text

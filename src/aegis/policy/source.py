@@ -1,0 +1,19 @@
+"""What a policy was compiled from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aegis.config.config import Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """What a policy was compiled from, so that another process can compile the same; `key` is this compilation's."""
+
+    key: int
+    digest: str
+    config: Config
+    folders: tuple[str, ...]
+    cache: str | None
+    protected: tuple[str, ...]
