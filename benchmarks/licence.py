@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from aegis.policy.dataflow.declare import NOTHING
 from aegis.policy.dataflow.judge import FlowCall, is_licensed
 from aegis.policy.dataflow.licence import features
-from aegis.policy.dataflow.words import Words, lexicon_folder, read_words
+from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, read_words
 
 SOURCES: Final = ("bfcl", "tau_bench", "api_bank")
 SEED: Final = 7
@@ -38,7 +38,7 @@ class Sample(NamedTuple):
     """One call and one prompt; `own` says that they belong together."""
 
     call: FlowCall
-    words: Words
+    words: TrustedWords
     own: bool
     source: str
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aegis.behaviour.canaries import CANARY_KINDS, Canary, Watched, make, spelled
+from aegis.behaviour.canaries import CANARY_KINDS, HoneyToken, WatchedCanary, make, spelled
 from support.served import Served, served
 from support.shell import aegis, read_json
 
@@ -97,7 +97,7 @@ def test_one_command_mints_rotates_and_watches(tmp_path: Path) -> None:
 def test_every_kind_is_found_in_every_spelling_and_nothing_else_is() -> None:
     for kind in CANARY_KINDS[:-1]:
         value = make(kind)
-        watched = Watched([Canary(id="1", kind=kind, value=value)])
+        watched = WatchedCanary([HoneyToken(id="1", kind=kind, value=value)])
         for before in (b"", b"a", b"ab"):
             assert watched.is_in(b"{" + base64.b64encode(before + value.encode() + b"tail"))
         assert watched.is_in(b"x" + value.encode() + b"y")

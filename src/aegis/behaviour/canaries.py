@@ -42,7 +42,7 @@ CanaryKind = Literal["aws-key", "api-key", "password", "payee", "email", "url", 
 CANARY_KINDS: Final[tuple[CanaryKind, ...]] = ("aws-key", "api-key", "password", "payee", "email", "url", "tool")
 
 
-class Canary(Struct, frozen=True, kw_only=True):
+class HoneyToken(Struct, frozen=True, kw_only=True):
     """One canary. `old` are the values that it had before: who stole one may use it later."""
 
     id: str
@@ -59,10 +59,10 @@ class Canary(Struct, frozen=True, kw_only=True):
         return self.value if self.kind == "tool" else f"{self.value[:4]}…{self.value[-2:]}"
 
 
-class Watched:
+class WatchedCanary:
     """What is watched under one control epoch."""
 
-    def __init__(self, canaries: Sequence[Canary]):
+    def __init__(self, canaries: Sequence[HoneyToken]):
         self.tools = {normalise_name(one.value): one.id for one in canaries if one.kind == "tool"}
         values = [value for one in canaries if one.kind != "tool" for value in (one.value, *one.old)]
         spellings = sorted({form for value in values for form in spelled(value)})
@@ -93,30 +93,30 @@ class Canaries:
 
     def __init__(self, store: Store):
         self._store = store
-        self._known: tuple[int, Watched] = (-1, Watched(()))
+        self._known: tuple[int, WatchedCanary] = (-1, WatchedCanary(()))
 
-    def watched(self, epoch: int) -> Watched:
+    def watched(self, epoch: int) -> WatchedCanary:
         """What is watched under `epoch`; raises `StoreUnavailable`."""
         known, watched = self._known
         if known != epoch:
             with self._store.reader() as reader:
-                epoch, watched = reader.head().epoch, Watched(list_canaries(reader))
+                epoch, watched = reader.head().epoch, WatchedCanary(list_canaries(reader))
             self._known = (epoch, watched)
         return watched
 
-    def watched_in(self, transaction: Transaction) -> Watched:
+    def watched_in(self, transaction: Transaction) -> WatchedCanary:
         """The same inside of a transaction, which may be undone: nothing of it is remembered."""
         known, watched = self._known
-        return watched if known == transaction.head().epoch else Watched(list_canaries(transaction))
+        return watched if known == transaction.head().epoch else WatchedCanary(list_canaries(transaction))
 
 
-def list_canaries(reader: Reader) -> list[Canary]:
+def list_canaries(reader: Reader) -> list[HoneyToken]:
     """Every canary, in the order of their ids."""
-    found: list[Canary] = []
+    found: list[HoneyToken] = []
     after = ""
     while page := reader.documents(COLLECTION, after=after):
         after = page[-1].key
-        found += [convert(orjson.loads(one.body), Canary) for one in page]
+        found += [convert(orjson.loads(one.body), HoneyToken) for one in page]
     return found
 
 
@@ -144,7 +144,7 @@ def touched() -> Report:
 # Minting, rotating and retiring: each moves the control epoch, so that every gateway watches from its next decision.
 
 
-def mint(kind: CanaryKind, *, value: str = "", note: str = "", by: str, now: int) -> tuple[Canary, Unit]:
+def mint(kind: CanaryKind, *, value: str = "", note: str = "", by: str, now: int) -> tuple[HoneyToken, Unit]:
     """A new canary, and the unit that puts it in force; raises `InvalidCall` where it cannot be watched."""
     if len(note) > MAX_NOTE_CHARS:
         raise InvalidCall(f"`note` must have at most {MAX_NOTE_CHARS} characters")
@@ -152,7 +152,7 @@ def mint(kind: CanaryKind, *, value: str = "", note: str = "", by: str, now: int
         check_name("value", value)
     elif value:
         raise InvalidCall("only a tool is given its name; every other value is made here")
-    canary = Canary(id=new_id(), kind=kind, value=value or make(kind), note=note, by=by, minted_at=now)
+    canary = HoneyToken(id=new_id(), kind=kind, value=value or make(kind), note=note, by=by, minted_at=now)
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         if len(list_canaries(transaction)) >= MAX_CANARIES:
@@ -162,7 +162,7 @@ def mint(kind: CanaryKind, *, value: str = "", note: str = "", by: str, now: int
     return canary, Unit(apply=apply)
 
 
-def rotate(reader: Reader, canary_id: str, *, by: str, now: int) -> tuple[Canary, Unit]:
+def rotate(reader: Reader, canary_id: str, *, by: str, now: int) -> tuple[HoneyToken, Unit]:
     """The canary with another value, and the unit that puts it in force; the old value is still watched.
 
     Raises `InvalidCall` (404), and 422 for a tool, whose name does not change.
@@ -191,14 +191,14 @@ def retire(canary_id: str, *, by: str) -> Unit:
     return Unit(apply=apply)
 
 
-def _find(reader: Reader, canary_id: str) -> tuple[Document, Canary]:
+def _find(reader: Reader, canary_id: str) -> tuple[Document, HoneyToken]:
     stored = reader.document(COLLECTION, canary_id)
     if stored is None:
         raise InvalidCall("there is no such canary", code="not_found", status=404)
-    return stored, convert(orjson.loads(stored.body), Canary)
+    return stored, convert(orjson.loads(stored.body), HoneyToken)
 
 
-def _put(transaction: Transaction, canary: Canary, version: int, action: str, by: str) -> Draft:
+def _put(transaction: Transaction, canary: HoneyToken, version: int, action: str, by: str) -> Draft:
     body = orjson.dumps(to_builtins(canary))
     transaction.put_document(Document(collection=COLLECTION, key=canary.id, version=version, body=body))
     transaction.bump_epoch()
@@ -253,7 +253,7 @@ def _is_touch(entry: Entry) -> bool:
     return entry.kind in ("decision", "result") and _TOUCHED in entry.body
 
 
-def shown(canary: Canary) -> dict[str, Any]:
+def shown(canary: HoneyToken) -> dict[str, Any]:
     """A canary as it is listed: its value is masked."""
     return {
         "id": canary.id,

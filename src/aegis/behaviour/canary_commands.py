@@ -13,7 +13,7 @@ from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import Column, print_json, show_list, show_members
 
 if TYPE_CHECKING:
-    from aegis.behaviour.canaries import Canary
+    from aegis.behaviour.canaries import HoneyToken
     from aegis.core.ports import Reader
     from aegis.log.writer import Unit
 
@@ -126,7 +126,7 @@ def retire_canary(
 
 
 def _made(
-    home: Path | None, config: Path | None, make: Callable[[Reader, str, int], tuple[Canary, Unit]]
+    home: Path | None, config: Path | None, make: Callable[[Reader, str, int], tuple[HoneyToken, Unit]]
 ) -> dict[str, Any]:
     from aegis.behaviour.canaries import shown
     from aegis.cli.opening import existing, operator

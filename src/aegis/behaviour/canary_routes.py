@@ -10,7 +10,7 @@ from starlette.responses import Response
 from aegis.behaviour.canaries import (
     CANARY_KINDS,
     MAX_NOTE_CHARS,
-    Canary,
+    HoneyToken,
     list_canaries,
     mint,
     retire,
@@ -114,7 +114,7 @@ async def rotate_canary(request: ApiRequest) -> Response:
     """Give a canary another value; the old one is still watched."""
     services = request.services
 
-    def found() -> tuple[Canary, Unit]:
+    def found() -> tuple[HoneyToken, Unit]:
         with services.store.reader() as reader:
             return rotate(reader, request.path["id"], by=request.principal.id, now=services.clock())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from aegis.behaviour.canaries import Canaries, Watched, touched
+from aegis.behaviour.canaries import Canaries, WatchedCanary, touched
 from aegis.behaviour.containment import GUARD
 from aegis.behaviour.loops import Loops, held_and_released
 from aegis.behaviour.usual import UsualCalls
@@ -90,7 +90,7 @@ class Behaviour(Participant):
         )
 
 
-def _touches(watched: Watched, asked: DecisionAttempt, evaluation: Evaluation) -> bool:
+def _touches(watched: WatchedCanary, asked: DecisionAttempt, evaluation: Evaluation) -> bool:
     """Whether a call names a canary; one that was refused unread was not looked at."""
     call = asked.subject.call
     if watched.tools and normalise_name(call.tool) in watched.tools:

@@ -17,7 +17,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from aegis.bench.suite import Attack, BenchTask, BenchTool, Slot, Step, Suite, deed_of, marks, parsed, values_of
+from aegis.bench.suite import Attack, BenchTask, BenchTool, Slot, Suite, TaskStep, deed_of, marks, parsed, values_of
 from aegis.errors import InvalidCall
 
 VERSION: Final = "v1.2.2"  # of the benchmark, which is not the package's
@@ -140,7 +140,7 @@ class _Generating:
         for before, after in zip(clean, marked, strict=True):
             result = self._named(after.result)
             steps.append(
-                Step(
+                TaskStep(
                     tool=after.tool,
                     arguments=self._named(after.arguments),
                     clean=before.result,
@@ -156,13 +156,13 @@ class _Generating:
         steps = tuple(self._executed(task, copy.deepcopy(self._clean)))
         return Attack(id=task.ID, goal=task.GOAL, steps=steps, values=values_of(tools, task.GOAL, steps))
 
-    def _executed(self, task: Any, environment: Any) -> list[Step]:
+    def _executed(self, task: Any, environment: Any) -> list[TaskStep]:
         """The ground truth of a task with what its tools answered."""
         steps = []
         for call in task.ground_truth(environment):
             result, failure = self._runtime.run_function(environment, call.function, dict(call.args))
             text = failure or self._shown(result)
-            steps.append(Step(tool=call.function, arguments=dict(call.args), result=text, form="yaml"))
+            steps.append(TaskStep(tool=call.function, arguments=dict(call.args), result=text, form="yaml"))
         return steps
 
     def _named(self, value: Any) -> Any:

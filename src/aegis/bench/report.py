@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from aegis.bench.run import Ran, is_stopped
+from aegis.bench.run import TaskRun, is_stopped
 from aegis.bench.suite import VARIANTS
 from aegis.errors import InvalidCall
 
@@ -30,7 +30,7 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class TableRow:
     """One row: a suite, whether the words were known, and a wording; `policy` is what was measured or a baseline.
 
     `utility` counts tasks without any hold, `holds` is the mean for a task; both of clean tasks where `variant` is
@@ -62,14 +62,14 @@ class Row:
 BASELINES: Final = ("allow everything", "hold everything")
 
 
-def rows_of(ran: Sequence[Ran], policy: str) -> list[Row]:
+def rows_of(ran: Sequence[TaskRun], policy: str) -> list[TableRow]:
     """Every row: prompts and wordings, over all suites and each alone, both moments together and each alone.
 
     Before the rows of the measured policy stand those of the baselines, over all wordings.
     """
     sources, suites = _distinct(one.source for one in ran), _distinct(one.suite for one in ran)
     names = [ALL, *(f"({source})" for source in sources if len(sources) > 1), *(suites if len(suites) > 1 else ())]
-    found: list[Row] = []
+    found: list[TableRow] = []
     for name in names:
         chosen = [one for one in ran if name in {ALL, f"({one.source})", one.suite}]
         for shown in (True, False):
@@ -93,13 +93,13 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _row(suite: str, cases: Sequence[Ran], when: Literal["", "early", "late"], policy: str) -> Row:
+def _row(suite: str, cases: Sequence[TaskRun], when: Literal["", "early", "late"], policy: str) -> TableRow:
     changing, fetching = _acting(cases)
 
-    def stopped(some: Sequence[Ran]) -> Share:
+    def stopped(some: Sequence[TaskRun]) -> Share:
         return Share(hits=sum(is_stopped(one.changes or one.fetches) for one in some), of=len(some))
 
-    return Row(
+    return TableRow(
         suite=suite,
         prompt="shown" if cases[0].shown else "hidden",
         variant=cases[0].variant,
@@ -114,16 +114,16 @@ def _row(suite: str, cases: Sequence[Ran], when: Literal["", "early", "late"], p
     )
 
 
-def _baseline(suite: str, cases: Sequence[Ran], *, held: bool) -> Row:
+def _baseline(suite: str, cases: Sequence[TaskRun], *, held: bool) -> TableRow:
     """The row of who holds every call, or none: nothing has to be measured for it."""
     clean = [one for one in cases if not one.variant]
     changing, fetching = _acting(cases)
     calls = sum(len(one.calls) for one in clean)
 
-    def stopped(some: Sequence[Ran]) -> Share:
+    def stopped(some: Sequence[TaskRun]) -> Share:
         return Share(hits=len(some) if held else 0, of=len(some))
 
-    return Row(
+    return TableRow(
         suite=suite,
         prompt="shown" if cases[0].shown else "hidden",
         variant="",
@@ -138,7 +138,7 @@ def _baseline(suite: str, cases: Sequence[Ran], *, held: bool) -> Row:
     )
 
 
-def _acting(cases: Sequence[Ran]) -> tuple[list[Ran], list[Ran]]:
+def _acting(cases: Sequence[TaskRun]) -> tuple[list[TaskRun], list[TaskRun]]:
     """The cases whose attacker changes something, and those whose attacker only goes out to an address."""
     changing = [one for one in cases if one.changes]
     return changing, [one for one in cases if one.fetches and not one.changes]
@@ -147,7 +147,7 @@ def _acting(cases: Sequence[Ran]) -> tuple[list[Ran], list[Ran]]:
 # What has to be met: `[SUITE:][hidden.]METRIC[.VARIANT]=VALUE`, at least; `holds` at most.
 
 
-def unmet(rows: Sequence[Row], requirements: Iterable[str], policy: str) -> list[str]:
+def unmet(rows: Sequence[TableRow], requirements: Iterable[str], policy: str) -> list[str]:
     """The requirements that the measured policy does not meet, each as a sentence.
 
     `stopped`, `fetches` and `hard` without a wording are the least of all but the template, which content detection
@@ -168,7 +168,7 @@ def unmet(rows: Sequence[Row], requirements: Iterable[str], policy: str) -> list
     return found
 
 
-def _measured(rows: Sequence[Row], key: str, policy: str) -> float:
+def _measured(rows: Sequence[TableRow], key: str, policy: str) -> float:
     suite, colon, rest = key.rpartition(":")
     hidden, parts = rest.startswith("hidden."), rest.removeprefix("hidden.").split(".")
     metric, variant = parts[0], parts[1] if len(parts) == 2 else ""
@@ -205,7 +205,7 @@ _COLOURS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def picture(rows: Sequence[Row], policy: str) -> str:
+def picture(rows: Sequence[TableRow], policy: str) -> str:
     """An SVG of the rows over all suites: tasks without a hold to the right, attacks stopped upwards."""
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif"'
@@ -233,7 +233,7 @@ def _axes() -> Iterator[str]:
     )
 
 
-def _points(rows: Sequence[Row], policy: str) -> Iterator[str]:
+def _points(rows: Sequence[TableRow], policy: str) -> Iterator[str]:
     whole = [row for row in rows if row.suite == ALL and not row.when]
     calm = {(row.prompt, row.policy): row.utility.share for row in whole if not row.variant}
     x, y = _place(1, 0)

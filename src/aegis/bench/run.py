@@ -25,7 +25,7 @@ import yaml
 
 from aegis.approvals.answering import Answer
 from aegis.approvals.values import Scope
-from aegis.bench.suite import HARMLESS, Case, Step, Suite, filled, handed_over, marks, written
+from aegis.bench.suite import HARMLESS, Suite, TaskCase, TaskStep, filled, handed_over, marks, written
 from aegis.config.config import load_config
 from aegis.config.settings import Settings
 from aegis.core.call import ToolCall, ToolResult
@@ -61,7 +61,7 @@ class Answered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ran:
+class TaskRun:
     """What became of one case: its calls in their order, the holds of the user's calls, and withheld results.
 
     `spoilt` counts results of the user's own calls that could not be used where nobody attacked; `noticed` says that
@@ -140,7 +140,7 @@ class _Running:
     """One case under way."""
 
     gate: Gate
-    case: Case
+    case: TaskCase
     session: str
     texts: Mapping[str, str]
     clean: bool
@@ -149,7 +149,7 @@ class _Running:
     spoilt: int = 0
     noticed: bool = False
 
-    def run(self) -> Ran:
+    def run(self) -> TaskRun:
         """Run the case and say what became of it."""
         case, suite = self.case, self.case.suite
         tools = [
@@ -165,14 +165,14 @@ class _Running:
                 waiting = ()
         self._attack(waiting)
         attack = case.attack
-        return Ran(
+        return TaskRun(
             suite=suite.name, source=suite.source, task=case.task.id, attack="" if attack is None else attack.id,
             variant=case.variant or "", shown=case.shown, late=case.late,
             hard=attack is not None and (self._is_hijacked() or suite.is_hard(case.task, attack)),
             calls=tuple(self.calls), holds=self.holds, spoilt=self.spoilt, noticed=self.noticed,
         )  # fmt: skip
 
-    def _own(self, step: Step) -> None:
+    def _own(self, step: TaskStep) -> None:
         """(2), (3): one call of the user's task."""
         if step.turn and self.case.shown:
             self.gate.add_turn(self.session, step.turn)
@@ -195,14 +195,14 @@ class _Running:
             self.noticed = self.noticed or bool(marks(step.result) & self.texts.keys())
             self.spoilt += self.clean and not seen.allowed
 
-    def _attack(self, steps: tuple[Step, ...]) -> None:
+    def _attack(self, steps: tuple[TaskStep, ...]) -> None:
         """(4)"""
         for step in steps:
             decision = self.gate.decide(self._call(step, step.arguments))
             self._note(step, decision, attacker=True)
             self._ended(step, decision)
 
-    def _ended(self, step: Step, decision: Decision) -> None:
+    def _ended(self, step: TaskStep, decision: Decision) -> None:
         """Observe an attacker's call that ran, and deny one that is held."""
         if decision.allowed:
             result = handed_over(step.result, step.form)
@@ -210,19 +210,19 @@ class _Running:
         elif decision.approval is not None:
             self.gate.answer(decision.approval.id, Answer(decision="deny"), principal=_person(0))
 
-    def _carries(self, step: Step) -> bool:
+    def _carries(self, step: TaskStep) -> bool:
         """Whether the user's own call carries the attacker's value, out of a field that the agent has to use."""
         return self.case.variant == "field" and bool(marks(step.arguments) & self.texts.keys())
 
     def _is_hijacked(self) -> bool:
         return any(self._carries(step) for step in self.case.task.steps)
 
-    def _call(self, step: Step, arguments: dict[str, Any]) -> ToolCall:
+    def _call(self, step: TaskStep, arguments: dict[str, Any]) -> ToolCall:
         return ToolCall(
             tool=step.tool, arguments=arguments, session=self.session, call_id=f"{self.session}-{len(self.calls)}"
         )
 
-    def _note(self, step: Step, decision: Decision, *, attacker: bool) -> None:
+    def _note(self, step: TaskStep, decision: Decision, *, attacker: bool) -> None:
         self.calls.append(
             Answered(
                 tool=step.tool,
@@ -264,7 +264,7 @@ def _person(number: int) -> Principal:
     return Principal(id=f"bench-approver-{number}", roles=frozenset({"approver"}))
 
 
-def run_case(gate: Gate, case: Case, number: int) -> Ran:
+def run_case(gate: Gate, case: TaskCase, number: int) -> TaskRun:
     """Run one case in a session of its own."""
     texts: dict[str, str] = {}
     if case.attack is not None and case.variant is not None:
@@ -289,14 +289,14 @@ class Measured:
         return self.profile or ("standard" if self.config is None else self.config.name)
 
 
-def measure(chosen: Sequence[Case], measured: Measured, *, jobs: int, done: Callable[[int], None]) -> list[Ran]:
+def measure(chosen: Sequence[TaskCase], measured: Measured, *, jobs: int, done: Callable[[int], None]) -> list[TaskRun]:
     """Run every case, in as many processes as `jobs` says; `done` is told how many there are so far."""
-    chunks: list[list[tuple[int, Case]]] = []
+    chunks: list[list[tuple[int, TaskCase]]] = []
     for number, case in enumerate(chosen):
         if not chunks or len(chunks[-1]) == _CHUNK or chunks[-1][-1][1].suite is not case.suite:
             chunks.append([])
         chunks[-1].append((number, case))
-    found: dict[int, Ran] = {}
+    found: dict[int, TaskRun] = {}
     if jobs == 1 or len(chunks) == 1:
         for chunk in chunks:
             found.update(_chunk(chunk, measured))
@@ -309,7 +309,7 @@ def measure(chosen: Sequence[Case], measured: Measured, *, jobs: int, done: Call
     return [found[number] for number in sorted(found)]
 
 
-def _chunk(chunk: Sequence[tuple[int, Case]], measured: Measured) -> dict[int, Ran]:
+def _chunk(chunk: Sequence[tuple[int, TaskCase]], measured: Measured) -> dict[int, TaskRun]:
     suite = chunk[0][1].suite
     declared = _declarations(suite) if measured.declare else {}
     with opened_gate(measured.config, measured.profile, declared) as gate:

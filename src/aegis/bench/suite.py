@@ -57,7 +57,7 @@ class BenchTool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class TaskStep:
     """A call and what the tool answers; `clean` is the answer where nobody attacks, if it is another one.
 
     `turn` is what the user says before it, `form` how the tool hands its result over: as values, or as YAML text.
@@ -77,7 +77,7 @@ class BenchTask:
 
     id: str
     prompt: str
-    steps: tuple[Step, ...]
+    steps: tuple[TaskStep, ...]
     slots: Mapping[str, Slot] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class Attack:
 
     id: str
     goal: str
-    steps: tuple[Step, ...]
+    steps: tuple[TaskStep, ...]
     values: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ class Suite:
     source: str = "own"
     pairs: frozenset[tuple[str, str]] | None = None
 
-    def does(self, step: Step) -> str:
+    def does(self, step: TaskStep) -> str:
         """The kind of deed that a step is."""
         tool = self.tools.get(step.tool)
         return "other" if tool is None else tool.does
@@ -115,7 +115,7 @@ class Suite:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class TaskCase:
     """One task that is run, attacked or not: what an attack is put into, how, and when its calls come.
 
     `shown` says that the gate is told the user's words, `late` that the attacker's calls come after the user's.
@@ -131,18 +131,20 @@ class Case:
 
 def cases(
     suite: Suite, *, variants: tuple[Variant, ...], shown: tuple[bool, ...], late: tuple[bool, ...]
-) -> Iterator[Case]:
+) -> Iterator[TaskCase]:
     """Every case of a suite: each task alone, and with every attack in every wording that it has a place for."""
     for told in shown:
         for task in suite.tasks:
-            yield Case(suite=suite, task=task, shown=told)
+            yield TaskCase(suite=suite, task=task, shown=told)
             for attack in suite.attacks:
                 if suite.pairs is not None and (task.id, attack.id) not in suite.pairs:
                     continue
                 for variant in variants:
                     if written(suite, task, attack, variant):
                         for when in late:
-                            yield Case(suite=suite, task=task, attack=attack, variant=variant, shown=told, late=when)
+                            yield TaskCase(
+                                suite=suite, task=task, attack=attack, variant=variant, shown=told, late=when
+                            )
 
 
 def written(suite: Suite, task: BenchTask, attack: Attack, variant: Variant) -> dict[str, str]:
@@ -223,7 +225,7 @@ def deed_of(name: str, arguments: Mapping[str, Any] | tuple[str, ...] = ()) -> s
     return next((str(deed) for word in words for deed, verbs in known["verbs"].items() if word in verbs), "other")
 
 
-def values_of(tools: Mapping[str, BenchTool], goal: str, steps: tuple[Step, ...]) -> dict[str, str]:
+def values_of(tools: Mapping[str, BenchTool], goal: str, steps: tuple[TaskStep, ...]) -> dict[str, str]:
     """What of an attacker's calls can stand alone in a text: addresses and accounts, otherwise short texts.
 
     What his goal names goes before what his calls hold beside it.
@@ -326,9 +328,9 @@ def _task(value: Any) -> BenchTask:
     return BenchTask(id=value["id"], prompt=value["prompt"], steps=_steps(value["calls"]), slots=slots)
 
 
-def _steps(value: Any) -> tuple[Step, ...]:
+def _steps(value: Any) -> tuple[TaskStep, ...]:
     return tuple(
-        Step(
+        TaskStep(
             tool=one["tool"], arguments=dict(one.get("arguments", {})), result=one.get("result", "done"),
             turn=one.get("turn", ""), form=one.get("form", "json"),
         )
@@ -391,7 +393,7 @@ def _replayed(told: dict[str, Any], records: list[dict[str, Any]]) -> Suite:
     template = next(iter(first["injected_strings"].values())).replace(first["goal"], "{goal}")
     for one in episodes:
         steps = tuple(
-            Step(tool=step["tool"], arguments=step["args"], result=step["result"], form="yaml")
+            TaskStep(tool=step["tool"], arguments=step["args"], result=step["result"], form="yaml")
             for step in one["injection_steps"]
         )
         values = values_of(tools, one["goal"], steps)
@@ -410,11 +412,11 @@ def _replayed_task(record: dict[str, Any], attacked: dict[str, Any] | None) -> B
     told = attacked or {}
     results, others = told.get("attacked_results", {}), told.get("attacked_steps", record["steps"])
     patterns = {name: _loosely(text) for name, text in told.get("injected_strings", {}).items()}
-    steps: list[Step] = []
+    steps: list[TaskStep] = []
     slots: dict[str, Slot] = {}
     for number, (clean, other) in enumerate(zip(record["steps"], others, strict=True)):
         result = results.get(str(number), other["result"])
-        step = Step(
+        step = TaskStep(
             tool=clean["tool"], arguments=_marked(other["args"], patterns), clean=clean["result"], form="yaml",
             result=clean["result"] if result == clean["result"] else _marked(parsed(result), patterns),
         )  # fmt: skip

@@ -17,8 +17,8 @@ from aegis.cli.output import Column, counted, note, print_json, show_list
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from aegis.bench.report import Row
-    from aegis.bench.run import Ran
+    from aegis.bench.report import TableRow
+    from aegis.bench.run import TaskRun
     from aegis.bench.suite import Suite
     from aegis.cli.corpus import JudgedRecord
 
@@ -279,12 +279,12 @@ def _told(total: int) -> Iterator[Callable[[int], None]]:
         yield line if bar is None else bar
 
 
-def _listed(row: Row) -> dict[str, Any]:
+def _listed(row: TableRow) -> dict[str, Any]:
     told = row.to_json()
     return {**told, "cases": row.utility.of}
 
 
-def _write_details(ran: list[Ran], path: Path) -> None:
+def _write_details(ran: list[TaskRun], path: Path) -> None:
     from dataclasses import asdict
 
     from aegis.bench.run import is_stopped

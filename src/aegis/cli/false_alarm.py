@@ -53,7 +53,7 @@ def report_false_alarm(
 
     policy = compile_policy(load_config(config), cache=default_cache_folder())
     given = _read(case) if case == "-" or Path(case).is_file() else _of_receipt(case, home, config)
-    judged = Judged(policy, given)
+    judged = JudgedCase(policy, given)
     rules = judged.rules(judged.value)
     if not rules:
         raise InvalidCall(
@@ -116,7 +116,7 @@ def _of_receipt(name: str, home: Path | None, config: Path | None) -> dict[str, 
     return {"tool": receipt["tool"], "server": receipt.get("server"), member: payload[member]}
 
 
-class Judged:
+class JudgedCase:
     """A call or a result and the policy that stops it; `data` says that secrets or people are among the reasons."""
 
     def __init__(self, policy: Policy, given: dict[str, Any]):

@@ -15,7 +15,7 @@ from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes,
 from aegis.detect.languages.made import make, variable
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
-    Bound,
+    BoundName,
     Called,
     CodeLanguage,
     arguments_of,
@@ -23,7 +23,7 @@ from aegis.detect.languages.syntax import (
     called,
     text_of,
 )
-from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, Scope, Value
+from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope
 from aegis.detect.paths import is_secret_file
 from aegis.detect.resources import place_of
 
@@ -66,7 +66,7 @@ class _Program:
         self._language = language
         self._aliases = dict(aliases)
         self._nodes = nodes
-        self._scope: Scope | None = None
+        self._scope: NameScope | None = None
         self._functions: dict[str, Node] = {}
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
@@ -108,10 +108,10 @@ class _Program:
 
     # The names of a program
 
-    def scope(self) -> Scope:
+    def scope(self) -> NameScope:
         """The names of the text, collected when the first of them is asked for."""
         if self._scope is None:
-            names: dict[str, list[Bound]] = defaultdict(list)
+            names: dict[str, list[BoundName]] = defaultdict(list)
             for kind in ("assign", "loop", "alias"):
                 for node in self._nodes.get(kind, ()):
                     for one in bound(node):
@@ -120,10 +120,10 @@ class _Program:
                 self._bind_parameters(node, names)
             for several in names.values():
                 several.sort(key=lambda one: one.whole.start_byte)
-            self._scope = Scope(names, self._made)
+            self._scope = NameScope(names, self._made)
         return self._scope
 
-    def _bind_parameters(self, node: Node, names: dict[str, list[Bound]]) -> None:
+    def _bind_parameters(self, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind the parameters of the text's own functions, and of a block that is called with each item of a list."""
         field = (
             node.child_by_field_name("function")
@@ -135,19 +135,19 @@ class _Program:
         )
         if own is not None:
             for parameter, argument in zip(_parameters(own), arguments_of(node), strict=False):
-                names[parameter].append(Bound(parameter, argument, node))
+                names[parameter].append(BoundName(parameter, argument, node))
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node.child_by_field_name("receiver")
             for parameter in _parameters(block)[:1]:
                 if receiver is not None:
-                    names[parameter].append(Bound(parameter, receiver, node, each=True))
+                    names[parameter].append(BoundName(parameter, receiver, node, each=True))
         elif self._language in ("javascript", "typescript"):
             given = arguments_of(node)
             parts = called(node) if given and given[0].type in ("arrow_function", "function_expression") else None
             if parts is not None and parts.receiver is not None and parts.name in ("forEach", "map", "filter"):
                 for parameter in _parameters(given[0])[:1]:
-                    names[parameter].append(Bound(parameter, parts.receiver, node, each=True))
+                    names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
 
     def _alias_names(self) -> None:
         """What names of other modules stand for: `const {rmSync: rm} = require('fs')`, `import {rm as r} from 'fs'`."""
@@ -211,7 +211,7 @@ class _Program:
 
     # What calls make
 
-    def _made(self, parts: Called, scope: Scope) -> Value | None:
+    def _made(self, parts: Called, scope: NameScope) -> FollowedValue | None:
         for name in self._names(parts):
             makes = self._known.makes.get(name)
             if makes is not None:
@@ -223,7 +223,7 @@ class _Program:
                 return scope.value(last.named_children[0], 6)
         return None
 
-    def _make(self, makes: Makes, parts: Called, scope: Scope, *, method: bool) -> Value:
+    def _make(self, makes: Makes, parts: Called, scope: NameScope, *, method: bool) -> FollowedValue:
         given = [scope.value(argument) for argument in parts.arguments if argument.type not in _KEYWORDS]
         every = [scope.value(parts.receiver), *given] if method and parts.receiver is not None else given
         if makes == "environment":
@@ -264,7 +264,7 @@ class _Program:
                 if not entry.paths or "/" in path or "\\" in path or path.startswith("~"):
                     self._touch(verb, path, entry.scope, shown)
 
-    def _verb(self, entry: CallEntry, parts: Called, scope: Scope) -> Verb:
+    def _verb(self, entry: CallEntry, parts: Called, scope: NameScope) -> Verb:
         if entry.flags is not None and len(parts.arguments) > entry.flags:
             return "write" if _WRITES.search(text_of(parts.arguments[entry.flags])) else entry.does
         if entry.mode is not None:
@@ -275,7 +275,7 @@ class _Program:
                 return "write"
         return entry.does
 
-    def _argument(self, parts: Called, place: int, entry: CallEntry) -> Value:
+    def _argument(self, parts: Called, place: int, entry: CallEntry) -> FollowedValue:
         scope = self.scope()
         if place == RECEIVER:
             return UNKNOWN if parts.receiver is None else scope.value(parts.receiver)
@@ -316,7 +316,7 @@ class _Program:
         before[1][value] = None
         self._found[verb, resource] = (wider, before[1], before[2] if wider == before[0] else shown)
 
-    def _run(self, entry: CallEntry, parts: Called, scope: Scope) -> None:
+    def _run(self, entry: CallEntry, parts: Called, scope: NameScope) -> None:
         plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
         first = entry.of[0]
         if first >= len(plain):
@@ -362,7 +362,7 @@ class _Program:
     def _command(self, text: str) -> None:
         self._commands[text.replace(HOLE, "VALUE")] = None
 
-    def _words(self, words: Sequence[Value]) -> None:
+    def _words(self, words: Sequence[FollowedValue]) -> None:
         """Command lines of words, each of them the first that it may be; the last ones as all that they may be."""
         lines = [""]
         for word in words:

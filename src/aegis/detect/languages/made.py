@@ -11,7 +11,7 @@ from aegis.detect.languages.values import (
     MAX_ITEMS,
     MAX_TEXTS,
     UNKNOWN,
-    Value,
+    FollowedValue,
     decoded,
     filled,
     join_paths,
@@ -26,13 +26,13 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
 _PLACES: Final[Mapping[Makes, str]] = {"home": "~", "temp": "/tmp/x", "here": "."}  # noqa: S108 - what calls make
 
 
-def variable(names: Sequence[str], default: Sequence[Value]) -> Value:
+def variable(names: Sequence[str], default: Sequence[FollowedValue]) -> FollowedValue:
     """The folder that a variable of the environment stands for, else what the program takes in its place."""
     found = [_ENVIRONMENT[name.lower()] for name in names if name.lower() in _ENVIRONMENT]
-    return Value(tuple(found)) if found else default[0] if default else UNKNOWN
+    return FollowedValue(tuple(found)) if found else default[0] if default else UNKNOWN
 
 
-def make(makes: Makes, every: Sequence[Value], *, plainly: bool, method: bool) -> Value:
+def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method: bool) -> FollowedValue:
     """The value of a call; `every` are its arguments, what a method is called on before them.
 
     `plainly` says that paths are put behind each other even where one of them is absolute.
@@ -44,22 +44,26 @@ def make(makes: Makes, every: Sequence[Value], *, plainly: bool, method: bool) -
     if makes == "same":
         return first
     if makes in _PLACES:
-        return Value((_PLACES[makes],))
+        return FollowedValue((_PLACES[makes],))
     if makes in ("parent", "lower"):
-        return Value(tuple(text.lower() if makes == "lower" else _parent(text) for text in first.texts))
+        return FollowedValue(tuple(text.lower() if makes == "lower" else _parent(text) for text in first.texts))
     if makes == "format":
         return filled(first, every[1:] or [UNKNOWN])
     if makes == "replace" and len(every) == 3:
         new = every[2].texts[:1]
         replaced = [one.replace(old, other) for one in first.texts for old in every[1].known for other in new]
-        return Value(tuple(replaced[:MAX_TEXTS]) or (HOLE,))
+        return FollowedValue(tuple(replaced[:MAX_TEXTS]) or (HOLE,))
     if makes == "concat":
         return _concatenated(every, method=method)
     if makes == "split":
         sign = next(iter(every[1].known), None) if len(every) > 1 else None
-        return Value((), tuple(Value((word,)) for text in first.known[:1] for word in text.split(sign)[:MAX_ITEMS]))
+        return FollowedValue(
+            (), tuple(FollowedValue((word,)) for text in first.known[:1] for word in text.split(sign)[:MAX_ITEMS])
+        )
     if makes == "codes":
-        return decoded(Value((), tuple(every)) if len(every) > 1 else Value(first.texts, (first,)), "codes")
+        return decoded(
+            FollowedValue((), tuple(every)) if len(every) > 1 else FollowedValue(first.texts, (first,)), "codes"
+        )
     if makes in ("base64", "hex", "reversed"):
         return decoded(first, makes)
     return UNKNOWN
@@ -69,14 +73,14 @@ def _parent(text: str) -> str:
     return text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")
 
 
-def _concatenated(every: Sequence[Value], *, method: bool) -> Value:
+def _concatenated(every: Sequence[FollowedValue], *, method: bool) -> FollowedValue:
     """What is put together of a list: `",".join(list)`, `list.join(",")`, `implode(",", list)`."""
     listed = next((value for value in every if value.items), None)
     if listed is None:
         if method:
-            return Value(("".join((value.texts or (HOLE,))[0] for value in every),))
+            return FollowedValue(("".join((value.texts or (HOLE,))[0] for value in every),))
         return UNKNOWN
     glue = next(
         (value.known[0] for value in every if value is not listed and value.known), "" if len(every) > 1 else ","
     )
-    return Value((glue.join((item.texts or (HOLE,))[0] for item in listed.items),))
+    return FollowedValue((glue.join((item.texts or (HOLE,))[0] for item in listed.items),))

@@ -247,7 +247,7 @@ def unwrapped(node: Node) -> Node:
     return node
 
 
-class Bound(NamedTuple):
+class BoundName(NamedTuple):
     """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item."""
 
     name: str
@@ -262,7 +262,7 @@ _NAMED: Final = ("left", "name", "variable", "alias")
 _VALUED: Final = ("right", "value", "collection")
 
 
-def bound(node: Node) -> Iterator[Bound]:
+def bound(node: Node) -> Iterator[BoundName]:
     """The names that an assignment, a declaration or a loop binds."""
     left = next((found for field in _NAMED if (found := node.child_by_field_name(field)) is not None), None)
     right = next((found for field in _VALUED if (found := node.child_by_field_name(field)) is not None), None)
@@ -284,10 +284,10 @@ def bound(node: Node) -> Iterator[Bound]:
     names, values = _spread(left), _spread(right)
     if not each and len(names) == len(values):
         for name, value in zip(names, values, strict=True):
-            yield Bound(_name_of(name), value, node, adds)
+            yield BoundName(_name_of(name), value, node, adds)
     else:
         for name in names[-1:] if each else names:
-            yield Bound(_name_of(name), right, node, adds, each)
+            yield BoundName(_name_of(name), right, node, adds, each)
 
 
 def _between(left: Node, right: Node, node: Node) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import re2
 from tree_sitter import Node
 
-from aegis.detect.languages.syntax import Bound, Called, called, member_parts, text_of, unwrapped
+from aegis.detect.languages.syntax import BoundName, Called, called, member_parts, text_of, unwrapped
 
 HOLE: Final = "\x1a"  # stands for text that comes from outside
 MAX_TEXTS: Final = 8  # that one expression is followed to
@@ -26,12 +26,12 @@ MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_500  # expressions that are looked at for one text: bounds what many names for one thing cost
 
 
-class Value(NamedTuple):
+class FollowedValue(NamedTuple):
     """What an expression may be: texts, or a list of values, or an object by its members."""
 
     texts: tuple[str, ...] = ()
-    items: tuple[Value, ...] = ()
-    members: tuple[tuple[str, Value], ...] = ()
+    items: tuple[FollowedValue, ...] = ()
+    members: tuple[tuple[str, FollowedValue], ...] = ()
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Value(NamedTuple):
         return tuple(found)
 
 
-UNKNOWN: Final = Value((HOLE,))
+UNKNOWN: Final = FollowedValue((HOLE,))
 _STRINGS: Final = frozenset({
     "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
     "encapsed_string",
@@ -109,16 +109,18 @@ _ESCAPES: Final[Mapping[str, str]] = {
 _FIELD: Final = re2.compile(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 
 
-class Scope:
+class NameScope:
     """The names of one text, and what its expressions may be; `of_call` says what a call of somebody else makes."""
 
-    def __init__(self, names: Mapping[str, Sequence[Bound]], of_call: Callable[[Called, Scope], Value | None]):
+    def __init__(
+        self, names: Mapping[str, Sequence[BoundName]], of_call: Callable[[Called, NameScope], FollowedValue | None]
+    ):
         self._names = names
         self._of_call = of_call
-        self._memo: dict[int, Value] = {}
+        self._memo: dict[int, FollowedValue] = {}
         self._steps = MAX_STEPS
 
-    def value(self, node: Node, depth: int = 0) -> Value:
+    def value(self, node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be; a hole where nothing is known."""
         known = self._memo.get(node.id)
         if known is not None:
@@ -131,7 +133,7 @@ class Scope:
         self._memo[node.id] = found
         return found
 
-    def _value(self, node: Node, depth: int) -> Value:
+    def _value(self, node: Node, depth: int) -> FollowedValue:
         kind = node.type
         if kind in _STRINGS and kind != "array":
             return _texts(self._string(node, depth))
@@ -144,7 +146,9 @@ class Scope:
         if kind in _CALLS:
             return self._call(node, depth)
         if kind in _LISTS:
-            return Value((), tuple(self.value(unwrapped(one), depth) for one in node.named_children[:MAX_ITEMS]))
+            return FollowedValue(
+                (), tuple(self.value(unwrapped(one), depth) for one in node.named_children[:MAX_ITEMS])
+            )
         if kind == "composite_literal":
             body = node.child_by_field_name("body")
             return UNKNOWN if body is None else self.value(body, depth)
@@ -167,7 +171,7 @@ class Scope:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
         if kind in ("integer", "number", "int_literal", "decimal_integer_literal", "integer_literal"):
-            return Value((text_of(node),))
+            return FollowedValue((text_of(node),))
         return UNKNOWN
 
     def _string(self, node: Node, depth: int) -> list[str]:
@@ -211,19 +215,19 @@ class Scope:
         if inside and at < node.end_byte:
             pieces.append((raw[at - start :].decode("utf-8", "replace"),))
 
-    def _name(self, name: str, node: Node, depth: int) -> Value:
+    def _name(self, name: str, node: Node, depth: int) -> FollowedValue:
         bounds = self._names.get(name)
         if not bounds:
             return UNKNOWN
         before = [one for one in bounds if one.whole.start_byte < node.start_byte]
-        chosen: list[Bound] = []
+        chosen: list[BoundName] = []
         for one in reversed(before):
             chosen.append(one)
             if not one.adds and not one.each and _holds(one.whole, node):
                 break
         return _union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
 
-    def _bound(self, one: Bound, depth: int) -> Value:
+    def _bound(self, one: BoundName, depth: int) -> FollowedValue:
         found = self.value(one.value, depth)
         if one.each:
             return _union(found.items) if found.items else UNKNOWN
@@ -234,7 +238,7 @@ class Scope:
             )
         return found
 
-    def _binary(self, node: Node, depth: int) -> Value:
+    def _binary(self, node: Node, depth: int) -> FollowedValue:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         if left is None or right is None:
             return UNKNOWN
@@ -242,7 +246,7 @@ class Scope:
         one, other = self.value(left, depth), self.value(right, depth)
         if sign in ("+", ".", "<<", ".."):
             if one.items or other.items:
-                return Value((), (*one.items, *other.items)[:MAX_ITEMS])
+                return FollowedValue((), (*one.items, *other.items)[:MAX_ITEMS])
             return self._joined([one, other])
         if sign == "/":
             return join_paths([one, other])
@@ -251,27 +255,27 @@ class Scope:
         if sign in ("||", "??", "or", "//"):
             return _union(part for part in (one, other) if part.known)
         if sign == "*" and one.texts and len(one.texts) == 1 and other.texts and other.texts[0].isdigit():
-            return Value((one.texts[0] * min(int(other.texts[0][:3]), 64),))
+            return FollowedValue((one.texts[0] * min(int(other.texts[0][:3]), 64),))
         return UNKNOWN
 
-    def _joined(self, parts: Sequence[Value]) -> Value:
+    def _joined(self, parts: Sequence[FollowedValue]) -> FollowedValue:
         return _texts(["".join(chosen)[:MAX_CHARS] for chosen in _chosen([part.texts or (HOLE,) for part in parts])])
 
-    def _call(self, node: Node, depth: int) -> Value:
+    def _call(self, node: Node, depth: int) -> FollowedValue:
         parts = called(node)
         made = self._of_call(parts, self)
         return UNKNOWN if made is None else made
 
-    def _object(self, node: Node, depth: int) -> Value:
+    def _object(self, node: Node, depth: int) -> FollowedValue:
         members = []
         for pair in node.named_children[:MAX_ITEMS]:
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
             if key is not None and value is not None:
                 name = self.value(key, depth).known if key.type in _STRINGS else (text_of(key).strip("'\":"),)
                 members.append((name[0] if name else "", self.value(value, depth)))
-        return Value((HOLE,), (), tuple(members))
+        return FollowedValue((HOLE,), (), tuple(members))
 
-    def _member(self, node: Node, depth: int) -> Value:
+    def _member(self, node: Node, depth: int) -> FollowedValue:
         whole = text_of(node)
         if whole in self._names:
             return self._name(whole, node, depth)
@@ -284,7 +288,7 @@ class Scope:
         name = text_of(last)
         return next((value for key, value in self.value(owner, depth).members if key == name), UNKNOWN)
 
-    def _item(self, node: Node, depth: int) -> Value:
+    def _item(self, node: Node, depth: int) -> FollowedValue:
         children = node.named_children
         if len(children) < 2:
             return UNKNOWN
@@ -325,21 +329,21 @@ def _chosen(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return found
 
 
-def _texts(texts: Iterable[str]) -> Value:
-    return Value(tuple(dict.fromkeys(texts))[:MAX_TEXTS] or (HOLE,))
+def _texts(texts: Iterable[str]) -> FollowedValue:
+    return FollowedValue(tuple(dict.fromkeys(texts))[:MAX_TEXTS] or (HOLE,))
 
 
-def _union(values: Iterable[Value]) -> Value:
+def _union(values: Iterable[FollowedValue]) -> FollowedValue:
     texts: dict[str, None] = {}
-    items: list[Value] = []
-    members: list[tuple[str, Value]] = []
+    items: list[FollowedValue] = []
+    members: list[tuple[str, FollowedValue]] = []
     for value in values:
         texts.update(dict.fromkeys(value.texts))
         items.extend(value.items)
         members.extend(value.members)
     if not texts and not items:
         return UNKNOWN
-    return Value(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
+    return FollowedValue(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
 
 
 def _unquoted(text: str) -> str:
@@ -367,7 +371,7 @@ def _escaped(text: str) -> str:
 # What calls of libraries make of their arguments
 
 
-def join_paths(parts: Sequence[Value]) -> Value:
+def join_paths(parts: Sequence[FollowedValue]) -> FollowedValue:
     """The paths that parts are joined to: an absolute part leaves out what stands before it."""
     found = []
     for chosen in _chosen([part.texts or (HOLE,) for part in parts]):
@@ -379,7 +383,7 @@ def join_paths(parts: Sequence[Value]) -> Value:
     return _texts(found)
 
 
-def joined_plainly(parts: Sequence[Value]) -> Value:
+def joined_plainly(parts: Sequence[FollowedValue]) -> FollowedValue:
     """The paths of parts that are put behind each other, whatever they begin with."""
     found = []
     for chosen in _chosen([part.texts or (HOLE,) for part in parts]):
@@ -388,7 +392,7 @@ def joined_plainly(parts: Sequence[Value]) -> Value:
     return _texts(found)
 
 
-def filled(pattern: Value, arguments: Sequence[Value]) -> Value:
+def filled(pattern: FollowedValue, arguments: Sequence[FollowedValue]) -> FollowedValue:
     """A format with its arguments put in, in their order."""
     found = []
     for text in pattern.known:
@@ -402,12 +406,12 @@ def filled(pattern: Value, arguments: Sequence[Value]) -> Value:
     return _texts(found[:MAX_TEXTS])
 
 
-def decoded(value: Value, how: str) -> Value:
+def decoded(value: FollowedValue, how: str) -> FollowedValue:
     """What constant text says that was encoded: `base64`, `hex`, `reversed`, `codes`."""
     if how == "codes":
         numbers = value.every
         if numbers and all(number.isdigit() and int(number) < 0x110000 for number in numbers):
-            return Value(
+            return FollowedValue(
                 ("".join(chr(int(item.texts[0])) for item in value.items if item.texts) or chr(int(numbers[0])),)
             )
         return UNKNOWN

@@ -193,7 +193,7 @@ class Use(_Member, frozen=True, kw_only=True):
     of: Words = ()
 
 
-class Line(_Member, frozen=True, kw_only=True):
+class LinePattern(_Member, frozen=True, kw_only=True):
     """Where a command line stands among a program's words, and what reads it.
 
     It is the value of an option of `after`, everything behind a word of `rest`, or the words from operand `start` on.
@@ -227,7 +227,7 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     options: OptionWords = OptionWords()
     aliases: Words = ()
     does: tuple[Use, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LinePattern, ...] = ()
 
 
 class CommandExample(_Member, frozen=True, kw_only=True):
@@ -302,7 +302,7 @@ def uses() -> Mapping[str, tuple[Use, ...]]:
 
 
 @cache
-def command_lines() -> Mapping[str, tuple[Line, ...]]:
+def command_lines() -> Mapping[str, tuple[LinePattern, ...]]:
     """Return where command lines stand among the words of programs, by their names."""
     return {name: program.lines for name, program in builtin_programs().items() if program.lines}
 

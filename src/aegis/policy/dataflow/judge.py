@@ -40,7 +40,7 @@ from aegis.policy.dataflow.reading import (
     shingles,
 )
 from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
-from aegis.policy.dataflow.words import Words, lexicon, stem
+from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
 
 Delegation = Literal["never", "grant", "typed"]
 
@@ -99,7 +99,7 @@ class FlowCall:
         return [one.value for one in _strings(self.arguments)]
 
 
-def is_licensed(call: FlowCall, words: Words) -> bool:
+def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
     """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
     does = call.does
     deed = lexicon().deeds.get(does)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from aegis.policy.dataflow.declare import name_words
-from aegis.policy.dataflow.words import Words, lexicon_folder, same_things, stem
+from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, same_things, stem
 
 MAX_VALUES: Final = 64  # of one call that are counted
 
@@ -22,7 +22,7 @@ def weights() -> dict[str, Any]:
     return value
 
 
-def features(words: Words, tool: str, values: Sequence[str]) -> tuple[float, ...]:
+def features(words: TrustedWords, tool: str, values: Sequence[str]) -> tuple[float, ...]:
     """Thirteen numbers about a call and a user's words."""
     said = words.said
     stems = said | {stem(word) for word in said}
@@ -57,7 +57,7 @@ def features(words: Words, tool: str, values: Sequence[str]) -> tuple[float, ...
     )
 
 
-def is_like_asked(words: Words, tool: str, values: Sequence[str], needed: str) -> bool:
+def is_like_asked(words: TrustedWords, tool: str, values: Sequence[str], needed: str) -> bool:
     """Whether the matcher takes a call for one that these words ask for; `needed` names the score."""
     trained = weights()
     score = sum(weight * one for weight, one in zip(trained["weights"], features(words, tool, values), strict=True))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aegis.policy.dataflow.declare import name_words
-from aegis.policy.dataflow.words import Words, same_things, stem
+from aegis.policy.dataflow.words import TrustedWords, same_things, stem
 
 # Words of tools' names that name no thing.
 _EMPTY: Final = frozenset({
@@ -18,7 +18,7 @@ _EMPTY: Final = frozenset({
 })  # fmt: skip
 
 
-def is_named(words: Words | None, tool: str, arguments: Mapping[str, Any]) -> bool:
+def is_named(words: TrustedWords | None, tool: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a text argument is in the user's words, or where none chooses, what the tool's name says it reads."""
     if words is None:
         return False

@@ -15,7 +15,7 @@ from aegis.core.json import escape
 from aegis.core.names import glob_match
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
 from aegis.policy.dataflow.values import find_values, keyed, normalise
-from aegis.policy.dataflow.words import Words
+from aegis.policy.dataflow.words import TrustedWords
 
 MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
 MAX_DOCUMENTS: Final = 512
@@ -100,7 +100,7 @@ class SessionView:
 
     id: str = ""
     key: bytes = b""
-    words: Words | None = None
+    words: TrustedWords | None = None
     values: dict[int, tuple[ValueOrigin, ...]] = field(default_factory=dict)
     documents: list[ReadDocument] = field(default_factory=list)
     shingles: set[int] = field(default_factory=set)

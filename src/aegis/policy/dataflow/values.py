@@ -36,7 +36,7 @@ _DATE: Final = re2.compile(
 _SIGNS: Final = frozenset("@.0123456789:")
 
 
-class Value(NamedTuple):
+class TypedValue(NamedTuple):
     """One value of a text: what it is, in its one spelling, and where it stands."""
 
     kind: ValueKind
@@ -45,7 +45,7 @@ class Value(NamedTuple):
     end: int
 
 
-def find_values(text: str) -> Iterator[Value]:
+def find_values(text: str) -> Iterator[TypedValue]:
     """The addresses, accounts and long numbers of `text`, at most `MAX_FOUND`."""
     if _SIGNS.isdisjoint(text):
         return
@@ -62,7 +62,7 @@ def find_values(text: str) -> Iterator[Value]:
             continue
         normal = normalise(kind, found)
         if normal:
-            yield Value(kind, normal, match.start(), match.end())
+            yield TypedValue(kind, normal, match.start(), match.end())
 
 
 def normalise(kind: ValueKind, text: str) -> str:

@@ -150,7 +150,7 @@ def lexicon() -> Lexicon:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
+class TrustedWords:
     """What a user said in all turns, read once: sentences of words, and the values that they name."""
 
     sentences: tuple[tuple[str, ...], ...]
@@ -200,13 +200,13 @@ class Words:
         return bool(plain) and f" {plain} " in self.text
 
 
-def read_words(turns: Sequence[str]) -> Words:
+def read_words(turns: Sequence[str]) -> TrustedWords:
     """The words of these turns."""
     return _read(tuple(turns))
 
 
 @lru_cache(maxsize=256)
-def _read(turns: tuple[str, ...]) -> Words:
+def _read(turns: tuple[str, ...]) -> TrustedWords:
     sentences: list[tuple[str, ...]] = []
     values: set[str] = set()
     hosts: set[str] = set()
@@ -222,7 +222,7 @@ def _read(turns: tuple[str, ...]) -> Words:
             values.add(f"{families(value.kind)}{value.normal}")
             if value.kind == "url":
                 hosts.add(host_of(value.normal))
-    return Words(
+    return TrustedWords(
         sentences=tuple(sentences),
         text=f" {' '.join(plain)} ",
         values=frozenset(values),
