@@ -24,6 +24,7 @@ BODIES: dict[str, Any] = {
     "decide": {"tool": "read_file", "arguments": {}},
     "decideBatch": {"calls": [{"tool": "read_file", "arguments": {}}]},
     "openSession": {"session": "s-stopped"},
+    "sayTurn": {"text": "book a table"},
     "delegateMission": {"mission": {}, "request_id": "r"},
     "proxyChatCompletions": CHAT,
     "proxyResponses": {"model": "m", "input": "hello"},

@@ -43,7 +43,14 @@ def test_a_policy_that_holds_payments_stands_between_the_baselines(tmp_path: Pat
     policy = {"name": "people-pay", "select": {"tool": "pay_bill"}, "outcome": "require_approval",
               "deny": {"required": ["account"]}}  # fmt: skip
     picture = tmp_path / "out.svg"
-    done = aegis(*RUN, "--json", "--config", configured(tmp_path, policies=[policy]), "--picture", str(picture))
+    done = aegis(
+        *RUN,
+        "--json",
+        "--config",
+        configured(tmp_path, policies=[policy], guards={"dataflow": {"mode": "off"}}),
+        "--picture",
+        str(picture),
+    )
     answer = read_json(done)
     assert answer["policy"] == "own.yaml"
     assert rows(answer, "", "allow everything")["utility"]["share"] == 1

@@ -21,14 +21,14 @@ from support.served import Served, served
 # A schema cannot say where the log ends, which cursor a list gave, or what a configuration or a mandate means.
 MEANING = {
     "getInclusionProof", "getConsistencyProof", "exportLog", "replaceConfig", "checkConfig", "replayConfig",
-    "draftPolicy",
+    "draftPolicy", "replayContainment",
     "listReceipts", "listSessions", "traceSession", "listAgents", "listApprovals", "listMissions",
     "listGrants", "listDeliveries",
     "proxyChatCompletions", "proxyResponses", "proxyMessages", "proxyCountTokens", "proxyModels", "proxyModel",
-    "issueMission", "publishMissionStatus", "openSession",
+    "issueMission", "publishMissionStatus", "openSession", "sayTurn", "mintCanary",
 }  # fmt: skip
 # `PUT {}` is a configuration of an unexpected type that YAML spells the same way; a check never refuses.
-LENIENT = {"replaceConfig", "checkConfig", "replayConfig"}
+LENIENT = {"replaceConfig", "checkConfig", "replayConfig", "replayContainment"}
 
 schema = schemathesis.openapi.from_dict(description()).exclude(operation_id="watchEvents")
 schema.config.generation.update(max_examples=8)

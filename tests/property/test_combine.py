@@ -143,8 +143,8 @@ def test_the_evidence_policy_answers_for_missing_evidence_alone(
 
 
 GRAVEST = (
-    Reason.ATTACK_DETECTED, Reason.SCOPE_VIOLATION, Reason.SENSITIVE_DATA,
-    Reason.IRREVERSIBLE, Reason.APPROVAL_REQUIRED,
+    Reason.ATTACK_DETECTED, Reason.UNTRUSTED_VALUE, Reason.UNLICENSED, Reason.SCOPE_VIOLATION, Reason.SENSITIVE_DATA,
+    Reason.IRREVERSIBLE, Reason.APPROVAL_REQUIRED, Reason.DEFERRED,
 )  # fmt: skip
 
 

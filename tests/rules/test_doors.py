@@ -35,7 +35,7 @@ WRITE: Final = {
     "/srv/app/.env": "allow", "/srv/app/README.md": "allow", "/home/ada/.npmrc": "allow",
     "/etc/nginx/conf.d/a.conf": "allow",
     "/home/ada/.ssh/authorized_keys": "block", "/etc/sudoers": "block", "/etc/ld.so.preload": "block",
-    "/etc/passwd": "block", "/srv/app/.git/hooks/pre-commit": "block",
+    "/etc/passwd": "block", "/srv/app/.git/hooks/pre-commit": "allow",
 }  # fmt: skip
 DELETE: Final = {
     "/srv/app/old.py": "allow", "/srv/app/dist": "allow", "/srv/app/.env": "allow", "/home/ada/.ssh/id_rsa": "allow",

@@ -14,6 +14,7 @@ from aegis.behaviour.replaying import WouldHave, walk
 from aegis.behaviour.trust import trust_of
 from aegis.config.text import text_of
 from aegis.core.behaviour import ContainmentRule
+from aegis.core.call import check_name
 from aegis.core.ports import Entry, Reader, Search
 from aegis.core.times import rfc3339
 from aegis.gate.control import Contained, read_control
@@ -237,6 +238,7 @@ REPLAY_CONTAINMENT: Final = Endpoint(
 
 async def agent_behaviour(request: ApiRequest) -> Response:
     """Show what is usual of one agent, how far its last call was from that, its trust, and what is counted of it."""
+    check_name("agent", request.path["id"])
     return answer(await asyncio.to_thread(behaviour_of, request.services, request.path["id"]))
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from aegis.context.opening import MAX_OPENING_TURNS
 from aegis.context.sessions import MAX_MOUNTS
-from aegis.context.turns import MAX_DOCUMENTS, MAX_TURN_BYTES
+from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.core.decision import ParentSession
 from aegis.core.ports import Reader, Search, SessionRow
@@ -94,7 +94,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "turn": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": 2**53 - 1,
+                "maximum": MAX_NUMBER,
                 "description": "its number, the next if left out",
             },
             "documents": {

@@ -38,7 +38,7 @@ MAX_DOCUMENT_BYTES: Final = 1_048_576  # of all documents that come with one tur
 MAX_DOCUMENTS: Final = 256  # that come with one turn
 MAX_TURNS: Final = 1_024  # of one session: bounds the document that names them
 _ATTEMPTS: Final = 4
-_MAX_NUMBER: Final = 2**53 - 1
+MAX_NUMBER: Final = 2**52  # of a turn: there is room for those that follow it
 
 Note = Callable[[Transaction, str, str, "UserTurn"], None]
 TurnSteps = Generator[Unit, tuple[Recorded, ...], SaidTurn]
@@ -100,7 +100,7 @@ def check_said(said: UserTurn) -> None:
     """Guarantee that a turn is within its bounds; raises `InvalidCall` (413, 422)."""
     if not isinstance(said.text, str) or not all(isinstance(one, str) for one in said.documents):
         raise InvalidCall("`text` and `documents` must be text")
-    if said.turn is not None and (type(said.turn) is not int or not 1 <= said.turn <= _MAX_NUMBER):
+    if said.turn is not None and (type(said.turn) is not int or not 1 <= said.turn <= MAX_NUMBER):
         raise InvalidCall("`turn` must be a whole number, one or more")
     if len(said.documents) > MAX_DOCUMENTS:
         raise InvalidCall(f"a turn has at most {MAX_DOCUMENTS} documents")

@@ -318,6 +318,14 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
     return running
 
 
+def is_read_when_written(path: str) -> bool:
+    """Whether what a file will run is judged by its content alone: hooks, and what a person's own shell begins with."""
+    place = place_of(path)
+    return place is not None and (
+        place.resource == "hook" or (place.resource == "startup" and path.rpartition("/")[2].startswith("."))
+    )
+
+
 def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[str, ...]:
     """Add what the files mean that a tool writes or deletes: the same as of a command that does.
 
@@ -339,11 +347,8 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
             places.append(written.path)
     for place, facts in zip(places, done, strict=True):
         text = paths.get(place) or Text("", place)
-        hooked = place_of(place)
         for name, evidence in facts.signals:
-            # What a hook of a repository will run is read: that it is one says nothing yet.
-            if name != "shell.persists" or hooked is None or hooked.resource != "hook":
-                found.signal(name, text._replace(role="command"), evidence)
+            found.signal(name, text._replace(role="command"), evidence)
         if facts.irreversible:
             found.irreversible = True
             found.raise_tier(Risk.HIGH)

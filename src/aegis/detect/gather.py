@@ -16,6 +16,7 @@ from aegis.detect.analyse import (
     analyse_reading,
     analyse_run,
     analyse_written,
+    is_read_when_written,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
 from aegis.detect.extract import Raw, walk
@@ -76,6 +77,9 @@ _VERBS: Final[dict[Effect, frozenset[str]]] = {
         "select", "retrieve", "calculate", "open", "fetch",
     }),
 }  # fmt: skip
+
+
+_OF_PLACE: Final = frozenset({"shell.persists", "write hook one", "write startup one"})  # where, and not what
 
 
 @lru_cache(maxsize=8_192)
@@ -227,6 +231,10 @@ def gather(subject: FactSubject) -> Facts:
             if path in indexes:
                 views.append(TextView(indexes[path], running, ("file",), role))
     unread = analyse_files(tool, texts, found)
+    if found.written:
+        read = {one.path for one in found.written if not one.flow.gap and is_read_when_written(one.path)}
+        # What will run of them was read: that a file is one of these says nothing more.
+        found.signals = [one for one in found.signals if one.fact not in _OF_PLACE or one.evidence not in read]
     if runs_by_name(tool):
         for program in run_by(tool, texts):
             analyse_run(program, found)

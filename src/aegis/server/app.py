@@ -22,7 +22,7 @@ from aegis.proxies.hooks.routes import HookDoor
 from aegis.proxies.mcp.routes import McpProxies
 from aegis.proxies.models.listing import model_routes
 from aegis.proxies.models.routes import ModelProxies
-from aegis.runs.service import RunWorker
+from aegis.runs.worker import RunWorker
 from aegis.server.decisions import PATH, DecisionEndpoint
 from aegis.server.events import shape
 from aegis.server.feed import Feed

@@ -28,7 +28,7 @@ from aegis.server.admission import Authenticator, Scheduler, principal_of
 from aegis.server.telemetry import Metrics
 
 if TYPE_CHECKING:
-    from aegis.runs.service import RunWorker
+    from aegis.runs.worker import RunWorker
     from aegis.server.feed import Feed, Sent
 
 

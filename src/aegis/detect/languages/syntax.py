@@ -136,12 +136,18 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
 
 
+# What no text in Python can hold at the beginning of a statement, whatever the name of what runs it says.
+_DECLARES: Final = re2.compile(r"(?m)(?:^|;)\s*(?:const|let|var)\s+[\w${\[]")
+
+
 def language_of(text: str, hint: str = "") -> CodeLanguage:
     """The language of a piece of code: by its opening tag, the name of what runs it, then how it is written."""
     if text.lstrip().startswith("<?"):
         return "php"
     for word, language in _HINTS.items():
         if word in hint:
+            if language == "python" and _DECLARES.search(text):
+                return "javascript"
             return "typescript" if language == "javascript" and _TYPED.search(text) else language
     return next((language for language, pattern in _TOLD if pattern.search(text)), "python")
 
