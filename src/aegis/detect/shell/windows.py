@@ -109,6 +109,8 @@ def analyse_command(text: str, tool: str, effort: Effort, files: Files) -> Shell
     `files` is what is known of files that were written before, to which its own are added. A reader for which the
     text was not written need not understand it.
     """
+    if not text.isascii():  # half of a pair of surrogates is no character, and no pattern takes it
+        text = text.encode("utf-8", "replace").decode("utf-8")
     read = spoken(tool, text)
     if "bash" in read.dialects:
         facts = analyse_shell(text, 0, effort, files=files)
