@@ -41,10 +41,10 @@ export const MESSAGES = {
   conflict: 'this call id was already used for another call',
   anomaly: 'this call is unlike what this agent usually does',
   unavailable: 'the call could not be checked or recorded, so it was not made; try again later',
-  untrusted_value: 'a value of this call comes from something that nobody vouches for',
-  unlicensed: 'this call does something that nobody asked for',
-  deferred: 'this call waits for something that is not known yet',
-  loop: 'the same call was made again and again',
+  untrusted_value: 'a value of this call came from what was read and not from the user, so a person decides',
+  unlicensed: 'the user did not ask for a call of this kind, so a person has to approve it',
+  deferred: 'the call waits for evidence that is still to come; make it again later',
+  loop: 'the same was asked for many times within a short time',
 } as const;
 
 /** Why a call was not simply allowed; a closed set. */
