@@ -31,6 +31,9 @@ _QUERIES: Final[frozenset[TextRole]] = frozenset({"query_fragment", "unknown"})
 MAX_QUERY: Final = 16_384  # characters of a text that is looked at as a query though nothing says that it is one
 _EVIDENCE: Final = 200
 _OF_READING: Final = frozenset({"path.secret", "path.settings"})
+_READ_AS: Final = (
+    "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
+)  # fmt: skip
 _DELETES: Final = frozenset({"delete", "erase", "remove", "rm", "rmdir", "rmtree", "trash", "unlink"})
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
@@ -318,12 +321,18 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
     return running
 
 
-def is_read_when_written(path: str) -> bool:
-    """Whether what a file will run is judged by its content alone: hooks, and what a person's own shell begins with."""
-    place = place_of(path)
-    return place is not None and (
-        place.resource == "hook" or (place.resource == "startup" and path.rpartition("/")[2].startswith("."))
-    )
+def is_read_when_written(written: Written) -> bool:
+    """Whether all that a file will run was read: a hook, or what a person's own shell begins with, known to its end.
+
+    Settings beside hooks (`.git/config`), and hooks for an interpreter that is not read so, are judged by their place.
+    """
+    place, text = place_of(written.path), written.flow.text
+    if place is None or written.flow.gap or not (text.startswith(_READ_AS) or not text.startswith("#!")):
+        return False
+    folder, _, name = place.path.rpartition("/")
+    if place.resource == "hook":
+        return folder.endswith(("hooks", ".husky"))
+    return place.resource == "startup" and name.startswith(".")
 
 
 def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[str, ...]:

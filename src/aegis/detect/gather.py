@@ -232,7 +232,7 @@ def gather(subject: FactSubject) -> Facts:
                 views.append(TextView(indexes[path], running, ("file",), role))
     unread = analyse_files(tool, texts, found)
     if found.written:
-        read = {one.path for one in found.written if not one.flow.gap and is_read_when_written(one.path)}
+        read = {one.path for one in found.written if is_read_when_written(one)}
         # What will run of them was read: that a file is one of these says nothing more.
         found.signals = [one for one in found.signals if one.fact not in _OF_PLACE or one.evidence not in read]
     if runs_by_name(tool):
