@@ -21,6 +21,8 @@ from aegis.cli.explain import explain
 from aegis.cli.false_alarm import report_false_alarm
 from aegis.cli.init import init
 from aegis.cli.output import say, say_problems
+from aegis.cli.running.command import SETTINGS as RUN_SETTINGS
+from aegis.cli.running.command import run as run_command
 from aegis.cli.serve import serve
 from aegis.cli.why import why
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
@@ -49,6 +51,7 @@ def build() -> Any:
     app.callback()(_aegis)
     for command in (demo, init, serve, decide, why, explain, doctor, behaviour_commands.kill, report_false_alarm):
         app.command()(command)
+    app.command(**RUN_SETTINGS)(run_command)
     for name, group in GROUPS.items():
         app.add_typer(group.app, name=name)
     return typer.main.get_command(app)
