@@ -72,15 +72,18 @@ def _aegis(
 
 
 # Packages that an extra brings, by the name that is imported: a command that needs one says which extra it is.
-_EXTRAS: Final = {
+EXTRAS: Final = {
     "aiosmtplib": "server",
     "argon2": "server",
     "jinja2": "server",
+    "markupsafe": "server",
     "opentelemetry": "server",
     "prometheus_client": "server",
     "reportlab": "server",
     "starlette": "server",
     "uvicorn": "server",
+    "uvloop": "server",
+    "aiosqlite": "runs",
     "langgraph": "runs",
     "mcp": "mcp",
     "psycopg": "postgres",
@@ -123,7 +126,7 @@ def run(argv: Sequence[str]) -> int:
         say(f"{(error.strerror or type(error).__name__).lower()}{name}", code="system", as_json=as_json)
         return output.USAGE
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         hint = f'pip install "aegis-guard[{extra}]"'
