@@ -306,7 +306,7 @@ class Decisions:
     def _release(self, made: Made, recorded: Recorded, started: int) -> Decision:
         """(6): the decision with the place where the log keeps it; listeners hear of it."""
         receipt = ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex())
-        decision = made.released(receipt)
+        decision = Decision(**made.members, receipt=receipt)
         seconds = (perf_counter_ns() - started) / 1e9
         notify(
             self._parts.listeners,
