@@ -52,7 +52,7 @@ from aegis.log.writer import CallKey, Unit
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 
-ATTEMPTS: Final = 4  # how often a call is decided again because something moved under it
+ATTEMPTS: Final = 16  # how often a call is decided again because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
 _NO_PARTS: Final[tuple[Part, ...]] = ()
 
