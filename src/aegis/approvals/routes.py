@@ -50,7 +50,17 @@ from aegis.server.services import Services
 STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
 _STATUS: Final[dict[str, Schema]] = {
     "id": ID,
+    "kind": {
+        "type": "string",
+        "enum": ["approval", "deferral"],
+        "description": "what it waits for: people, or evidence",
+    },
     "state": {"type": "string", "enum": list(STATES)},
+    "waiting_for": {
+        "type": "array",
+        "items": TEXT,
+        "description": "of a deferral: `result:CALL_ID`, `turn`, `session:FIELD`, `status:NAME`, `evidence:POINTER`",
+    },
     "call_id": TEXT,
     "call_digest": DIGEST,
     "expires_at": TIME,
@@ -91,7 +101,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "files_bound",
                 "working_directory",
             ),
-            "kind": {"type": "string", "enum": ["approval", "deferral"]},
+            "replaced_by": {**nullable(TEXT), "description": "the call that took the place of a deferred one"},
             "grants": {
                 "type": "array",
                 "items": optional({"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT}),

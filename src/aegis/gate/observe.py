@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -150,6 +150,7 @@ class Results:
 
     def __init__(self, parts: Parts, control: Control, participants: Sequence[Participant]):
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
+        self.settle: Callable[[str, str], Doing[None]] | None = None  # calls of that session that waited for a result
         self._parts = parts
         self._control = control
         self._result = asked_of(participants, "result")
@@ -339,6 +340,8 @@ class Results:
                 part.drop()
             raise
         notify(parts.listeners, Event(kind="result", members=draft.members, recorded=recorded))
+        if self.settle is not None:
+            yield from self.settle(asked.principal.id, asked.session)
         combined = evaluation.combined
         return ResultDecision(
             outcome=combined.outcome,
