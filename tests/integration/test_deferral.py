@@ -1,14 +1,21 @@
-"""Calls that wait for evidence: held, resolved by what arrives, by people or by time, through restarts and processes."""
+"""Calls that wait for evidence: held, resolved by what arrives, by people or by time, over restarts and processes."""
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aegis.bootstrap.deployment import open_deployment
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.principal import Principal
+from aegis.errors import InvalidCall
+from aegis.sdk.client import Client
+from support.deployments import deployment
 from support.served import Served, served
 
 CONFIG = """
@@ -84,8 +91,6 @@ def test_a_call_made_of_a_result_waits_for_it_and_runs_when_it_is_there(gateway:
 
 
 def _seconds(approval: Any) -> float:
-    from datetime import datetime
-
     return (datetime.fromisoformat(approval["expires_at"]) - datetime.fromisoformat(approval["created_at"])).seconds
 
 
@@ -237,11 +242,90 @@ def test_calls_without_a_session_wait_as_well(gateway: Served) -> None:
 
 
 def test_whoever_waits_for_the_approval_hears_of_the_evidence(gateway: Served) -> None:
-    import threading
-
     first = decide(gateway, "read_inbox", "o1", session="heard")
     held = decide(gateway, "send_note", "o2", session="heard", depends_on=["o1"])
     later = threading.Timer(0.2, observe, (gateway, first))
     later.start()
     assert shown(gateway, held, wait=20)["state"] == "approved"
     later.join()
+
+
+SHORT = CONFIG + "approvals: {defer_timeout: 1s}\n"
+
+
+def test_time_ends_the_wait_with_a_block_also_over_a_restart(tmp_path: Path) -> None:
+    with served(tmp_path / "home", CONFIG) as gateway:
+        first = decide(gateway, "read_inbox", "p1", session="s")
+        held = decide(gateway, "send_note", "p2", session="s", depends_on=["p1"])
+    with served(tmp_path / "home", SHORT) as gateway:
+        assert shown(gateway, held)["state"] == "pending"
+        again = decide(gateway, "send_note", "p2", session="s", depends_on=["p1"])
+        assert again["approval"] == held["approval"]
+        late = decide(gateway, "send_note", "p3", session="s", depends_on=["p1"])
+        assert shown(gateway, late, wait=20)["state"] == "expired"
+        ended = decide(gateway, "send_note", "p3", session="s", depends_on=["p1"])
+        assert (ended["decision"], ended["reason"]) == ("block", "approval_expired")
+        said = [one["deferral"]["resolution"] for one in receipts(gateway, "s", call_id="p3")]
+        assert said == ["pending", "timeout"]
+        observe(gateway, first)
+        assert shown(gateway, held)["resolved_by"] == "evidence"
+        assert decide(gateway, "send_note", "p3", session="s")["decision"] == "block"
+
+
+def test_evidence_that_another_process_records_ends_the_wait(tmp_path: Path) -> None:
+    with served(tmp_path / "home", CONFIG) as gateway:
+        first = decide(gateway, "read_inbox", "q1", session="s")
+        second = decide(gateway, "read_inbox", "q2", session="s")
+        held = decide(gateway, "send_note", "q3", session="s", depends_on=["q1"])
+        lost = decide(gateway, "send_note", "q4", session="s", depends_on=["q2"])
+        beside = open_deployment(tmp_path / "home" / "aegis.yaml", tmp_path / "home")
+        try:
+            bot = Principal(id="bot", roles=frozenset({"agent"}), agent="bot")
+            beside.gate.observe(ToolResult(decision_id=first["decision_id"], result="a letter"), principal=bot)
+            assert shown(gateway, held)["resolved_by"] == "evidence"  # by whoever recorded it, at once
+            beside.gate.results.settle = None  # as if that process ended between the record and the look
+            beside.gate.observe(ToolResult(decision_id=second["decision_id"], result="a letter"), principal=bot)
+            call = ToolCall(tool="send_note", call_id="q3", session="s", depends_on=("q1",))
+            decisions = [
+                beside.gate.decide(call, principal=bot).decision_id,
+                decide(gateway, "send_note", "q3", session="s", depends_on=["q1"])["decision_id"],
+            ]
+            assert decisions[0] == decisions[1]
+        finally:
+            beside.close()
+        assert shown(gateway, lost, wait=30)["resolved_by"] == "evidence"
+
+
+def test_without_a_gateway_a_caller_that_waits_is_let_go_by_the_result(tmp_path: Path) -> None:
+    place = deployment(tmp_path / "home", CONFIG)
+    try:
+        gate = place.gate
+        first = gate.decide(ToolCall(tool="read_inbox", call_id="r1", session="s"))
+        call = ToolCall(tool="send_note", call_id="r2", session="s", depends_on=("r1",))
+        held = gate.decide(call)
+        assert (held.reason.value, held.approval and held.approval.kind) == ("deferred", "deferral")
+        assert gate.wait(call, held, timeout=0).decision_id == held.decision_id
+        gate.observe(ToolResult(decision_id=first.decision_id, result="a letter"))
+        assert gate.wait(call, held, timeout=10).allowed
+    finally:
+        place.close()
+
+
+def test_a_client_says_what_a_call_depends_on_and_reads_what_it_waits_for(gateway: Served) -> None:
+    client = Client(f"http://127.0.0.1:{gateway.port}", api_key=gateway.credentials.text("bot"))
+    try:
+        first = client.decide(ToolCall(tool="read_inbox", call_id="t1", session="client"))
+        call = ToolCall(tool="send_note", call_id="t2", session="client", depends_on=("t1",), unresolved=("/to",))
+        held = client.decide(call)
+        assert held.approval is not None
+        assert held.approval.waiting_for == ("evidence:/to", "result:t1")
+        client.observe(ToolResult(decision_id=first.decision_id, result="a letter"))
+        filled = ToolCall(
+            tool="send_note", arguments={"to": "a@example.com"}, call_id="t3", session="client", resolves="t2",
+            depends_on=("t1",),
+        )  # fmt: skip
+        assert client.decide(filled).allowed
+        with pytest.raises(InvalidCall):
+            client.decide(ToolCall(tool="send_note", call_id="t4", session="client", depends_on=("nobody",)))
+    finally:
+        client.close()

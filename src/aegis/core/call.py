@@ -52,13 +52,14 @@ class ToolResult:
 
     `provenance` is the compact JWS by which the tool itself signed the result, where it did. With `further` it
     is another text of the call (how an attempt failed, what a framework made of the result): judged and recorded
-    for itself beside the one result, and settling nothing.
+    for itself beside the one result, and settling nothing. `failed` says that the call ran and did not do its work.
     """
 
     decision_id: str
     result: Any
     provenance: str | None = None
     further: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

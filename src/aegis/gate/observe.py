@@ -167,7 +167,7 @@ class Results:
             if earlier is not None:
                 return _revoked(earlier) if self._control.current().stops(call.entry.agent) else earlier
             try:
-                return (yield from self._judge(principal, call, data, result.provenance, place, state))
+                return (yield from self._judge(principal, call, data, result, place, state))
             except StoreConflict:
                 state = self._control.current()
         raise StoreUnavailable("the result could not be recorded")
@@ -215,7 +215,7 @@ class Results:
         )
 
     def _judge(
-        self, principal: Principal, call: _Made, data: bytes, token: str | None, place: str, state: ControlState
+        self, principal: Principal, call: _Made, data: bytes, given: ToolResult, place: str, state: ControlState
     ) -> Steps:
         parts = self._parts
         policy = parts.policy.current
@@ -223,7 +223,7 @@ class Results:
         if wait:
             return withheld(Reason.RATE_LIMITED, retry_after=wait)
         further = place != call.entry.receipt_id  # the result itself settles what its mission counts
-        asked = _attempt(principal, policy, call, data, token, further=further)
+        asked = _attempt(principal, policy, call, data, given.provenance, further=further, failed=given.failed)
         parts_of = self._parts_of(asked)
         # (3)
         incoming = _shown(
@@ -320,6 +320,7 @@ class Results:
             settings = part.settings(settings)
             members.update(part.members(evaluation))
         draft = self._draft(asked.principal, call, asked.data, evaluation, asked.policy.digest, settings)
+        draft.members["execution"] = "failed" if asked.failed else "ok"
         draft.members.update(members)
         receipt_id = draft.members["receipt_id"]
         document = Document(collection=COLLECTION, key=place, version=1, body=receipt_id.encode())
@@ -376,6 +377,7 @@ class Results:
             "parent": call.entry.receipt_id,
             "agent": call.entry.agent,
             "principal": principal.id,
+            "roles": sorted(principal.roles),
             "call_id": call.body["call_id"],
             "tool": call.tool,
             "call_commitment": call.body["call_commitment"],
@@ -395,7 +397,14 @@ class Results:
 
 
 def _attempt(
-    principal: Principal, policy: Policy, call: _Made, data: bytes, token: str | None, *, further: bool = False
+    principal: Principal,
+    policy: Policy,
+    call: _Made,
+    data: bytes,
+    token: str | None,
+    *,
+    further: bool = False,
+    failed: bool = False,
 ) -> ResultAttempt:
     return ResultAttempt(
         principal=principal,
@@ -405,6 +414,7 @@ def _attempt(
         data=data,
         token=token,
         further=further,
+        failed=failed,
     )
 
 

@@ -105,6 +105,7 @@ def make(
         "receipt_id": decision_id,
         "agent": subject.agent,
         "principal": subject.principal.id,
+        "roles": sorted(subject.principal.roles),
         "call_id": subject.call_id,
         "tool": call.tool,
         "call_commitment": call_commitment(salt, subject.request_digest, digest),

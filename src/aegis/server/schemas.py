@@ -219,6 +219,7 @@ CALL_SCHEMAS: Final[dict[str, Schema]] = {
                 "description": "another text of a call beside its one result, such as how an attempt failed: judged "
                 "and recorded for itself, and settling nothing",
             },
+            "failed": {"type": "boolean", "description": "whether the call ran and did not do its work"},
         },
         "decision_id",
         "result",

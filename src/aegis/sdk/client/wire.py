@@ -67,6 +67,8 @@ def result_body(result: ToolResult) -> bytes:
         body += b',"provenance":' + canonical(result.provenance)
     if result.further:
         body += b',"further":true'
+    if result.failed:
+        body += b',"failed":true'
     return body + b"}"
 
 
