@@ -205,10 +205,11 @@ class Decisions:
     def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
         """What the policy makes of the call, and the parts of those that showed it something."""
         subject, call = asked.subject, asked.subject.call
-        if asked.state.stops(subject.agent):
-            return _NO_PARTS, refuse("revocation", Reason.REVOKED)
-        if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
-            return _NO_PARTS, refuse("containment", Reason.REVOKED)
+        if asked.state.is_limiting:
+            if asked.state.stops(subject.agent):
+                return _NO_PARTS, refuse("revocation", Reason.REVOKED)
+            if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
+                return _NO_PARTS, refuse("containment", Reason.REVOKED)
         if not subject.principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS
