@@ -21,8 +21,8 @@ from typing import Any, Final, Literal
 import orjson
 
 from aegis.approvals.announcing import announced
-from aegis.approvals.binding import bound_files, digest_of
-from aegis.approvals.lifecycle import end_wait, payload_of, running, said_before
+from aegis.approvals.binding import bound_files, digest_of, payload_of, running
+from aegis.approvals.lifecycle import end_wait, said_before
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
 from aegis.approvals.values import (

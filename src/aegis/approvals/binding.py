@@ -1,16 +1,19 @@
-"""What an answer is bound to: the digest of the call as it would run, and the files that it names."""
+"""What an answer is bound to: the call as it would run, its digest, and the files that it names."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, Final
 
+from aegis.approvals.values import Approval
 from aegis.context.sessions import find_surroundings, key_of_session
 from aegis.core.canonical import call_digest
 from aegis.core.outcome import Outcome
+from aegis.core.ports import Reader
 from aegis.gate.identities import Bound, identities_of
 from aegis.gate.parts import Parts
 from aegis.gate.record import Subject
+from aegis.gate.repeat import load_payload
 from aegis.missions.deciding import Attended
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
@@ -61,3 +64,18 @@ def _known_base(parts: Parts, subject: Subject, policy: Policy, attended: Attend
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
+
+
+def running(parts: Parts, reader: Reader, approval: Approval) -> dict[str, Any] | None:
+    """The arguments that `approval` is for, as submitted, patched or narrowed; `None` where they were erased."""
+    payload = payload_of(parts, reader, approval.narrowed_by or approval.decision_id)
+    if payload is None:
+        return None
+    arguments: dict[str, Any] = payload.get("patched", payload["arguments"])
+    return arguments
+
+
+def payload_of(parts: Parts, reader: Reader, receipt_id: str) -> dict[str, Any] | None:
+    """The payload beside a receipt; `None` where there is none any more."""
+    entry = reader.entry_by_id(receipt_id)
+    return None if entry is None else load_payload(parts, reader, entry)[0]

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import structs
 
 from aegis.approvals.announcing import announced, composer, told
-from aegis.approvals.binding import base_of, bound_files, digest_of
+from aegis.approvals.binding import base_of, bound_files, digest_of, payload_of, running
 from aegis.approvals.deferral import chain_of
 from aegis.approvals.grants import Grant, find_for, offered
 from aegis.approvals.queue import (
@@ -51,7 +51,6 @@ from aegis.gate.participants import DecisionAttempt, DecisionRecord, Doing, Eval
 from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
 from aegis.gate.record import Subject
-from aegis.gate.repeat import load_payload
 from aegis.keys.api import Holders
 from aegis.log.writer import Apply
 from aegis.missions.deciding import Attended, mission_of
@@ -494,18 +493,3 @@ def refused(held: Decision, state: State) -> Decision:
         approval=None,
         arguments=None,
     )
-
-
-def running(parts: Parts, reader: Reader, approval: Approval) -> dict[str, Any] | None:
-    """The arguments that `approval` is for, as submitted, patched or narrowed; `None` where they were erased."""
-    payload = payload_of(parts, reader, approval.narrowed_by or approval.decision_id)
-    if payload is None:
-        return None
-    arguments: dict[str, Any] = payload.get("patched", payload["arguments"])
-    return arguments
-
-
-def payload_of(parts: Parts, reader: Reader, receipt_id: str) -> dict[str, Any] | None:
-    """The payload beside a receipt; `None` where there is none any more."""
-    entry = reader.entry_by_id(receipt_id)
-    return None if entry is None else load_payload(parts, reader, entry)[0]

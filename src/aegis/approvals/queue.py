@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from aegis.approvals import grants
-from aegis.approvals.grants import Grant, granted_by
+from aegis.approvals.grants import Grant, grant_receipt, granted_by
 from aegis.approvals.values import (
     COLLECTION,
     EVIDENCE,
@@ -33,7 +33,6 @@ from aegis.approvals.values import (
 from aegis.core.outcome import Reason
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft, Kind
-from aegis.core.times import rfc3339
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.log.writer import Apply, Unit
@@ -180,27 +179,6 @@ def receipt(
         members["permit_id"] = permit_id
     if grant_id is not None:
         members["grant_id"] = grant_id
-    return Draft(members=members)
-
-
-def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str) -> Draft:
-    """The receipt of a grant that was opened or revoked."""
-    members: dict[str, Any] = {
-        "kind": "grant",
-        "receipt_id": receipt_id,
-        "principal": principal,
-        "agent": grant.agent,
-        "session": grant.session,
-        "tool": grant.tool,
-        "policy_digest": grant.policy_digest,
-        "approval_id": grant.approval_id,
-        "approvers": list(grant.approvers),
-        "grant_id": grant.id,
-        "expires": rfc3339(grant.expires_at),
-        "action": action,
-    }
-    if grant.server is not None:
-        members["server"] = grant.server
     return Draft(members=members)
 
 

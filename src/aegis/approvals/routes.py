@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from aegis.approvals import grants
 from aegis.approvals.answering import Answer, may_answer
+from aegis.approvals.binding import payload_of, running
 from aegis.approvals.grants import from_document as grant_from_document
-from aegis.approvals.lifecycle import payload_of, running
 from aegis.approvals.previews.look import preview_of
 from aegis.approvals.queue import load, revoked
 from aegis.approvals.values import COLLECTION, Approval, Scope, from_document
