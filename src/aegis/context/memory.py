@@ -52,7 +52,7 @@ from aegis.policy.dataflow.reading import (
 )
 from aegis.policy.dataflow.words import read_words
 from aegis.policy.model import Evaluation, ResultEvaluation
-from aegis.policy.session import COUNTED
+from aegis.policy.session import COUNTED, receipt_context
 
 COLLECTION: Final = "session-memory"
 SEGMENTS: Final = "session-reads"
@@ -83,6 +83,7 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str = ""
     inherited: int = 0  # segments of the parent that it had read when this session began
     grants: tuple[FlowGrant, ...] = ()
+    owner: str = ""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -130,7 +131,7 @@ class SessionMemory(Participant):
             view = self.load(reader, key)
             arguments = self._arguments(reader, asked) if view is not None and view.words is not None else {}
         named = view is not None and is_named(view.words, asked.tool, arguments)
-        return _ResultPart(self._parts, key, os.urandom(_KEY_BYTES) if view is None else view.key, named)
+        return _ResultPart(self._parts, key, os.urandom(_KEY_BYTES) if view is None else view.key, named, view)
 
     def load(self, reader: Reader, key: str) -> SessionView | None:
         """What a session knows now; `None` where it remembers nothing yet."""
@@ -175,6 +176,7 @@ class SessionMemory(Participant):
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
         view.reads = head.reads
         view.grants = head.grants
+        view.owner = head.owner
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -214,6 +216,9 @@ class _MemoryPart(Part):
     def shows(self) -> Mapping[str, Any]:
         return {"context": self._view}
 
+    def members(self, evaluation: Evaluation) -> Mapping[str, Any]:
+        return _members(self._view)
+
     def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Count the call; where it runs, nothing that its verdict depends on may have moved since."""
         document = transaction.document(COLLECTION, self._key)
@@ -235,6 +240,12 @@ class _MemoryPart(Part):
             return ()
 
         return write
+
+
+def _members(view: SessionView) -> Mapping[str, Any]:
+    """What receipts of a session say of it: as it was when the call or the result was judged."""
+    context = {"context": receipt_context(view)}
+    return {"owner": view.owner, **context} if view.owner else context
 
 
 def _counts(head: MemoryHead, view: SessionView, reads: frozenset[str]) -> bool:
@@ -273,9 +284,10 @@ def _ran(head: MemoryHead, asked: DecisionAttempt, evaluation: Evaluation) -> Me
 class _ResultPart(ResultPart):
     """One result of a session: the key that its values are hashed under, and the segment that is written."""
 
-    __slots__ = ("_key", "_named", "_parts", "_salt")
+    __slots__ = ("_key", "_named", "_parts", "_salt", "_view")
 
-    def __init__(self, parts: Parts, key: str, salt: bytes, named: bool):
+    def __init__(self, parts: Parts, key: str, salt: bytes, named: bool, view: SessionView | None):
+        self._view = view
         self._parts = parts
         self._key = key
         self._salt = salt
@@ -283,6 +295,9 @@ class _ResultPart(ResultPart):
 
     def shows(self) -> Mapping[str, Any]:
         return {"memory": self._salt}
+
+    def members(self, evaluation: ResultEvaluation) -> Mapping[str, Any]:
+        return {} if self._view is None else _members(self._view)
 
     def look(self, transaction: Transaction, record: ResultRecord) -> Callable[[Transaction], None] | None:
         document = transaction.document(COLLECTION, self._key)
@@ -378,9 +393,17 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str) ->
     head = read_head(parts, above)
     own = MemoryHead(
         key=head.key, reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
-        sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
+        sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments, owner=head.owner,
     )  # fmt: skip
     put_head(parts, transaction, key, own, 0)
+
+
+def note_owner(parts: Parts, transaction: Transaction, key: str, owner: str) -> None:
+    """Remember for whom a session runs."""
+    document = transaction.document(COLLECTION, key)
+    head = MemoryHead(key=os.urandom(_KEY_BYTES)) if document is None else read_head(parts, document)
+    head = msgspec.structs.replace(head, owner=owner)
+    put_head(parts, transaction, key, head, 0 if document is None else document.version)
 
 
 def words_of(parts: Parts, reader: Reader, key: str, depth: int) -> list[str]:

@@ -214,7 +214,7 @@ class Decisions:
         if principal.tools and not principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS
-        if subject.session or call.parent is not None or subject.worker is not None:
+        if subject.session or call.parent is not None or subject.worker is not None or _is_of_chain(asked):
             for view in self._view:
                 part = view(asked)
                 if isinstance(part, Evaluation):
@@ -325,6 +325,13 @@ class Decisions:
         self._seen[key] = None
         if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _is_of_chain(asked: DecisionAttempt) -> bool:
+    """Whether a call names others, or waited before."""
+    call, known = asked.subject.call, asked.known
+    waited = known is not None and known.decision is not None and known.decision.approval is not None
+    return bool(call.depends_on) or call.resolves is not None or waited
 
 
 def _unit(asked: DecisionAttempt, made: Made) -> Unit:

@@ -99,6 +99,7 @@ class SessionView:
     """What guards know of a session. The collections grow with it and are nobody's to change."""
 
     id: str = ""
+    owner: str = ""  # the person for whom it runs, where its host said so
     key: bytes = b""
     words: TrustedWords | None = None
     values: dict[int, tuple[ValueOrigin, ...]] = field(default_factory=dict)
