@@ -1,9 +1,10 @@
 """What a session remembers of what was said, read and done: written with receipts, shared through the store.
 
-A head document holds counts, labels and sources; each result is one segment beside it, sealed, and never written
-again. A process keeps sessions folded and takes in what others added: a call costs the same however long its session
-is. Values stand in segments as keyed hashes; the key stands in the sealed part of the head. What was read can be worked
-out again from receipts and payloads, and every document stands under the seal of the store.
+A head document holds counts, labels and sources, as receipts do; each result is one segment beside it, encrypted, and
+never written again. A process keeps sessions folded and takes in what others added: a call costs the same however long
+its session is. Values stand in segments as keyed hashes; the key stands in the encrypted part of the head, which calls
+carry on as it is. What was read can be worked out again from receipts and payloads, and every document stands under the
+seal of the store.
 
 Caps of a session are those of `policy.dataflow.reading`; a process keeps at most `MAX_KEPT` sessions.
 """
@@ -63,10 +64,17 @@ SAID: Final = "aegis:session/turn"  # the source of what a user pasted
 _KEY_BYTES: Final = 16
 
 
-class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The head document of a session."""
+class MemorySecret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a head stands encrypted: the key of its hashes, and what people granted."""
 
     key: bytes
+    grants: tuple[FlowGrant, ...] = ()
+
+
+class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The head document of a session; `secret` is its `MemorySecret`, encrypted."""
+
+    secret: bytes
     reads: int = 0  # moves with everything that a verdict depends on
     segments: int = 0
     labels: tuple[str, ...] = ()
@@ -81,21 +89,22 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     drift: int = 0
     parent: str = ""
     inherited: int = 0  # segments of the parent that it had read when this session began
-    grants: tuple[FlowGrant, ...] = ()
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_head: Final = msgspec.msgpack.Decoder(MemoryHead).decode
+_decode_secret: Final = msgspec.msgpack.Decoder(MemorySecret).decode
 _decode_segment: Final = msgspec.msgpack.Decoder(tuple[ReadDocument, ResultReading]).decode
 
 
 class _Kept:
-    """One session folded: its view, and how far it was read."""
+    """One session folded: its view, how far it was read, and the secret that it was read with."""
 
-    __slots__ = ("segments", "turns", "version", "view")
+    __slots__ = ("secret", "segments", "turns", "version", "view")
 
     def __init__(self, view: SessionView):
         self.view = view
+        self.secret = b""
         self.version = 0
         self.segments = 0
         self.turns = -1
@@ -126,16 +135,22 @@ class SessionMemory(Participant):
             return None
         key = session_key(asked.principal, asked.session)
         with self._parts.store.reader() as reader:
-            view = self.load(reader, key)
+            view, secret = self._load(reader, key)
             arguments = self._arguments(reader, asked) if view is not None and view.words is not None else {}
         named = view is not None and is_named(view.words, asked.tool, arguments)
-        return _ResultPart(self._parts, key, os.urandom(_KEY_BYTES) if view is None else view.key, named)
+        if view is None:
+            salt = os.urandom(_KEY_BYTES)
+            return _ResultPart(self._parts, key, salt, sealed_secret(self._parts, MemorySecret(key=salt)), named)
+        return _ResultPart(self._parts, key, view.key, secret, named)
 
     def load(self, reader: Reader, key: str) -> SessionView | None:
         """What a session knows now; `None` where it remembers nothing yet."""
+        return self._load(reader, key)[0]
+
+    def _load(self, reader: Reader, key: str) -> tuple[SessionView | None, bytes]:
         document = reader.document(COLLECTION, key)
         if document is None:
-            return None
+            return None, b""
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:
@@ -145,13 +160,15 @@ class SessionMemory(Participant):
             else:
                 self._kept.move_to_end(key)
             if kept.version != document.version:
-                self._fold(reader, key, kept, read_head(self._parts, document))
+                self._fold(reader, key, kept, read_head(document))
                 kept.version = document.version
-            return copy.copy(kept.view)  # counts of this moment; what grows is shared
+            return copy.copy(kept.view), kept.secret  # counts of this moment; what grows is shared
 
     def _fold(self, reader: Reader, key: str, kept: _Kept, head: MemoryHead) -> None:
         view = kept.view
-        view.key = head.key
+        if kept.secret != head.secret:
+            secret = open_secret(self._parts, head)
+            view.key, view.grants, kept.secret = secret.key, secret.grants, head.secret
         if kept.segments == 0 and head.parent:
             self._inherit(reader, view, head, 0)
         for number in range(kept.segments, head.segments):
@@ -173,7 +190,6 @@ class SessionMemory(Participant):
         view.tools = frozenset(head.tools)
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
         view.reads = head.reads
-        view.grants = head.grants
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -181,7 +197,7 @@ class SessionMemory(Participant):
         if document is None or depth >= MAX_DEEP:
             view.saturated = True
             return
-        above = read_head(self._parts, document)
+        above = read_head(document)
         if above.parent:
             self._inherit(reader, view, above, depth + 1)
         for number in range(head.inherited):
@@ -216,7 +232,7 @@ class _MemoryPart(Part):
     def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Count the call; where it runs, nothing that its verdict depends on may have moved since."""
         document = transaction.document(COLLECTION, self._key)
-        head = MemoryHead(key=os.urandom(_KEY_BYTES)) if document is None else read_head(self._parts, document)
+        head = fresh_head(self._parts) if document is None else read_head(document)
         if record.runs and head.reads != self._view.reads:
             raise StoreConflict("the session read or said something meanwhile")
         evaluation = record.evaluation
@@ -228,7 +244,7 @@ class _MemoryPart(Part):
             return None
 
         def write(transaction: Transaction) -> Sequence[Draft]:
-            put_head(self._parts, transaction, self._key, head, 0 if document is None else document.version)
+            put_head(transaction, self._key, head, 0 if document is None else document.version)
             return ()
 
         return write
@@ -262,12 +278,13 @@ def _ran(head: MemoryHead, asked: DecisionAttempt, evaluation: Evaluation) -> Me
 class _ResultPart(ResultPart):
     """One result of a session: the key that its values are hashed under, and the segment that is written."""
 
-    __slots__ = ("_key", "_named", "_parts", "_salt")
+    __slots__ = ("_key", "_named", "_parts", "_salt", "_secret")
 
-    def __init__(self, parts: Parts, key: str, salt: bytes, named: bool):
+    def __init__(self, parts: Parts, key: str, salt: bytes, secret: bytes, named: bool):
         self._parts = parts
         self._key = key
         self._salt = salt
+        self._secret = secret
         self._named = named
 
     def shows(self) -> Mapping[str, Any]:
@@ -276,10 +293,10 @@ class _ResultPart(ResultPart):
     def look(self, transaction: Transaction, record: ResultRecord) -> Callable[[Transaction], None] | None:
         document = transaction.document(COLLECTION, self._key)
         if document is None:
-            head = MemoryHead(key=self._salt)
+            head = MemoryHead(secret=self._secret)
         else:
-            head = read_head(self._parts, document)
-            if head.key != self._salt:
+            head = read_head(document)
+            if head.secret != self._secret:
                 raise StoreConflict("the session began to remember meanwhile")
         asked = record.asked
         flow = asked.policy.flow(asked.server, asked.tool).result
@@ -328,21 +345,22 @@ def put_read(
         body = seal(parts, _encode((read, reading)))
         transaction.put_document(Document(collection=SEGMENTS, key=f"{key}#{head.segments}", version=1, body=body))
         head = msgspec.structs.replace(head, segments=head.segments + 1)
-    put_head(parts, transaction, key, head, 0 if document is None else document.version)
+    put_head(transaction, key, head, 0 if document is None else document.version)
 
 
 def note_said(parts: Parts, transaction: Transaction, key: str, receipt_id: str, said: UserTurn) -> None:
     """Remember that a turn was said, and read what was pasted with it."""
     document = transaction.document(COLLECTION, key)
-    head = MemoryHead(key=os.urandom(_KEY_BYTES)) if document is None else read_head(parts, document)
+    head = fresh_head(parts) if document is None else read_head(document)
     head = msgspec.structs.replace(head, turns=head.turns + 1, reads=head.reads + 1)
-    put_head(parts, transaction, key, head, 0 if document is None else document.version)
+    put_head(transaction, key, head, 0 if document is None else document.version)
+    key_of_values = open_secret(parts, head).key if said.documents else b""
     for text in said.documents:
         document = transaction.document(COLLECTION, key)
         read = ReadDocument(receipt=receipt_id, tool=SAID, trust="untrusted", sensitivity="internal", named=True)
-        reading = read_result(text, head.key, NOTHING, "untrusted")
+        reading = read_result(text, key_of_values, NOTHING, "untrusted")
         if document is not None:
-            put_read(parts, transaction, key, read_head(parts, document), document, read, reading)
+            put_read(parts, transaction, key, read_head(document), document, read, reading)
 
 
 def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
@@ -351,12 +369,14 @@ def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
     document = transaction.document(COLLECTION, key)
     if document is None:
         return
-    head = read_head(parts, document)
+    head = read_head(document)
     told = tuple(
         FlowGrant(id=grant.id, document=one.document, sink=one.sink, kind=one.kind, does=one.does) for one in grant.flow
     )
-    head = msgspec.structs.replace(head, grants=(*head.grants, *told)[-MAX_GRANTS:], reads=head.reads + 1)
-    put_head(parts, transaction, key, head, document.version)
+    secret = open_secret(parts, head)
+    secret = msgspec.structs.replace(secret, grants=(*secret.grants, *told)[-MAX_GRANTS:])
+    head = msgspec.structs.replace(head, secret=sealed_secret(parts, secret), reads=head.reads + 1)
+    put_head(transaction, key, head, document.version)
 
 
 def note_child(parts: Parts, transaction: Transaction, key: str, parent: str) -> None:
@@ -364,12 +384,13 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str) ->
     above = transaction.document(COLLECTION, parent)
     if above is None:
         return
-    head = read_head(parts, above)
+    head = read_head(above)
     own = MemoryHead(
-        key=head.key, reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
+        secret=sealed_secret(parts, MemorySecret(key=open_secret(parts, head).key)),
+        reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
         sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
     )  # fmt: skip
-    put_head(parts, transaction, key, own, 0)
+    put_head(transaction, key, own, 0)
 
 
 def words_of(parts: Parts, reader: Reader, key: str, depth: int) -> list[str]:
@@ -385,21 +406,35 @@ def words_of(parts: Parts, reader: Reader, key: str, depth: int) -> list[str]:
         if above is None:
             texts.append(said_in(payload))
     head = reader.document(COLLECTION, key)
-    parent = "" if head is None else read_head(parts, head).parent
+    parent = "" if head is None else read_head(head).parent
     if parent and depth < MAX_DEEP:
         texts = [*words_of(parts, reader, parent, depth + 1), *texts]
     return texts
 
 
-def read_head(parts: Parts, document: Document) -> MemoryHead:
+def fresh_head(parts: Parts) -> MemoryHead:
+    """The head of a session that begins to remember."""
+    return MemoryHead(secret=sealed_secret(parts, MemorySecret(key=os.urandom(_KEY_BYTES))))
+
+
+def read_head(document: Document) -> MemoryHead:
     """The head that a document holds."""
-    return _decode_head(unseal(parts, document.body))
+    return _decode_head(document.body)
 
 
-def put_head(parts: Parts, transaction: Transaction, key: str, head: MemoryHead, version: int) -> None:
+def put_head(transaction: Transaction, key: str, head: MemoryHead, version: int) -> None:
     """Write the head of a session after `version`."""
-    body = seal(parts, _encode(head))
-    transaction.put_document(Document(collection=COLLECTION, key=key, version=version + 1, body=body))
+    transaction.put_document(Document(collection=COLLECTION, key=key, version=version + 1, body=_encode(head)))
+
+
+def sealed_secret(parts: Parts, secret: MemorySecret) -> bytes:
+    """`secret` encrypted."""
+    return seal(parts, _encode(secret))
+
+
+def open_secret(parts: Parts, head: MemoryHead) -> MemorySecret:
+    """The secret of a head."""
+    return _decode_secret(unseal(parts, head.secret))
 
 
 def read_segment(parts: Parts, reader: Reader, key: str, number: int) -> tuple[ReadDocument, ResultReading] | None:

@@ -37,7 +37,7 @@ from aegis.policy.dataflow.reading import (
     ValueOrigin,
     shingles,
 )
-from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
+from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise
 from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
 
 Delegation = Literal["never", "grant", "typed"]
@@ -158,6 +158,7 @@ class _Judging:
         self.view = view
         self.delegation = delegation
         self.strings = strings
+        self.values = find_all(JoinedTexts([one.value for one in strings]))
         self.found: list[FlowFinding] = []
         self.licensed = True
 
@@ -188,13 +189,13 @@ class _Judging:
 
     # (3)
     def sinks(self) -> None:
-        for one in self.strings:
+        for one, values in zip(self.strings, self.values, strict=True):
             told = flow_of_argument(self.call.flow, self.does, one.name)
             if told is not None and not told.sink:
                 continue
             seen = False
             if told is not None or (len(one.value) <= _SHORT and self.does in _LEAVING):
-                for value in find_values(one.value):
+                for value in values:
                     if told is None and not self._is_address(one.value, value.start, value.end):
                         continue
                     seen = True
@@ -277,12 +278,12 @@ class _Judging:
     # (4), (5)
     def carried(self) -> None:
         words = self.view.words
-        for one in self.strings:
+        for one, values in zip(self.strings, self.values, strict=True):
             told = flow_of_argument(self.call.flow, self.does, one.name)
             if told is not None and told.sink:
                 continue
             if self.does in _LEAVING:
-                for value in find_values(one.value):
+                for value in values:
                     if value.kind not in {"url", "wallet"} and not (value.kind == "account" and self.does != "execute"):
                         continue
                     if self._is_fine(one, value.kind, value.normal, first=False):
