@@ -53,6 +53,7 @@ from aegis.policy.dataflow.reading import (
 )
 from aegis.policy.dataflow.words import read_words
 from aegis.policy.model import Evaluation, ResultEvaluation
+from aegis.policy.session import COUNTED
 
 COLLECTION: Final = "session-memory"
 SEGMENTS: Final = "session-reads"
@@ -120,7 +121,7 @@ class SessionMemory(Participant):
 
     def view(self, asked: DecisionAttempt) -> Part | None:
         subject = asked.subject
-        if not subject.session or subject.worker is not None or asked.policy.dataflow.mode == "off":
+        if not subject.session or subject.worker is not None or not asked.policy.dataflow.remembers:
             return None
         key = session_key(subject.principal, subject.session)
         with self._parts.store.reader() as reader:
@@ -131,7 +132,7 @@ class SessionMemory(Participant):
         return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
-        if not asked.session or asked.policy.dataflow.mode == "off":
+        if not asked.session or not asked.policy.dataflow.remembers:
             return None
         key = session_key(asked.principal, asked.session)
         with self._parts.store.reader() as reader:
@@ -235,6 +236,8 @@ class _MemoryPart(Part):
         head = fresh_head(self._parts) if document is None else read_head(document)
         if record.runs and head.reads != self._view.reads:
             raise StoreConflict("the session read or said something meanwhile")
+        if record.runs and _counts(head, self._view, record.asked.policy.dataflow.reads):
+            raise StoreConflict("another call of the session was decided meanwhile")
         evaluation = record.evaluation
         if record.runs:
             head = _ran(head, record.asked, evaluation)
@@ -248,6 +251,14 @@ class _MemoryPart(Part):
             return ()
 
         return write
+
+
+def _counts(head: MemoryHead, view: SessionView, reads: frozenset[str]) -> bool:
+    """Whether what policies read of earlier calls has moved since."""
+    if reads.isdisjoint(COUNTED):
+        return False
+    now = {"calls": head.calls, "denials": head.denials, "effects": set(head.effects), "tools": set(head.tools)}
+    return any(now[name] != getattr(view, name) for name in COUNTED & reads)
 
 
 def _ran(head: MemoryHead, asked: DecisionAttempt, evaluation: Evaluation) -> MemoryHead:
