@@ -25,7 +25,7 @@ from aegis.approvals.lifecycle import bound_files, digest_of, payload_of, runnin
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
 from aegis.approvals.values import FLOW_SCOPES, Approval, OfferedGrant, Scope
-from aegis.context.memory import note_grant
+from aegis.context.heads import note_grant
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall
 from aegis.core.canonical import SALT_BYTES, call_commitment, canonical, payload_commitment

@@ -10,8 +10,8 @@ from msgspec import to_builtins
 from starlette.responses import Response
 
 from aegis.context.flow import flow_of
-from aegis.context.memory import COLLECTION as MEMORY
-from aegis.context.memory import MemoryHead, read_head, words_of
+from aegis.context.heads import COLLECTION as MEMORY
+from aegis.context.heads import MemoryHead, read_head, words_of
 from aegis.context.opening import MAX_OPENING_TURNS
 from aegis.context.sessions import MAX_MOUNTS, key_of_session
 from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES, load_turns

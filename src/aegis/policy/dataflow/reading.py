@@ -98,9 +98,21 @@ class FlowGrant:
     does: str = ""
 
 
+class Stray(NamedTuple):
+    """How far one call is from the user's words (0 to 100), whether it acts, and whether it does so unlicensed."""
+
+    drift: int
+    acts: bool
+    strays: bool
+
+
 @dataclass(kw_only=True)
 class SessionView:
-    """What guards know of a session. The collections grow with it and are nobody's to change."""
+    """What guards know of a session. The collections grow with it and are nobody's to change.
+
+    `drift` is the furthest of the calls so far; `acting` of them acted, `strays` without licence. `stray` is what was
+    made of the call that is looked at.
+    """
 
     id: str = ""
     key: bytes = b""
@@ -118,6 +130,9 @@ class SessionView:
     denials: int = 0
     turns: int = 0
     drift: int = 0
+    acting: int = 0
+    strays: int = 0
+    stray: Stray | None = None
     reads: int = 0
     spans: int = 0
     used: frozenset[int] = frozenset()  # hashes of payees and grantees that a call of the session went to
