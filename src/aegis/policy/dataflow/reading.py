@@ -314,6 +314,11 @@ def _token(name: str) -> str:
     return escape(name)[:64]
 
 
+def is_prose_name(name: str) -> bool:
+    """Whether a field's name says that people write what they like into it."""
+    return _named_so(name)[1]
+
+
 @lru_cache(maxsize=4_096)
 def _named_so(name: str) -> tuple[int, bool]:
     """Whether a field's own name says that it is kept secret, and that people write what they like into it."""
