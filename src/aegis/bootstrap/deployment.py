@@ -24,7 +24,8 @@ from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
 from aegis.context.files import SessionFiles
-from aegis.context.memory import SessionMemory, note_said
+from aegis.context.heads import note_said
+from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
 from aegis.context.turns import UserTurn, turn_steps
