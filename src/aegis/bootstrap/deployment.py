@@ -292,18 +292,23 @@ def open_deployment(
     agent: str | None = None,
     protected: Sequence[Path] = (),
     accept_rollback: str | None = None,
+    text: str | None = None,
 ) -> Deployment:
     """Open the deployment whose state is in `home` under the configuration `config`.
 
     The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise. Calls that name
     the home, the configuration or one of the paths `protected` are blocked. `accept_rollback` says why a store that
-    does not continue what this home saw is right, and is recorded.
+    does not continue what this home saw is right, and is recorded. `text` stands for the file of the configuration.
     Raises `ConfigError`, `KeyFileError` or `StoreError`.
     """
-    state = open_state(config, home, accept_rollback=accept_rollback)
+    state = open_state(config, home, accept_rollback=accept_rollback, text=text)
     try:
         policy = PolicyHolder(
-            state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home, *protected)
+            state.config,
+            path=state.config_path,
+            cache=default_cache_folder(),
+            protected=(state.home, *protected),
+            text=state.text,
         )
         check_foreign(state.config, state.home, state.store)
         policy.also(lambda candidate: check_foreign(candidate, state.home, state.store))
