@@ -101,6 +101,21 @@ def test_a_call_that_comes_to_several_at_once_is_decided_once(gateway: Process) 
         assert len({answer["decision_id"] for _, answer in found}) == 1
 
 
+def test_rates_and_loops_are_counted_once_over_all_processes(gateway: Process) -> None:
+    rate = CONFIG.replace(
+        "limits: {rate: unlimited}", "limits: {rate: 30/hour}\nguards: {loops: {mode: 'off'}}"
+    ).encode()
+    loops = f"{CONFIG}guards: {{loops: {{mode: enforce, identical: 9/10m}}}}\n".encode()
+    assert CONFIG.encode() != rate
+    arguments = {"path": uuid.uuid4().hex}
+    for text, limit, key in ((rate, 30, "other"), (loops, 9, "bot")):
+        assert gateway.ask("PUT", "/v1/config", text, key="admin")[0] == 200
+        found = decide_at_once(gateway, 3 * limit, key=key, arguments=arguments)
+        found += decide_at_once(gateway, limit, key=key, arguments=arguments)
+        assert [answer["decision"] for _, answer in found].count("allow") == limit
+    assert gateway.ask("PUT", "/v1/config", CONFIG.encode(), key="admin")[0] == 200
+
+
 def test_what_only_the_front_does_is_answered_by_everybody(gateway: Process) -> None:
     for _ in range(6):
         assert gateway.ask("GET", "/healthz")[0] == 200

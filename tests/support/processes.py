@@ -41,9 +41,9 @@ class Process:
         finally:
             connection.close()
 
-    def decide(self, tool: str = "read_file", **members: Any) -> tuple[int, Any]:
+    def decide(self, tool: str = "read_file", *, key: str = "bot", **members: Any) -> tuple[int, Any]:
         """One decision."""
-        return self.ask("POST", "/v1/decisions", {"tool": tool, "arguments": {}, **members})
+        return self.ask("POST", "/v1/decisions", {"tool": tool, "arguments": {}, **members}, key=key)
 
 
 @contextmanager
@@ -63,6 +63,7 @@ def gateway_process(
         credentials.add("bot", "agent", agent="bot")
         credentials.add("auditor", "auditor")
         credentials.add("admin", "admin")
+        credentials.add("other", "agent", agent="other")
     keys = {name: credentials.text(name) for name in credentials.issued}
     with (
         ExitStack() as stack,

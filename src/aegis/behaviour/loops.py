@@ -1,7 +1,8 @@
 """Calls that go round in circles: the same again, the same but for numbers, and two tools that answer each other.
 
 What a session (or an agent without one) called last is remembered by each process, as fingerprints: bounded for one
-session and over all of them. A person who lets a held call run lets it be made as often again.
+session and over all of them. Processes of one gateway tell each other, in one order. A person who lets a held call run
+lets it be made as often again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from aegis.gate.control import session_subject
 from aegis.gate.participants import DecisionAttempt
 from aegis.gate.record import Subject
 from aegis.policy.model import observed
+from aegis.store.shared import Book, Counted, key_of
 
 GUARD: Final = "loops"
 MAX_SESSIONS: Final = 10_000  # sessions that are remembered at once: bounds memory against made-up names
@@ -28,16 +30,17 @@ MAX_READ: Final = 4_096  # bytes of arguments that are compared but for their nu
 
 
 class LoopStep(NamedTuple):
-    """One call as loops see it; fingerprints are this process's own."""
+    """One call as loops see it; fingerprints are this gateway's own."""
 
     time: int
-    call_id: str
+    call_id: str | int
     exact: int
     similar: int
-    tool: str
+    tool: str | int
 
 
 _NOTHING: Final = LoopStep(0, "", 0, 0, "")
+_RELEASED: Final = -1  # in a book: a person let it go on
 
 
 class Trail:
@@ -55,7 +58,7 @@ class Trail:
 
         A call that was entered just now counts once, however often it is decided.
         """
-        is_new = step.call_id != self._last.call_id
+        is_new = not self.ends_with(step)
         if is_new:
             if self._last.time > step.time:  # a clock that is set back makes nothing younger
                 step = step._replace(time=self._last.time)
@@ -72,6 +75,10 @@ class Trail:
         if rules.alternating.count and rounds > rules.alternating.count:
             return "alternating", rules.alternating.count
         return None
+
+    def ends_with(self, step: LoopStep) -> bool:
+        """Whether the last call is this very one, which counts once."""
+        return self._last.call_id == step.call_id
 
     def release(self, step: LoopStep) -> None:
         """Count from here on: a person let it go on."""
@@ -95,30 +102,50 @@ class Trail:
 class Loops:
     """Remembers what sessions called, and reports calls that go round in circles."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]):
+    def __init__(self, store: Store, clock: Callable[[], int], book: Book | None = None):
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
-        self._trails: OrderedDict[str, Trail] = OrderedDict()
+        self._trails: OrderedDict[str | bytes, Trail] = OrderedDict()
+        self._book = book  # of the processes of one gateway
 
     def report(self, asked: DecisionAttempt, rules: LoopRules) -> Report | None:
         """The report on one call; `None` where it is no loop."""
         subject = asked.subject
         step = step_of(subject, self._clock())
+        is_released = asked.known is not None
+        if is_released and not held_and_released(self._store, asked, Reason.LOOP):
+            return None
         with self._lock:
-            trail = self._trail(subject)
-            if asked.known is not None:
-                if held_and_released(self._store, asked, Reason.LOOP):
-                    trail.release(step)
-                return None
-            found = trail.enter(step, rules)
+            found = self._entered(session_subject(subject.principal.id, subject.session), step, rules, is_released)
         if found is None:
             return None
         report = _report(*found)
         return observed(report) if rules.mode == "observe" else report
 
-    def _trail(self, subject: Subject) -> Trail:
-        key = session_subject(subject.principal.id, subject.session)
+    def _entered(self, name: str, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
+        if self._book is None:
+            return self._enter(name, step, rules, is_released)
+        key = key_of(name)
+        call, tool = hash(step.call_id), hash(step.tool)
+        step = step._replace(call_id=call, tool=tool)
+        with self._book as book:
+            for one in book.others():
+                other = LoopStep(one.time, one.a, one.b, one.c, one.d)
+                self._enter(one.key, other, rules, one.e == _RELEASED)
+            known = self._trails.get(key)
+            if is_released or known is None or not known.ends_with(step):
+                book.write(Counted(key, step.time, call, step.exact, step.similar, tool, -is_released))
+            return self._enter(key, step, rules, is_released)
+
+    def _enter(self, key: str | bytes, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
+        trail = self._trail(key)
+        if is_released:
+            trail.release(step)
+            return None
+        return trail.enter(step, rules)
+
+    def _trail(self, key: str | bytes) -> Trail:
         trail = self._trails.get(key)
         if trail is None:
             trail = self._trails[key] = Trail()

@@ -36,6 +36,7 @@ from aegis.keys.keyring import Keyring
 from aegis.log.writer import Ledger, Unit
 from aegis.store import MemoryStore, open_store
 from aegis.store.sealed import SealedStore
+from aegis.store.shared import Books
 
 # Where a deployment keeps its state: a directory that nobody else may enter.
 
@@ -106,6 +107,7 @@ def open_state(
     *,
     accept_rollback: str | None = None,
     text: str | None = None,
+    books: Books | None = None,
 ) -> State:
     """Open the state in `home`, with the store that the configuration `config` names; `text` stands for its file.
 
@@ -121,7 +123,7 @@ def open_state(
     keyring = Keyring(place / "keys")
     inner = open_store(settings.settings.store, home=place, durability=settings.settings.durability)
     try:
-        return _opened(place, settings, path, text, keyring, inner, accept_rollback)
+        return _opened(place, settings, path, text, keyring, inner, accept_rollback, books)
     except BaseException:
         inner.close()
         raise
@@ -135,6 +137,7 @@ def _opened(
     keyring: Keyring,
     inner: Store,
     accept_rollback: str | None,
+    books: Books | None,
 ) -> State:
     store, mark, record = inner, None, None
     if not isinstance(inner, MemoryStore):
@@ -143,7 +146,7 @@ def _opened(
         record = _judge(sealed, mark, keyring, accept_rollback)
     listeners: list[Listener] = []
     log = log_name(store)
-    elsewhere = Elsewhere(store)
+    elsewhere = Elsewhere(store, None if books is None else books.leaves)
     ledger = Ledger(
         store=store,
         log=log,
@@ -155,6 +158,7 @@ def _opened(
         ),
         on_epoch=keyring.forget,
         on_others=elsewhere.written,
+        on_own=None if books is None else elsewhere.wrote,
     )
     introductions = Introductions(store=store, ledger=ledger, keyring=keyring)
     if keyring.is_replacing:

@@ -93,7 +93,8 @@ def _serve(
     from aegis.server.serve import serve as run
     from aegis.store import MemoryStore
 
-    deployment = open_deployment(config, home, accept_rollback=accept_rollback)
+    books = None if place is None else place.books
+    deployment = open_deployment(config, home, accept_rollback=accept_rollback, books=books)
     try:
         if place is not None and isinstance(deployment.store, MemoryStore):
             hint = "name a file or a database in `store`, or leave `--workers` out"
@@ -133,7 +134,7 @@ def _decide(config: Path | None, home: Path, settings: ServeSettings, place: Sea
 
     line = FrontLine(home / DECIDERS)
     first, text, protected, number = line.wait()
-    deployment = open_deployment(config, home, protected=protected, text=text)
+    deployment = open_deployment(config, home, protected=protected, text=text, books=place.books)
     try:
         run(create_decider(deployment, line, (first, number), home / FRONT), settings, place=place)
     finally:

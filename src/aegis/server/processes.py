@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from aegis.server.protocol import SocketTaken, bind_tcp, bind_unix, unlink_unix
+from aegis.store.shared import Books
 
 MAX_PROCESSES: Final = 64  # each one takes some 100 MB
 FRONT: Final = "front.sock"  # where the front answers what others were asked
@@ -46,7 +47,7 @@ class Seat:
     """The place of one child: 0 is the front. `lifeline` ends when the parent does; `is_first` says it never died."""
 
     number: int
-    processes: int
+    books: Books
     doors: Doors
     lifeline: int
     is_first: bool
@@ -92,6 +93,7 @@ class Crew:
         self._processes = processes
         self._running: dict[int, tuple[int, float]] = {}  # process id to place, and when it was started
         self._is_stopping = False
+        self._books = Books()
         self._lifeline = os.pipe()
         self._started = os.pipe()
         os.set_blocking(self._started[0], False)
@@ -147,7 +149,7 @@ class Crew:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
         return Seat(
             number=number,
-            processes=self._processes,
+            books=self._books,
             doors=self._doors,
             lifeline=self._lifeline[0],
             is_first=is_first,
