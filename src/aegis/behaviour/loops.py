@@ -8,7 +8,7 @@ lets it be made as often again.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -26,6 +26,7 @@ from aegis.store.shared import Book, Counted, key_of
 GUARD: Final = "loops"
 MAX_SESSIONS: Final = 10_000  # sessions that are remembered at once: bounds memory against made-up names
 MAX_CALLS: Final = 256  # different calls of one session that are remembered
+MAX_HELD: Final = 200_000  # calls of all sessions together: some 20 MB
 MAX_READ: Final = 4_096  # bytes of arguments that are compared but for their numbers
 
 
@@ -49,7 +50,7 @@ class Trail:
     __slots__ = ("_before", "_last", "_run", "_times")
 
     def __init__(self) -> None:
-        self._times: OrderedDict[int, deque[int]] = OrderedDict()
+        self._times: dict[int, int | list[int]] = {}  # in the order in which they were made last
         self._last = self._before = _NOTHING
         self._run = 0  # how many calls in a row were the one before the last again
 
@@ -86,17 +87,24 @@ class Trail:
         self._times.pop(step.similar, None)
         self._run = 0
 
+    def __len__(self) -> int:
+        return len(self._times)
+
     def _is_beyond(self, fingerprint: int, times: Times, now: int, *, enters: bool) -> bool:
         """Whether there are more than `times.count` of it within the time."""
-        moments = self._times.get(fingerprint)
-        if moments is None or moments.maxlen != times.count + 1:
-            moments = self._times[fingerprint] = deque(moments or (), maxlen=times.count + 1)
+        known = self._times.get(fingerprint)
+        if not enters:
+            moments = [] if known is None else [known] if isinstance(known, int) else known
+            return len(moments) > times.count and moments[-times.count - 1] > now - times.within
+        # Nearly every call is made once: it costs a number, and a list from the second time on.
+        if known is None:
+            self._times[fingerprint] = now
             if len(self._times) > MAX_CALLS:
-                self._times.popitem(last=False)
-        if enters:
-            moments.append(now)
-            self._times.move_to_end(fingerprint)
-        return len(moments) > times.count and moments[0] > now - times.within
+                del self._times[next(iter(self._times))]
+            return False
+        del self._times[fingerprint]
+        moments = self._times[fingerprint] = [known, now] if isinstance(known, int) else [*known[-times.count :], now]
+        return len(moments) > times.count and moments[-times.count - 1] > now - times.within
 
 
 class Loops:
@@ -107,6 +115,7 @@ class Loops:
         self._clock = clock
         self._lock = threading.Lock()
         self._trails: OrderedDict[str | bytes, Trail] = OrderedDict()
+        self._held = 0
         self._book = book  # of the processes of one gateway
 
     def report(self, asked: DecisionAttempt, rules: LoopRules) -> Report | None:
@@ -140,17 +149,21 @@ class Loops:
 
     def _enter(self, key: str | bytes, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
         trail = self._trail(key)
+        before = len(trail)
         if is_released:
             trail.release(step)
-            return None
-        return trail.enter(step, rules)
+        found = None if is_released else trail.enter(step, rules)
+        self._held += len(trail) - before
+        while self._held > MAX_HELD and len(self._trails) > 1:
+            self._held -= len(self._trails.popitem(last=False)[1])
+        return found
 
     def _trail(self, key: str | bytes) -> Trail:
         trail = self._trails.get(key)
         if trail is None:
             trail = self._trails[key] = Trail()
             if len(self._trails) > MAX_SESSIONS:
-                self._trails.popitem(last=False)
+                self._held -= len(self._trails.popitem(last=False)[1])
         else:
             self._trails.move_to_end(key)
         return trail
