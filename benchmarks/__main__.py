@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from aegis import __version__
+from benchmarks import trend
 from benchmarks.report import chart, table
 from benchmarks.sections import SECTIONS, Section
 
@@ -42,6 +43,8 @@ def main() -> None:
         latest.write_text(json.dumps(results, indent=1) + "\n")
         (ROOT / "docs" / "benchmarks.md").write_text(table(results))
         (ROOT / "docs" / "benchmarks.svg").write_text(chart(results))
+        trend.append(results, runs=[trend.measured() for _ in range(trend.RUNS)])
+        trend.CHART.write_text(trend.chart(trend.read_history()))
     print(table(results))
 
 
