@@ -13,10 +13,13 @@ from pathlib import Path
 
 from aegis import __version__
 from benchmarks import trend
+from benchmarks.processes import processes
 from benchmarks.report import chart, table
-from benchmarks.sections import SECTIONS, Section
+from benchmarks.sections import SECTIONS as MEASURED
+from benchmarks.sections import Section
 
 ROOT = Path(__file__).resolve().parent.parent
+SECTIONS = {**MEASURED, "processes": processes}
 RESULTS = ROOT / "benchmarks" / "results"
 
 
