@@ -21,7 +21,7 @@ from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard
 from aegis.detect.paths import climbs, is_plain_path, is_secret_file, is_settings_file
 from aegis.detect.resources import place_of
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import commands_in
+from aegis.detect.self_running import commands_in, loose_start
 from aegis.detect.tool_files import language_by_ending
 
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
@@ -311,6 +311,9 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         named = Text(text.path, written.path, False, "path", EXECUTED)
         found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
         language, programs = commands_in(place.resource, written)
+        loose = "" if language else loose_start(place.resource, programs)
+        if loose:
+            found.effect(ResourceEffect("persist", place.resource, "one", (loose,), "", loose), named)
         for program in programs:
             role: TextRole = "code" if language else "command"
             running.append((text.path, role, program))

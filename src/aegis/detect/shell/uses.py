@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
-from aegis.detect.resources import place_of
+from aegis.detect.resources import host_place, place_of
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES
 
@@ -45,6 +45,18 @@ class Did(NamedTuple):
     values: tuple[str, ...] = ()
 
 
+# Folders at the root of a Unix system, which are spelled as a switch of Windows is.
+_PLACES: Final = frozenset({
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/sbin",
+    "/srv", "/sys", "/usr", "/var", "/users", "/library", "/system", "/applications", "/volumes",
+})  # fmt: skip
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word that begins with a slash is a path, and no switch of a program of Windows."""
+    return "/" in word[1:] and ":" not in word
+
+
 class Used:
     """The words of one command, read once for every entry that asks about them."""
 
@@ -58,8 +70,10 @@ class Used:
         self.options: list[tuple[str, str]] = []
         self.operands: list[str] = []
         for at, arg in enumerate(self.lowered):
-            if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not arg.startswith("//")):
+            if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not _is_path(arg)):
                 self._option(arg, at)
+                if arg in _PLACES:
+                    self.operands.append(self.args[at])
             else:
                 self.operands.append(self.args[at])
                 cut = arg.find("=", 1, 24)
@@ -90,7 +104,7 @@ class Used:
                 yield value
 
 
-_TokenKind = Literal["word", "glob", "option", "valued", "operand", "class"]
+_TokenKind = Literal["word", "glob", "option", "valued", "operand", "class", "typed"]
 
 
 class _Token(NamedTuple):
@@ -109,9 +123,11 @@ def _token(word: str) -> _Token:
     word = word.replace("~", " ")
     if word[0] == "<" and word[-1] == ">":
         return _Token("class", word[1:-1])
+    if word[:2] == "=-":
+        return _Token("typed", word[1:])
     if word[0].isdigit() and word[1:2] == ":":
         return _Token("operand", word[2:], at=int(word[0]) - 1)
-    if word[0] in _OPTION and len(word) > 1:
+    if word[0] in _OPTION and len(word) > 1 and not (word[0] == "/" and (_is_path(word) or word in _PLACES)):
         name, sign, value = word.lstrip("-/").partition("=")
         return _Token("valued", name, value) if sign else _Token("option", name)
     if word.endswith("=") and len(word) > 2:
@@ -124,6 +140,8 @@ def _holds(token: _Token, used: Used) -> bool:
         return token.text in used.lowered
     if token.kind == "glob":
         return any(glob_match(token.text, word[:_LONGEST]) for word in used.lowered)
+    if token.kind == "typed":
+        return any(arg.startswith(token.text) for arg in used.args)
     if token.kind == "option":
         return any(True for _ in used.values(token.text))
     if token.kind == "valued":
@@ -144,6 +162,7 @@ def _holds(token: _Token, used: Used) -> bool:
 
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
+    "collector", "tunnel", "address", "broad",
 })  # fmt: skip
 
 
@@ -166,10 +185,37 @@ def is_of(kind: str, word: str) -> bool:
         return "\\" in word or "/" in word[1:] or lowered.endswith(_RUNS)
     if kind == "line":
         return " " in word.strip() or lowered.endswith((".exe", ".bat", ".cmd", ".ps1", ".vbs", ".js", ".scr", ".com"))
+    if kind in _HOSTS:
+        return "." in word and host_place(word.partition("=")[2] if word[:2] == "--" else word) == kind
+    if kind == "broad":
+        return is_broad(word)
     if kind == "secret":
         place = place_of(word)
         return place is not None and place.resource in {"credential", "account", "browser-data"}
     return False
+
+
+_HOSTS: Final = frozenset({"collector", "tunnel", "address"})
+_BROAD: Final = frozenset({"home", "system-file", "credential", "browser-data", "account", "log", "database"})
+_HOMES: Final = ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
+_OF_PEOPLE: Final = ("documents", "desktop", "downloads", "pictures", "mail", "onedrive")
+
+
+def is_broad(word: str) -> bool:
+    """Whether a word names all that a person or a machine has: a home folder, its documents, `/etc`, credentials."""
+    word = word.strip("\"'").rstrip("*") if len(word) <= _LONGEST else ""
+    if len(word) < 2 and word != "~":
+        return word == "/"
+    last = word.rstrip("/\\").replace("\\", "/").rpartition("/")[2].lower()
+    if last in _OF_PEOPLE:
+        lowered = word.lower().replace("\\", "/")
+        return lowered.startswith(
+            ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
+        )
+    place = place_of(word.rstrip("/\\"))
+    if place is None:
+        return word.rstrip("/\\").lower() in {"c:\\users", "$env:userprofile", "%userprofile%"}
+    return place.resource in _BROAD and (place.whole or place.resource in {"credential", "browser-data", "account"})
 
 
 def is_share(word: str) -> bool:
