@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+import re2
 
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
@@ -18,6 +20,7 @@ from aegis.detect.shell.words import LOOSE_PLACES
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
 _MOST_WORDS: Final = 512  # of one command
+_FEW: Final = 2  # alternatives of an entry that are compared without asking first
 _CMDLETS: Final = of_kind("cmdlet")
 _DEFENCES: Final = of_kind("defence")
 _BACKUPS: Final = of_kind("keeps-backups")
@@ -60,13 +63,14 @@ def _is_path(word: str) -> bool:
 class Used:
     """The words of one command, read once for every entry that asks about them."""
 
-    __slots__ = ("args", "is_cmdlet", "lowered", "name", "operands", "options")
+    __slots__ = ("args", "is_cmdlet", "joined", "lowered", "name", "operands", "options")
 
     def __init__(self, name: str, args: Sequence[str]):
         self.name = name
         self.is_cmdlet = name in _CMDLETS
         self.args = args[:_MOST_WORDS]
         self.lowered = [arg.lower() for arg in self.args]
+        self.joined = "\n".join(self.lowered)
         self.options: list[tuple[str, str]] = []
         self.operands: list[str] = []
         for at, arg in enumerate(self.lowered):
@@ -325,7 +329,30 @@ def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
             yield from _did(entry, used)
 
 
+@lru_cache(maxsize=8_192)
+def _needles(when: tuple[str, ...]) -> Any:
+    """A pattern of pieces of which one stands in every command that one of the alternatives holds for; `None` for none.
+
+    Most entries for a program that is used every day speak of words that a command seldom has: one search says so.
+    """
+    pieces: set[str] = set()
+    for words in when:
+        texts = [token.text for token in _tokens(words) if token.kind != "class" and token.text[:1] != "<"]
+        longest = max((piece for text in texts for piece in _LITERAL.split(text.lower())), key=len, default="")
+        if not longest:
+            return None
+        pieces.add(longest)
+    return re2.compile("|".join(map(re2.escape, sorted(pieces))))
+
+
+_LITERAL: Final = re2.compile(r"[*]+")
+
+
 def _applies(entry: Use, used: Used) -> bool:
+    if len(entry.when) > _FEW and not used.is_cmdlet:
+        needles = _needles(entry.when)
+        if needles is not None and needles.search(used.joined) is None:
+            return False
     if entry.when and not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.when):
         return False
     return not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.unless)
