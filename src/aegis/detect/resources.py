@@ -21,7 +21,7 @@ from aegis.core.names import glob_match
 from aegis.detect.hosts import is_metadata, read_target
 from aegis.detect.paths import LONGEST, is_wild, plain_path, spread
 from aegis.detect.quick import remembered
-from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
 DEEP: Final = "**"
@@ -266,18 +266,7 @@ def resource_folder() -> Path:
 
 def load_resources(folder: Path, *, cache: Path | None = None) -> tuple[ResourceFile, ...]:
     """Read every file of a folder; raise `ConfigError` with one problem for each that is wrong."""
-    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    identity = ("resources", Path(__file__).read_text(encoding="utf-8"), *(word for text in texts for word in text))
-    body = None if cache is None else load_cached(cache, identity)
-    if body is not None:
-        try:
-            return msgspec.msgpack.decode(body, type=tuple[ResourceFile, ...])
-        except msgspec.DecodeError:
-            body = None
-    files = tuple(_checked(name, text) for name, text in texts)
-    if cache is not None:
-        store_cached(cache, identity, msgspec.msgpack.encode(files))
-    return files
+    return load_files(folder, "resources", Path(__file__), ResourceFile, _checked, cache=cache)
 
 
 def _checked(name: str, text: str) -> ResourceFile:

@@ -28,14 +28,15 @@ _NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
     "phone": frozenset({"phone", "zip", "zipcode", "postcode", "fax", "mobile"}),
 }  # fmt: skip
 _BY_NAME: Final[Mapping[str, SlotType]] = {word: kind for kind, words in _NAMES.items() for word in words}
+# No bounds in them: the length is asked first, and bounds make a pattern large.
 _FITS: Final[Mapping[SlotType, Any]] = {
-    "number": re2.compile(r"\s*[-+]?[\d.,_ ]{1,40}(?:e[-+]?\d{1,3})?\s*[%\pL/°]{0,16}\.?\s*"),
-    "host": re2.compile(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]{1,12}://)?[\pL\d._~:/\[\]%@,* -]{1,300}\s*"),
-    "id": re2.compile(r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]{1,400}\s*"),
-    "date": re2.compile(r"\s*[\pL\pN.:,/+' ()-]{1,80}\s*"),
+    "number": re2.compile(r"\s*[-+]?[\d.,_ ]+(?:e[-+]?\d+)?\s*[%\pL/°]*\.?\s*"),
+    "host": re2.compile(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]+://)?[\pL\d._~:/\[\]%@,* -]+\s*"),
+    "id": re2.compile(r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*"),
+    "date": re2.compile(r"\s*[\pL\pN.:,/+' ()-]+\s*"),
     "email": re2.compile(r"[\pL\pN.!#%&'*+/=?^_~@<>(),: \"\n-]+"),
-    "code": re2.compile(r"\s*[\pL\pN.,'’/()&_+: -]{1,120}\s*"),
-    "phone": re2.compile(r"\s*[\pL\pN()+./#, -]{1,60}\s*"),
+    "code": re2.compile(r"\s*[\pL\pN.,'’/()&_+: -]+\s*"),
+    "phone": re2.compile(r"\s*[\pL\pN()+./#, -]+\s*"),
 }
 # Marks of a language that something behind the tool would read: of queries, shells, templates, markup, paths, headers.
 _SYNTAX: Final = re2.compile(

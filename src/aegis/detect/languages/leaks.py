@@ -39,9 +39,7 @@ _ODD: Final[frozenset[Resource]] = frozenset({"collector", "tunnel", "address", 
 _DROPS: Final = "|".join(
     re2.escape(name) for file in builtin_resources() for one in file.hosts for name in one.names if "." in name
 )
-_ADDRESS: Final = (
-    rf"://(?:[^\s/\"'`]{{1,80}}@)?(?:\d{{1,3}}\.\d{{1,3}}\.|\[?[0-9a-f]{{1,4}}:|[\w.-]{{0,80}}(?:{_DROPS})\b)"
-)
+_ADDRESS: Final = rf"://(?:\d+\.\d+\.|\[?[0-9a-f]+:)|@\d+\.\d+\.\d|[/.@](?:{_DROPS})\b"
 _KINDS: Final = tuple((kind, re2.compile(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE)))
 WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _ADDRESS)  # one of these stands in every text that leaks
 _URL: Final = re2.compile(r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}")
