@@ -68,6 +68,10 @@ def serve(
         def ready(server: GatewayServer) -> None:
             app.services.workers.start()
             print_line(f"aegis: ready at {scheme}://{shown}:{server.port} and {deployment.home / SOCKET_NAME}")
+            named = deployment.config_path or "built in"
+            print_line(
+                f"aegis: profile {deployment.config.settings.profile}, configuration {named}, home {deployment.home}"
+            )
             token = first_link(deployment.store)
             if token is not None:
                 print_line(

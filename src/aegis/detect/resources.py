@@ -18,7 +18,7 @@ from aegis.core.effects import RESOURCES, Resource
 from aegis.core.names import glob_match
 from aegis.detect.paths import LONGEST, is_wild, plain_path, spread
 from aegis.detect.quick import remembered
-from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached
 from aegis.errors import ConfigError, Problem
 
 DEEP: Final = "**"
@@ -204,7 +204,7 @@ def load_resources(folder: Path, *, cache: Path | None = None) -> tuple[Resource
     """Read every file of a folder; raise `ConfigError` with one problem for each that is wrong."""
     texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
     identity = ("resources", Path(__file__).read_text(encoding="utf-8"), *(word for text in texts for word in text))
-    body = None if cache is None else load_cached(cache, identity)
+    body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
     if body is not None:
         try:
             return msgspec.msgpack.decode(body, type=tuple[ResourceFile, ...])
