@@ -31,7 +31,7 @@ def decision(outcome: Outcome, reason: Reason) -> Decision:
     held = outcome is Outcome.REQUIRE_APPROVAL
     return Decision(
         outcome=outcome, verdict=Verdict.VIOLATION, risk=Risk.HIGH, reason=reason, message="", decision_id="d",
-        call_id="c", request_digest="", call_digest="", policy_digest="", salt="",
+        call_id="c", request_digest="r", call_digest="r", policy_digest="", salt="",
         approval=ApprovalRef(id="a" * 32, expires_at="2030-01-01T00:05:00Z") if held else None,
         receipt=ReceiptRef(id="b" * 32, index=7, leaf_hash=""),
     )  # fmt: skip
