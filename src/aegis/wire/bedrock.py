@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from aegis.errors import ForeignAnswer
-from aegis.wire.model import HeldBytes, Wire, list_of, read_arguments, text_of
+from aegis.wire.model import HeldBytes, Path, SuppliedContent, Wire, list_of, read_arguments, text_of
 from aegis.wire.parts import Names, PartsDialect
+from aegis.wire.supplied import supplied_file, supplied_text, unread_part
+
+_TEXT_FORMATS: Final = frozenset({"txt", "md", "csv", "html"})
 
 # The events of a streamed Converse answer, with its tool uses held back until they are ruled on.
 
@@ -110,6 +114,32 @@ class _Answers:
         """The id of the request, which the response carries."""
         metadata = answer.get("ResponseMetadata")
         return str(metadata.get("RequestId") or "") if isinstance(metadata, dict) else ""
+
+    def supplied(self, part: Wire, path: Path) -> Iterator[SuppliedContent]:
+        """Texts and documents; pictures and videos cannot be read. Also those of results."""
+        if isinstance(part.get("text"), str):
+            yield supplied_text(part["text"], (*path, "text"), path)
+        for kind in ("image", "video", "audio", "searchResult", "guardContent"):
+            if isinstance(part.get(kind), dict):
+                yield unread_part(part[kind], path, kind)
+        document = part.get("document")
+        if isinstance(document, dict):
+            source = document.get("source")
+            data = text_of(source.get("bytes")) if isinstance(source, dict) else ""
+            media = f"text/{text_of(document.get('format'))}" if document.get("format") in _TEXT_FORMATS else ""
+            yield supplied_file(media, data, (*path, "document", "source", "bytes"), path, document)
+        result = part.get("toolResult")
+        for index, inner in enumerate(list_of(result.get("content")) if isinstance(result, dict) else []):
+            if isinstance(inner, dict) and "text" not in inner:
+                yield from self.supplied(inner, (*path, "toolResult", "content", index))
+
+    def places(self, event: Wire) -> list[int]:
+        """The one message."""
+        return [0] * len(self.messages(event))
+
+    def is_last(self, event: Wire, at: int) -> bool:
+        """A whole answer is the end of it."""
+        return True
 
 
 BEDROCK: Final = PartsDialect(

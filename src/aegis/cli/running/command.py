@@ -34,7 +34,7 @@ _LOGGED: Final = 2_000  # characters of what a gateway that did not start has to
 
 
 class NoGateway(AegisError):
-    """The gateway of a run did not start, or is gone."""
+    """The gateway of a run did not start, or is gone; in the words that it left."""
 
 
 def run(
@@ -79,8 +79,11 @@ def main(argv: Sequence[str]) -> int:
     except typer.TyperException as error:
         say(" ".join(error.format_message().split()).rstrip("."), code="usage", hint="`aegis run --help` shows how")
         return USAGE
-    except (InvalidCall, NoGateway) as error:
-        say(str(error), code=getattr(error, "code", "refused"), hint=getattr(error, "hint", ""))
+    except NoGateway as error:
+        sys.stderr.write(str(error))
+        return USAGE
+    except InvalidCall as error:
+        say(error.message, code=error.code, hint=error.hint)
         return USAGE
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -126,8 +129,8 @@ class _Gateway:
         line = "" if self._process.stdout is None else self._process.stdout.readline()
         if not line:
             self._process.wait(STOP_S)
-            said = self._log.read_text(encoding="utf-8", errors="replace")[-_LOGGED:].strip().splitlines()
-            raise NoGateway(said[-1] if said else "the gateway did not start")
+            said = self._log.read_text(encoding="utf-8", errors="replace")[-_LOGGED:]
+            raise NoGateway(said or "aegis: the gateway did not start\n")
         value: dict[str, Any] = json.loads(line)
         return value
 
