@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from aegis.cli.demo.provider import Call, Turn
+from aegis.wire.eventstream import MEDIA, MessageReader, message_bytes
+from aegis.wire.model import WireEvent
 from support.proxied import ALLOW, BLOCK, HOLD, PROVIDER_KEY
 from support.raw_server import Received, answer, serving
 from support.served import Served, served
@@ -49,7 +51,7 @@ class Gemini:
         if not streamed:
             return answer(200, self._whole(parts, number, last=True))
         chunks = [self._whole([part], number, last=False) for part in parts] + [self._whole([], number, last=True)]
-        return events("text/event-stream", "".join(f"data: {json.dumps(one)}\n\n" for one in chunks))
+        return events("text/event-stream", "".join(f"data: {json.dumps(one)}\n\n" for one in chunks).encode())
 
     def _whole(self, parts: list[Any], number: int, *, last: bool) -> dict[str, Any]:
         reason = {"finishReason": "STOP"} if last else {}
@@ -90,7 +92,7 @@ class Ollama:
         lines = [self._line({"content": turn.text}, number, done=False)]
         lines += [self._line({"content": "", "tool_calls": [call]}, number, done=False) for call in calls]
         lines += [self._line({"content": ""}, number, done=True)]
-        return events("application/x-ndjson", "".join(json.dumps(line) + "\n" for line in lines))
+        return events("application/x-ndjson", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def _line(self, message: dict[str, Any], number: int, *, done: bool) -> dict[str, Any]:
         message = {"role": "assistant", **message}
@@ -104,9 +106,70 @@ class Ollama:
         return text, [call["function"] for call in calls], whole
 
 
-def events(media: str, body: str) -> bytes:
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(body.encode())}\r\n\r\n"
-    return (head + body).encode()
+class Converse:
+    """Bedrock's `converse` and `converse-stream`, whose events are binary."""
+
+    dialect, base = "bedrock", ""
+
+    def path(self, streamed: bool) -> str:
+        return "/model/vendor.m-1%3A0/" + ("converse-stream" if streamed else "converse")
+
+    def request(self, history: list[Any], streamed: bool) -> dict[str, Any]:
+        return {"messages": history, "toolConfig": {"tools": [{"toolSpec": {"name": "send_email"}}]}}
+
+    def user(self, text: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"text": text}]}
+
+    def results(self, results: list[tuple[Any, str]]) -> list[dict[str, Any]]:
+        content = [
+            {"toolResult": {"toolUseId": call.get("toolUseId", call.get("id")), "content": [{"text": text}]}}
+            for call, text in results
+        ]
+        return [{"role": "user", "content": content}]
+
+    def spoken(self, turn: Turn, number: int, streamed: bool) -> bytes:
+        stop = "tool_use" if turn.calls else "end_turn"
+        uses = [{"toolUseId": one.id, "name": one.tool} for one in turn.calls]
+        if not streamed:
+            content: list[Any] = [{"text": turn.text}] if turn.text else []
+            content += [{"toolUse": {**use, "input": one.arguments}} for use, one in zip(uses, turn.calls, strict=True)]
+            return answer(200, {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": stop})
+        said: list[tuple[str, Any]] = [("messageStart", {"role": "assistant"})]
+        said += [("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": turn.text}})]
+        said += [("contentBlockStop", {"contentBlockIndex": 0})]
+        for at, (use, one) in enumerate(zip(uses, turn.calls, strict=True), 1):
+            said += [("contentBlockStart", {"contentBlockIndex": at, "start": {"toolUse": use}})]
+            delta = {"toolUse": {"input": json.dumps(one.arguments)}}
+            said += [("contentBlockDelta", {"contentBlockIndex": at, "delta": delta})]
+            said += [("contentBlockStop", {"contentBlockIndex": at})]
+        said += [("messageStop", {"stopReason": stop})]
+        return events(MEDIA, b"".join(message_bytes(WireEvent(event=n, data=json.dumps(v))) for n, v in said))
+
+    def read(self, body: bytes, streamed: bool) -> tuple[str, list[Any], dict[str, Any]]:
+        if not streamed:
+            message = json.loads(body)["output"]["message"]
+        else:
+            blocks: dict[int, dict[str, Any]] = {}
+            for event in MessageReader().feed(body):
+                data = json.loads(event.data)
+                if event.event == "contentBlockStart":
+                    blocks[data["contentBlockIndex"]] = {"toolUse": {**data["start"]["toolUse"], "input": ""}}
+                elif event.event == "contentBlockDelta" and "text" in data["delta"]:
+                    block = blocks.setdefault(data["contentBlockIndex"], {"text": ""})
+                    block["text"] += data["delta"]["text"]
+                elif event.event == "contentBlockDelta":
+                    blocks[data["contentBlockIndex"]]["toolUse"]["input"] += data["delta"]["toolUse"]["input"]
+            for block in blocks.values():
+                if "toolUse" in block:
+                    block["toolUse"]["input"] = json.loads(block["toolUse"]["input"])
+            message = {"role": "assistant", "content": [block for block in blocks.values() if block != {"text": ""}]}
+        uses = [block["toolUse"] for block in message["content"] if "toolUse" in block]
+        text = "".join(block.get("text", "") for block in message["content"])
+        return text, [{**use, "arguments": use["input"]} for use in uses], message
+
+
+def events(media: str, body: bytes) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 @dataclass
@@ -150,7 +213,7 @@ class Agent:
         return self.asked[number].body.decode()
 
 
-EVERY = [(Gemini(), False), (Gemini(), True), (Ollama(), False), (Ollama(), True)]
+EVERY: list[tuple[Any, bool]] = [(one, streamed) for one in (Gemini(), Ollama(), Converse()) for streamed in (False, True)]
 every_way = pytest.mark.parametrize(
     ("speaker", "streamed"), EVERY, ids=[f"{one.dialect}-{'stream' if s else 'whole'}" for one, s in EVERY]
 )
@@ -238,10 +301,8 @@ def test_a_held_call_is_given_out_once_a_person_agreed(speaker: Any, streamed: b
     with speaking(tmp_path / "home", speaker, streamed, BOTH, tool=HOLD) as agent:
         agent.say("go")
         assert [tool for tool, _ in agent.ran] == ["read_file"]
-        (held,) = agent.gateway.ask("GET", "/v1/approvals?state=pending", key="alice").json["items"]
-        shown = agent.gateway.ask("GET", f"/v1/approvals/{held['id']}", key="alice").json
-        said = {"approve": True, "call_digest": shown["call_digest"], "policy_digest": shown["policy_digest"]}
-        done = agent.gateway.ask("POST", f"/v1/approvals/{held['id']}", said, key="alice")
+        (held,) = agent.gateway.ask("GET", "/v1/approvals?state=pending", key="ann").json["items"]
+        done = agent.gateway.ask("POST", f"/v1/approvals/{held['id']}", {"decision": "approve"}, key="ann")
         assert done.status == 200, done.body
         agent.say("and now?")
         assert [tool for tool, _ in agent.ran] == ["read_file", "send_email"]
@@ -266,7 +327,7 @@ def test_the_user_s_words_are_turns_of_the_session(speaker: Any, streamed: bool,
         agent.session = "s-1"
         assert agent.say("please write to a@example.com") == "done"
         told = agent.gateway.ask("GET", "/v1/sessions/s-1?principal=bot", key="auditor").json
-        assert (told["task"], told["turns"]) == (True, 1)
+        assert told["turns"] == 1, told
 
 
 def _body(answered: bytes) -> bytes:

@@ -139,9 +139,9 @@ TextsMode = Literal["judge", "observe", "pass"]
 class ProviderSettings(Section):
     """One provider of models. Its key is only a name, for messages and the log."""
 
-    dialect: Literal["openai", "anthropic", "gemini", "ollama"]
-    """Which API it speaks: OpenAI's chat completions and responses, Anthropic's messages, Gemini's `generateContent`, or
-    Ollama's `/api/chat`."""
+    dialect: Literal["openai", "anthropic", "gemini", "ollama", "bedrock"]
+    """Which API it speaks: OpenAI's chat completions and responses, Anthropic's messages, Gemini's `generateContent`,
+    Ollama's `/api/chat`, or Bedrock's Converse (with an API key of Bedrock)."""
     url: BaseUrl
     """Its base URL, as that vendor's own client takes it: `https://api.openai.com/v1`, `https://api.anthropic.com`."""
     key: SecretReference | None = None

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from aegis.errors import ForeignAnswer
-from aegis.wire.model import HeldBytes, Path, SuppliedContent, Wire, list_of, read_arguments, text_of
+from aegis.wire.model import (
+    Alike,
+    HeldBytes,
+    Path,
+    Removal,
+    Ruling,
+    Step,
+    StreamFilter,
+    SuppliedContent,
+    Wire,
+    WireEvent,
+    event_object,
+    list_of,
+    read_arguments,
+    text_of,
+)
 from aegis.wire.parts import Names, PartsDialect
 from aegis.wire.supplied import supplied_file, supplied_text, unread_part
 
@@ -91,6 +106,58 @@ class BedrockStream:
         return {"output": {"message": message}, "stopReason": stopped.get("stopReason"), "stop": stopped}
 
 
+class ConverseFilter:
+    """`BedrockStream` as the filter of one streamed answer; the name of an event is the member that it would be."""
+
+    def __init__(self) -> None:
+        self._stream = BedrockStream()
+        self.anchors: tuple[str, ...] = ("",)
+        self.removals: list[Removal] = []
+
+    def feed(self, event: WireEvent, value: Any = None) -> Step:
+        """Take the next event."""
+        if not event.event or event.event.endswith("Exception"):
+            return Step(events=[event])
+        wire = {event.event: event_object(event, value)}
+        passing = self._stream.feed(wire)
+        if self._stream.answer is not None:
+            return Step(calls=BEDROCK.calls(self._stream.answer))
+        return Step(events=[event if one is wire else _converse_event(one) for one in passing])
+
+    def settle(self, rulings: Mapping[str, Ruling]) -> list[WireEvent]:
+        """The events of the calls that may run, and the end that waited for them."""
+        if self._stream.answer is None:
+            return []
+        settled = BEDROCK.settle(self._stream.answer, rulings, structured=False)
+        self.removals += settled.removals
+        return [_converse_event(one) for one in self._stream.released(settled.answer)]
+
+    def alike(self, value: Wire) -> Alike | None:
+        """Nothing: every event is read."""
+        return None
+
+
+def _converse_event(wire: Wire) -> WireEvent:
+    ((name, value),) = wire.items()
+    return WireEvent(event=name, data=json.dumps(value))
+
+
+def converse_events(answer: Wire) -> Iterator[WireEvent]:
+    """The stream that spells an answer which holds calls."""
+    yield WireEvent(event="messageStart", data='{"role":"assistant"}')
+    stopped = {"stop": {}, "stopReason": answer["stopReason"]}
+    for event in BedrockStream().released({"output": answer["output"], **stopped}):
+        yield _converse_event(event)
+
+
+class ConverseDialect(PartsDialect):
+    """The dialect of `POST /model/{modelId}/converse` and `/converse-stream`."""
+
+    def stream(self, *, structured: bool) -> StreamFilter:
+        """A filter for the events of one message."""
+        return ConverseFilter()
+
+
 class _Answers:
     """The output is one message."""
 
@@ -142,7 +209,7 @@ class _Answers:
         return True
 
 
-BEDROCK: Final = PartsDialect(
+BEDROCK: Final = ConverseDialect(
     Names(
         messages="messages",
         parts="content",

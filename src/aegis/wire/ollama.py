@@ -11,6 +11,7 @@ from aegis.wire.model import (
     Proposed,
     Recall,
     Ruling,
+    StreamFilter,
     SuppliedContent,
     ToolOutput,
     Wire,
@@ -19,7 +20,7 @@ from aegis.wire.model import (
     list_of,
     text_of,
 )
-from aegis.wire.parts import Names, PartsDialect, PartsStream
+from aegis.wire.parts import Names, PartsDialect
 from aegis.wire.supplied import supplied_text, unread_part
 
 _NAMES: Final = Names(
@@ -134,7 +135,7 @@ class OllamaChat:
         """The answer without its refused calls; without any call left it ends as text."""
         return self._parts.settle(answer, rulings, structured=structured)
 
-    def stream(self, *, structured: bool) -> PartsStream:
+    def stream(self, *, structured: bool) -> StreamFilter:
         """A filter for the lines of one answer."""
         return self._parts.stream(structured=structured)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aegis.core.canonical import canonical, sha256
-from aegis.errors import ForeignAnswer, InvalidCall
+from aegis.errors import ForeignAnswer
 from aegis.wire.model import (
     NO_NAME,
     NO_RULING,
@@ -25,12 +24,14 @@ from aegis.wire.model import (
     Removal,
     Ruling,
     Step,
+    StreamFilter,
     SuppliedContent,
     ToolOutput,
     Wire,
     WireEvent,
     WireOnce,
     WireSettled,
+    call_identities,
     call_key,
     event_object,
     list_of,
@@ -193,7 +194,7 @@ class PartsDialect:
         """Never: these formats have one place for text."""
         return False
 
-    def stream(self, *, structured: bool) -> PartsStream:
+    def stream(self, *, structured: bool) -> StreamFilter:
         """A filter for the events of one answer."""
         return PartsStream(self)
 
@@ -315,17 +316,15 @@ class PartsDialect:
 
     def _calls_in(self, message: Wire) -> Iterator[tuple[int, Wire, str]]:
         """Every call of a message: its place, its part, and by what it is known where it has no id."""
-        seen: dict[str, int] = {}
-        for index, part in enumerate(self._parts(message)):
-            call = _inside(part, self._names.call)
-            if not call:
-                continue
-            identity = text_of(call.get(self._names.call_id))
-            if not identity:
-                digest = _digest(call.get("name"), call.get(self._names.arguments))
-                seen[digest] = seen.get(digest, 0) + 1
-                identity = f"{digest}.{seen[digest]}" if digest else ""
-            yield index, part, identity
+        found = [
+            (index, part, call)
+            for index, part in enumerate(self._parts(message))
+            if (call := _inside(part, self._names.call))
+        ]
+        nameless = [call for _, _, call in found if not text_of(call.get(self._names.call_id))]
+        derived = iter(call_identities((one.get("name"), one.get(self._names.arguments)) for one in nameless))
+        for index, part, call in found:
+            yield index, part, text_of(call.get(self._names.call_id)) or next(derived)
 
     def _proposed(self, part: Wire, key: str, identity: str) -> Proposed:
         call = _inside(part, self._names.call)
@@ -334,8 +333,9 @@ class PartsDialect:
         arguments, problem = read_arguments(tool, call.get(self._names.arguments, {}))
         if not tool:
             arguments, problem = None, NO_NAME
-        found = identity or text_of(call.get(self._names.call_id)) or _digest(tool, arguments)
-        return Proposed(key=key, call_id=found, tool=tool, arguments=arguments, problem=problem)
+        own = text_of(call.get(self._names.call_id))
+        found = identity or own or call_identities([(tool, arguments)])[0]
+        return Proposed(key=key, call_id=found, tool=tool, arguments=arguments, problem=problem, derived=not own)
 
     def _changed(self, part: Wire, arguments: dict[str, Any]) -> Wire:
         return {**part, self._names.call: {**part[self._names.call], self._names.arguments: arguments}}
@@ -376,11 +376,3 @@ def _inside(part: object, name: str) -> Wire:
 
 def _text(part: object) -> object:
     return part.get("text") if isinstance(part, dict) else None
-
-
-def _digest(tool: object, arguments: object) -> str:
-    """The identity of a call that has no id: longer than any that a server counts."""
-    try:
-        return sha256(canonical([tool, arguments or {}]))
-    except InvalidCall:
-        return ""

@@ -29,7 +29,18 @@ from aegis.proxies.models.formats import Format
 from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.synthesis import FoundHeld, Resumptions, answer_of
 from aegis.wire.flow import WireFlow
-from aegis.wire.model import Proposed, ProxyDialect, Removal, Ruling, Step, Wire, framed, new_ref, put_all
+from aegis.wire.model import (
+    Proposed,
+    ProxyDialect,
+    Removal,
+    Ruling,
+    Step,
+    Wire,
+    call_identities,
+    framed,
+    new_ref,
+    put_all,
+)
 from aegis.wire.sse import Framing
 
 # What a request claims to have happened before, held against the book: nothing that nobody decided gets through.
@@ -340,11 +351,19 @@ class Exchange:
         return documents, records
 
     def _aliases(self, ruled: Sequence[_Ruled]) -> list[Document]:
+        allowed = [(call, one) for call, one in ruled if one is not None and one.allowed]
+        # A call that has no id of its own is known by its arguments: those with which it goes on.
+        nameless = [(call.tool, one.arguments()) for call, one in allowed if call.derived]
+        derived = iter(call_identities(nameless))
         return [
             document
-            for call, one in ruled
-            if one is not None and one.allowed
-            for document in self._book.alias(self._scope, call.call_id, one.decision.call_digest, one.decision.call_id)
+            for call, one in allowed
+            for document in self._book.alias(
+                self._scope,
+                next(derived) if call.derived else call.call_id,
+                one.decision.call_digest,
+                one.decision.call_id,
+            )
         ]
 
     def _record(self, removal: Removal, anchors: Sequence[str], waiting: list[_Ruled]) -> Record:

@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+from urllib.parse import quote
 
 from aegis.errors import InvalidCall
 from aegis.wire.anthropic import AnthropicMessages
+from aegis.wire.bedrock import BEDROCK
+from aegis.wire.eventstream import EVENT_STREAM, failure
 from aegis.wire.gemini import GEMINI as GEMINI_PARTS
 from aegis.wire.model import ProxyDialect, Wire, WireEvent
 from aegis.wire.ollama import LineReader, OllamaChat, line_bytes
@@ -16,7 +19,7 @@ from aegis.wire.openai_chat import OpenAIChat
 from aegis.wire.openai_responses import OpenAIResponses
 from aegis.wire.sse import MAX_EVENT_BYTES, SSE, Framing
 
-Vendor = Literal["openai", "anthropic", "gemini", "ollama"]
+Vendor = Literal["openai", "anthropic", "gemini", "ollama", "bedrock"]
 
 _OPENAI_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _GEMINI_STATUSES: Final = {
@@ -118,6 +121,20 @@ def _in_path(format_: Format, request: Wire, path: Mapping[str, str], query: str
     return Asked(model=_named(model), streamed=streamed, upstream=upstream)
 
 
+def _converse(format_: Format, request: Wire, path: Mapping[str, str], query: str) -> Asked:
+    """The model stands in the path, and the method after it; raises `InvalidCall` for one that is not proxied."""
+    model, _, method = path.get("call", "").rpartition("/")
+    if method not in ("converse", "converse-stream") or query:
+        raise InvalidCall("this method is not proxied", code="not_found", status=404)
+    upstream = f"{format_.upstream}/{quote(_segment(model), safe='')}/{method}"
+    return Asked(model=model, streamed=method == "converse-stream", upstream=upstream)
+
+
+def bedrock_error(refusal: InvalidCall, request_id: str) -> Wire:
+    """The error object of AWS's JSON APIs, with the members of our own error shape beside it."""
+    return {"message": refusal.message, "code": refusal.code, "hint": refusal.hint, "request_id": request_id}
+
+
 def _named(model: object) -> str:
     if not isinstance(model, str) or not model:
         raise InvalidCall("`model` must name a model", code="model", status=400)
@@ -126,7 +143,7 @@ def _named(model: object) -> str:
 
 def _segment(model: str) -> str:
     """A model's name that leads nowhere else; raises `InvalidCall` for any other one."""
-    if not model or not all(sign.isascii() and (sign.isalnum() or sign in "-._") for sign in model) or ".." in model:
+    if not model or not all(sign.isascii() and (sign.isalnum() or sign in "-._:") for sign in model) or ".." in model:
         raise InvalidCall("`model` must name a model", code="model", status=400)
     return model
 
@@ -188,11 +205,22 @@ OLLAMA: Final = Format(
     framing=Framing(media="application/x-ndjson", reader=lambda: LineReader(MAX_EVENT_BYTES), encode=line_bytes),
     asked=_in_lines,
 )
+CONVERSE: Final = Format(
+    name="converse",
+    vendor="bedrock",
+    upstream="/model",
+    dialect=BEDROCK,
+    error=bedrock_error,
+    breaks=lambda error: failure({"message": error["message"]}),
+    framing=EVENT_STREAM,
+    asked=_converse,
+)
 FORMATS: Final = {
     "/v1/chat/completions": CHAT,
     "/v1/responses": RESPONSES,
     "/v1/messages": MESSAGES,
     "/v1beta/models/{call:path}": GEMINI,
     "/api/chat": OLLAMA,
+    "/model/{call:path}": CONVERSE,
 }
 BY_NAME: Final = {one.name: one for one in FORMATS.values()}

@@ -14,6 +14,7 @@ from aegis.core.times import MICROS, rfc3339
 from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
 from aegis.proxies.models.book import Book, BookScope, Kind, Record, State, TakenOut
+from aegis.wire.bedrock import converse_events
 from aegis.wire.model import Removal, Wire, WireEvent
 from aegis.wire.ollama import ollama_calls
 
@@ -170,6 +171,12 @@ def _ollama(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
     return {"model": model, "created_at": created, "message": message, "done": True, "done_reason": "stop"}
 
 
+def _converse(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
+    message = {"role": "assistant", "content": calls}
+    return {"output": {"message": message}, "stopReason": "tool_use", "usage": usage, "metrics": {"latencyMs": 0}}
+
+
 def _one_event(answer: Wire) -> Iterator[WireEvent]:
     """The stream of a format whose events are answers: this one."""
     yield WireEvent(data=json.dumps(answer, separators=(",", ":")))
@@ -256,6 +263,7 @@ _WHOLE: Final[dict[str, Callable[[list[Wire], str, int, str], Wire]]] = {
     "messages": _messages,
     "gemini": _candidates,
     "ollama": _ollama,
+    "converse": _converse,
 }
 _EVENTS: Final[dict[str, Callable[[Wire], Iterator[WireEvent]]]] = {
     "chat": _chat_events,
@@ -263,4 +271,5 @@ _EVENTS: Final[dict[str, Callable[[Wire], Iterator[WireEvent]]]] = {
     "messages": _messages_events,
     "gemini": _one_event,
     "ollama": _one_event,
+    "converse": converse_events,
 }
