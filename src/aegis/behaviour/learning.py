@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import log2
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -41,6 +42,7 @@ _DAY_US: Final = 86_400 * MICROS
 _HOUR_US: Final = 3_600 * MICROS
 _MINUTE_US: Final = 60 * MICROS
 _HEAD: Final = struct.Struct("<IIQQHHIf")
+_VALUE: Final = attrgetter("value")
 
 
 class CallValue(NamedTuple):
@@ -103,32 +105,33 @@ class AgentModel:
 
     def score(self, called: LearnedCall) -> Surprise:
         """How surprising a call is now; nothing is learned by it."""
+        asked = (*called.values, *self._own(called))
+        values = list(zip(asked, self._find(map(_VALUE, asked)), strict=True))
         found: list[tuple[float, str, str]] = []
-        values: list[tuple[CallValue, int]] = []
-        find = self._find
         of_tool = -1
-        for value in (*called.values, *self._own(called)):
-            place = find(value.value)
+        for index, (value, place) in enumerate(values):
             if place < 0 and value.near:
-                place = next((one for one in map(find, value.near) if one >= 0), -1)
-            values.append((value, place))
+                place = max(self._find(value.near))
+                values[index] = (value, place)
             if place >= 0:
                 continue
             if of_tool < 0:
-                at = find(called.tool)
+                (at,) = self._find((called.tool,))
                 of_tool = self._counts[at] if at >= 0 else 0
             if not of_tool and value.kind in _OF_TOOL:
                 continue  # a tool that is new has told already what is new about its arguments
-            at = find(value.context)
+            (at,) = self._find((value.context,))
             bits = log2(1 + (self._counts[at] if at >= 0 else of_tool))
             if bits >= 1:
                 found.append((bits, f"{_SAID[value.kind]} {value.shown}".strip(), value.kind))
+        if not found:
+            return Surprise(0.0, LEAST_BITS, (), values)
         found.sort(key=lambda one: -one[0])
         reasons = tuple(said for _, said, _ in found[:3])
         kinds: dict[str, float] = {}
         for bits, _, kind in found:  # three words that are new say no more than the one that surprises most
             kinds.setdefault(kind, bits)
-        return Surprise(sum(kinds.values()), self.limit if found else LEAST_BITS, reasons, values)
+        return Surprise(sum(kinds.values()), self.limit, reasons, values)
 
     @property
     def limit(self) -> float:
@@ -156,7 +159,7 @@ class AgentModel:
             if mature:
                 self._drift += surprise.bits
         times = TAUGHT if taught else 1
-        counts = self._counts
+        tags, counts = self._tags, self._counts
         values = surprise.values
         if mature and not taught and not surprise.reasons:
             # Of an agent that is known, of calls that bring nothing new, one in four stands for all.
@@ -165,10 +168,17 @@ class AgentModel:
             if known < 0 and not may_drift:
                 continue
             # What is known by what lies near it is entered too, so that it is known by itself.
-            place = self._place(value.value)
-            counts[place] = min(_MOST, counts[place] + times)
-            place = self._place(value.context)
-            counts[place] = min(_MOST, counts[place] + times) if known >= 0 else max(1, counts[place] // 4)
+            for key in (value.value, value.context):
+                start = key % _GROUPS * _WAYS
+                try:
+                    place = tags.index(key, start, start + _WAYS)
+                except ValueError:  # where its group is full, it takes the place of what was there least often
+                    place = min(range(start, start + _WAYS), key=counts.__getitem__)
+                    tags[place], counts[place] = key, 0
+                if known >= 0 or key == value.value:
+                    counts[place] = min(_MOST, counts[place] + times)
+                else:
+                    counts[place] = max(1, counts[place] // 4)
         minute = called.time // _MINUTE_US
         if minute == self._minute:
             self._rate += 1
@@ -184,24 +194,16 @@ class AgentModel:
         quick = _rate(min(_MOST, rate).bit_length())
         return (quick, _order(self._last, called.tool)) if self._last else (quick,)
 
-    def _find(self, key: int) -> int:
-        """The place of a value, or -1."""
-        start = key % _GROUPS * _WAYS
-        try:
-            return self._tags.index(key, start, start + _WAYS)
-        except ValueError:
-            return -1
-
-    def _place(self, key: int) -> int:
-        """The place of a value; where its group is full, that of the one that was there least often."""
-        place = self._find(key)
-        if place >= 0:
-            return place
-        start = key % _GROUPS * _WAYS
-        counts = self._counts
-        place = min(range(start, start + _WAYS), key=counts.__getitem__)
-        self._tags[place], counts[place] = key, 0
-        return place
+    def _find(self, keys: Iterable[int]) -> list[int]:
+        """The places of values, -1 for one that is not known."""
+        index, places = self._tags.index, []
+        for key in keys:
+            start = key % _GROUPS * _WAYS
+            try:
+                places.append(index(key, start, start + _WAYS))
+            except ValueError:
+                places.append(-1)
+        return places
 
     def encode(self) -> bytes:
         """The model as bytes; `decode` gives it back."""
