@@ -1,4 +1,4 @@
-"""The model proxies in the dialects beside OpenAI's and Anthropic's: one contract, whole and streamed, over plain HTTP."""
+"""The model proxies in the dialects beside OpenAI's and Anthropic's: one contract, whole and streamed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Gemini:
         return "/v1beta/models/m-1:" + ("streamGenerateContent?alt=sse" if streamed else "generateContent")
 
     def request(self, history: list[Any], streamed: bool) -> dict[str, Any]:
-        return {"contents": history, "tools": [{"functionDeclarations": [{"name": "send_email"}, {"name": "read_file"}]}]}
+        return {
+            "contents": history,
+            "tools": [{"functionDeclarations": [{"name": "send_email"}, {"name": "read_file"}]}],
+        }
 
     def user(self, text: str) -> dict[str, Any]:
         return {"role": "user", "parts": [{"text": text}]}
@@ -213,7 +216,9 @@ class Agent:
         return self.asked[number].body.decode()
 
 
-EVERY: list[tuple[Any, bool]] = [(one, streamed) for one in (Gemini(), Ollama(), Converse()) for streamed in (False, True)]
+EVERY: list[tuple[Any, bool]] = [
+    (one, streamed) for one in (Gemini(), Ollama(), Converse()) for streamed in (False, True)
+]
 every_way = pytest.mark.parametrize(
     ("speaker", "streamed"), EVERY, ids=[f"{one.dialect}-{'stream' if s else 'whole'}" for one, s in EVERY]
 )
@@ -239,7 +244,8 @@ tools:
 proxies:
   on_approval: answer
   providers:
-    one: {{dialect: {speaker.dialect}, url: "{server.url}{speaker.base}", key: "${{env:TEST_PROVIDER_KEY}}", private: true}}
+    one: {{dialect: {speaker.dialect}, url: "{server.url}{speaker.base}", key: "${{env:TEST_PROVIDER_KEY}}",
+          private: true}}
 """
         with served(home, config) as gateway:
             yield Agent(speaker=speaker, streamed=streamed, gateway=gateway, asked=asked)

@@ -1,4 +1,4 @@
-"""`aegis run -- COMMAND` around real programs: what they are told, what is decided, and what passes through untouched."""
+"""`aegis run -- COMMAND` around real programs: what they are told, what is decided, and what passes through."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ while True:
         said.append({"role": "tool", "tool_call_id": call.id, "content": "some notes"})
 print(json.dumps({"ran": ran, "said": message.content, "key": os.environ["OPENAI_API_KEY"]}))
 """
+TRAPPED = "trap 'exit 4' TERM; echo up; sleep 60 & wait"
 NODE_AGENT = """
 const said = [{ role: 'user', content: 'look at the notes' }];
 const ran = [];
@@ -177,9 +178,16 @@ class TestPassing:
     def test_the_command_has_the_terminal_and_its_keys(self, home: Path) -> None:
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execve(  # noqa: S606 - the program under test, on a terminal of its own
+            os.execve(
                 AEGIS,
-                ["aegis", "run", "--", "sh", "-c", "trap 'echo heard; exit 5' INT; test -t 0 && echo up; while :; do sleep 0.1; done"],
+                [
+                    "aegis",
+                    "run",
+                    "--",
+                    "sh",
+                    "-c",
+                    "trap 'echo heard; exit 5' INT; test -t 0 && echo up; while :; do sleep 0.1; done",
+                ],
                 environment(home),
             )
         said = _until(terminal, b"up")
@@ -193,7 +201,10 @@ class TestPassing:
     def test_a_stopped_command_stops_the_job_and_goes_on_with_it(self, home: Path) -> None:
         script = "echo up; kill -STOP $$; echo on"
         process = subprocess.Popen(
-            [AEGIS, "run", "--quiet", "--", "sh", "-c", script], env=environment(home), stdout=subprocess.PIPE, text=True
+            [AEGIS, "run", "--quiet", "--", "sh", "-c", script],
+            env=environment(home),
+            stdout=subprocess.PIPE,
+            text=True,
         )
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
@@ -254,7 +265,9 @@ class TestStrictNetwork:
             f"print('home', os.listdir('{home}'))\n"
         )
         done = run(home, "--strict-network", "--", sys.executable, "agent.py", cwd=tmp_path)
-        assert done.stdout.splitlines() == ["unreachable ConnectionRefusedError", "refused True", "home []"], done.stderr
+        assert done.stdout.splitlines() == ["unreachable ConnectionRefusedError", "refused True", "home []"], (
+            done.stderr
+        )
         assert not provider.asked
 
     def test_an_agent_reaches_the_gateway_and_exit_codes_and_signals_pass(
@@ -266,7 +279,7 @@ class TestStrictNetwork:
         assert done.returncode == 3
         assert last(done) == "aegis: 2 calls: 1 allowed, 0 changed, 0 held, 1 blocked; log verifies"
         process = subprocess.Popen(
-            [AEGIS, "run", "--strict-network", "--quiet", "--", "sh", "-c", "trap 'exit 4' TERM; echo up; sleep 60 & wait"],
+            [AEGIS, "run", "--strict-network", "--quiet", "--", "sh", "-c", TRAPPED],
             env=environment(home), stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stdout is not None

@@ -1,7 +1,7 @@
 """Amazon's event streams (`application/vnd.amazon.eventstream`), incrementally and in bounded memory.
 
-A message is its length, the length of its headers, a CRC of both, headers, payload, and a CRC of all (Amazon Event Stream
-Specification). Of the headers, those of the type of text are read, and written again in the order in which they came.
+A message is its length, the length of its headers, a CRC of both, headers, payload, and a CRC of all (Amazon Event
+Stream Specification). Headers are text; of them the name of the event is kept.
 """
 
 from __future__ import annotations

@@ -155,7 +155,9 @@ class OllamaChat:
         """The messages of the role `tool`."""
         found: list[ToolOutput] = []
         for output in self._parts.outputs(_conversation(request)):
-            found.append(ToolOutput(call_id=output.call_id, value=output.value, path=("messages", output.path[1], "content")))
+            found.append(
+                ToolOutput(call_id=output.call_id, value=output.value, path=("messages", output.path[1], "content"))
+            )
         return found
 
     def supplied(self, request: Wire) -> list[SuppliedContent]:

@@ -1,7 +1,7 @@
 """The block model: conversations whose messages are lists of parts, each a text, a call, a result, or something else.
 
-Gemini and Bedrock Converse are written so; Ollama is read so (`wire/ollama.py`). What is decided, taken out, put back and
-brought along is said here once; a dialect names its members and says how an answer ends.
+Gemini and Bedrock Converse are written so; Ollama is read so (`wire/ollama.py`). What is decided, taken out, put back
+and brought along is said here once; a dialect names its members and says how an answer ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from aegis.wire.model import (
     said_in,
     text_of,
 )
-
 
 # A call whose arguments come in pieces beside it (Gemini's streamed function calls): it would be decided without them.
 _PARTIAL = frozenset({"partialArgs", "partial_args", "willContinue", "will_continue"})

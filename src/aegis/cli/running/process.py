@@ -26,7 +26,7 @@ _STOPS: Final = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 def start(command: Sequence[str], environment: Mapping[str, str], *, keep: Sequence[int] = ()) -> int:
     """Start `command`, found on the path of `environment`; gives its process id.
 
-    Raises `FileNotFoundError` or `PermissionError` as a shell would say 127 or 126. Descriptors in `keep` are handed on.
+    Raises `FileNotFoundError` or `PermissionError` as a shell would say 127 or 126. `keep` are descriptors to hand on.
     Signals wait until `wait` can hand them on: the first process of a sandbox would lose them.
     """
     for descriptor in keep:
