@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
 from support.approvals import resolve
 from support.deployments import TOOLS, deployment
 from support.people import person
@@ -44,6 +45,22 @@ def test_a_call_that_is_far_from_usual_is_held_and_a_yes_teaches_it(tmp_path: Pa
         assert again.gate.decide(read(1, "/root/keys")).reason is Reason.ANOMALY
     finally:
         again.close()
+
+
+def test_a_new_agent_of_a_known_program_begins_with_what_is_usual_of_it(tmp_path: Path) -> None:
+    place = deployment(tmp_path / "home", CONFIG)
+
+    def decide(agent: str, call: ToolCall) -> Reason:
+        principal = Principal(id=agent, roles=frozenset({"agent"}), agent=agent)
+        return place.gate.decide(call, principal=principal).reason
+
+    try:
+        for number in range(200):
+            assert decide("worker-1", read(number)) is Reason.NONE
+        assert decide("worker-2", read(1, "/data/payroll")) is Reason.ANOMALY
+        assert decide("courier-1", read(1, "/data/payroll")) is Reason.NONE
+    finally:
+        place.close()
 
 
 def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
