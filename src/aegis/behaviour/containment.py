@@ -87,7 +87,7 @@ class ContainmentWatch:
         if draft.payload is None:
             return
         watched = self._canaries.watched_in(transaction)
-        if watched and watched.is_in(draft.payload):
+        if watched is not None and watched.is_in(draft.payload):
             noted = {"guard": CANARIES, "outcome": Outcome.ALLOW.word, "rules": [CANARY_RULE]}
             draft.members["guards"] = [*draft.members["guards"], noted]
 

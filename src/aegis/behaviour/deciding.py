@@ -38,7 +38,7 @@ class Behaviour(Participant):
         """The reports on one call: of canaries, of what is contained, goes round in circles or is not usual."""
         rules = asked.policy.behaviour
         watched = self._canaries.watched(asked.state.epoch)
-        if watched and _touches(watched, asked, evaluation):
+        if watched is not None and _touches(watched, asked, evaluation):
             yield observed(touched()) if asked.policy.settings["mode"] == "observe" else touched()
         if evaluation.combined.outcome is Outcome.BLOCK:
             return
@@ -54,7 +54,7 @@ class Behaviour(Participant):
         if rules.baseline.mode == "off" or is_judge(asked.subject.principal):
             return
         held = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL or looped is not None
-        released = held_and_released(self._store, asked, Reason.ANOMALY)
+        released = asked.known is not None and held_and_released(self._store, asked.known, Reason.ANOMALY)
         if not held or released:
             report = self._usual.report(asked, evaluation, rules.baseline, self._clock(), released=released)
             if report is not None:

@@ -19,6 +19,7 @@ from aegis.core.ports import Store
 from aegis.gate.control import session_subject
 from aegis.gate.participants import DecisionAttempt
 from aegis.gate.record import Subject
+from aegis.gate.repeat import Known
 from aegis.policy.model import observed
 
 GUARD: Final = "loops"
@@ -108,7 +109,7 @@ class Loops:
         with self._lock:
             trail = self._trail(subject)
             if asked.known is not None:
-                if held_and_released(self._store, asked, Reason.LOOP):
+                if held_and_released(self._store, asked.known, Reason.LOOP):
                     trail.release(step)
                 return None
             found = trail.enter(step, rules)
@@ -129,9 +130,9 @@ class Loops:
         return trail
 
 
-def held_and_released(store: Store, asked: DecisionAttempt, reason: Reason) -> bool:
+def held_and_released(store: Store, known: Known, reason: Reason) -> bool:
     """Whether a person let this very call go on, which was held for `reason`."""
-    decision = None if asked.known is None else asked.known.decision
+    decision = known.decision
     if decision is None or decision.reason is not reason or decision.approval is None:
         return False
     with store.reader() as reader:

@@ -97,7 +97,7 @@ class UsualCalls:
             time=now,
             server=subject.call.server,
             tool=subject.call.tool,
-            arguments=_arguments(evaluation, subject.canonical),
+            arguments=evaluation.arguments or _parsed(subject.canonical),
             size=size,
             effects=sorted(evaluation.effects),
         )
@@ -160,9 +160,8 @@ def _put(transaction: Transaction, key: str, data: bytes) -> None:
     transaction.put_document(Document(collection=COLLECTION, key=key, version=version, body=data))
 
 
-def _arguments(evaluation: Evaluation, canonical: bytes) -> Mapping[str, Any]:
-    if evaluation.arguments:
-        return evaluation.arguments
+def _parsed(canonical: bytes) -> Mapping[str, Any]:
+    """The arguments of a call that was evaluated elsewhere."""
     if len(canonical) > MAX_LEARNED_BYTES:
         return {}
     parsed: dict[str, Any] = parse(canonical)

@@ -21,6 +21,8 @@ from aegis.cli.explain import explain
 from aegis.cli.false_alarm import report_false_alarm
 from aegis.cli.init import init
 from aegis.cli.output import say, say_problems
+from aegis.cli.running.command import SETTINGS as RUN_SETTINGS
+from aegis.cli.running.command import run as run_command
 from aegis.cli.serve import serve
 from aegis.cli.why import why
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
@@ -49,6 +51,7 @@ def build() -> Any:
     app.callback()(_aegis)
     for command in (demo, init, serve, decide, why, explain, doctor, behaviour_commands.kill, report_false_alarm):
         app.command()(command)
+    app.command(**RUN_SETTINGS)(run_command)
     for name, group in GROUPS.items():
         app.add_typer(group.app, name=name)
     return typer.main.get_command(app)
@@ -69,15 +72,18 @@ def _aegis(
 
 
 # Packages that an extra brings, by the name that is imported: a command that needs one says which extra it is.
-_EXTRAS: Final = {
+EXTRAS: Final = {
     "aiosmtplib": "server",
     "argon2": "server",
     "jinja2": "server",
+    "markupsafe": "server",
     "opentelemetry": "server",
     "prometheus_client": "server",
     "reportlab": "server",
     "starlette": "server",
     "uvicorn": "server",
+    "uvloop": "server",
+    "aiosqlite": "runs",
     "langgraph": "runs",
     "mcp": "mcp",
     "psycopg": "postgres",
@@ -120,7 +126,7 @@ def run(argv: Sequence[str]) -> int:
         say(f"{(error.strerror or type(error).__name__).lower()}{name}", code="system", as_json=as_json)
         return output.USAGE
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         hint = f'pip install "aegis-guard[{extra}]"'

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from stat import S_ISLNK
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis._version import __version__
 from aegis.config.compile_reviews import compile_judges, compile_previews, judge_versions
@@ -42,10 +42,14 @@ from aegis.policy.guards.protected import ProtectedGuard
 from aegis.policy.guards.rate import RateGuard, Windows
 from aegis.policy.guards.registry import RegistryGuard, RegistryRules
 from aegis.policy.guards.result import ResultContentGuard
+from aegis.policy.guards.schema import SchemaGuard
 from aegis.policy.mission import Quote
 from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS, MissionRules
 from aegis.policy.policy import Policy
 from aegis.policy.source import Source
+
+if TYPE_CHECKING:  # its engine takes long to load
+    from aegis.policy.guards.cedar import CedarGuard
 
 # The folders that agents work in, compiled into what follows links out of them on this machine.
 
@@ -270,14 +274,15 @@ def compile_policy(
             baseline=settings.guards.behaviour.compiled(),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
-        dataflow=_dataflow(settings),
+        dataflow=_dataflow(settings, cedar_guard, schema_guard),
     )
 
 
-def _dataflow(settings: Settings) -> DataflowRules:
+def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard) -> DataflowRules:
     chosen = settings.guards.dataflow
+    reads = schema.session_reads if cedar is None else schema.session_reads | cedar.session_reads
     guard = None if chosen.mode == "off" else DataflowGuard(chosen.delegation)
-    return DataflowRules(guard=guard, mode=chosen.mode, unclassified=settings.sessions.unclassified)
+    return DataflowRules(guard=guard, mode=chosen.mode, unclassified=settings.sessions.unclassified, reads=reads)
 
 
 def _outside(

@@ -50,6 +50,8 @@ class LimitSettings(Section):
     """Strings, keys included; beyond it the call is blocked."""
     max_bytes: Size
     """Bytes of all strings; beyond it the call is blocked."""
+    deferred_chain: Annotated[int, Field(ge=1, le=1_000)]
+    """Deferred calls that wait for one another in a chain; a longer one is blocked."""
 
 
 class AlwaysSettings(Section):

@@ -52,6 +52,7 @@ from aegis.policy.dataflow.reading import (
 )
 from aegis.policy.dataflow.words import read_words
 from aegis.policy.model import Evaluation, ResultEvaluation
+from aegis.policy.session import COUNTED
 
 COLLECTION: Final = "session-memory"
 SEGMENTS: Final = "session-reads"
@@ -111,7 +112,7 @@ class SessionMemory(Participant):
 
     def view(self, asked: DecisionAttempt) -> Part | None:
         subject = asked.subject
-        if not subject.session or subject.worker is not None or asked.policy.dataflow.mode == "off":
+        if not subject.session or subject.worker is not None or not asked.policy.dataflow.remembers:
             return None
         key = session_key(subject.principal, subject.session)
         with self._parts.store.reader() as reader:
@@ -122,7 +123,7 @@ class SessionMemory(Participant):
         return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
-        if not asked.session or asked.policy.dataflow.mode == "off":
+        if not asked.session or not asked.policy.dataflow.remembers:
             return None
         key = session_key(asked.principal, asked.session)
         with self._parts.store.reader() as reader:
@@ -219,6 +220,8 @@ class _MemoryPart(Part):
         head = MemoryHead(key=os.urandom(_KEY_BYTES)) if document is None else read_head(self._parts, document)
         if record.runs and head.reads != self._view.reads:
             raise StoreConflict("the session read or said something meanwhile")
+        if record.runs and _counts(head, self._view, record.asked.policy.dataflow.reads):
+            raise StoreConflict("another call of the session was decided meanwhile")
         evaluation = record.evaluation
         if record.runs:
             head = _ran(head, record.asked, evaluation)
@@ -232,6 +235,14 @@ class _MemoryPart(Part):
             return ()
 
         return write
+
+
+def _counts(head: MemoryHead, view: SessionView, reads: frozenset[str]) -> bool:
+    """Whether what policies read of earlier calls has moved since."""
+    if reads.isdisjoint(COUNTED):
+        return False
+    now = {"calls": head.calls, "denials": head.denials, "effects": set(head.effects), "tools": set(head.tools)}
+    return any(now[name] != getattr(view, name) for name in COUNTED & reads)
 
 
 def _ran(head: MemoryHead, asked: DecisionAttempt, evaluation: Evaluation) -> MemoryHead:

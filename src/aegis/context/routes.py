@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from starlette.responses import Response
 
+from aegis.context.flow import find_principal, flow_of, known_of
 from aegis.context.opening import MAX_OPENING_TURNS
 from aegis.context.sessions import MAX_MOUNTS
 from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES
@@ -18,12 +19,14 @@ from aegis.core.ports import Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
 from aegis.missions.routes import TOKEN
+from aegis.policy.dataflow.declare import SENSITIVITIES
 from aegis.server.admission import AUDIT, OPEN_SESSION
 from aegis.server.audit import listed, moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
 from aegis.server.schemas import (
     CURSOR,
+    ID,
     LIMIT,
     NAME,
     SINCE,
@@ -115,7 +118,49 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {"session": TEXT, "principal": TEXT, "agent": TEXT, "first": WHOLE, "last": WHOLE, "count": WHOLE}
     ),
     "Sessions": listing("SessionRow"),
-    "Trace": closed({"session": TEXT, "items": {"type": "array", "items": ref("Receipt")}, "next": nullable(TEXT)}),
+    "Trace": closed(
+        {
+            "session": TEXT,
+            "principal": TEXT,
+            "task": {"type": "boolean", "description": "whether the user's words are known"},
+            "turns": WHOLE,
+            "labels": {"type": "array", "items": {"type": "string", "enum": list(SENSITIVITIES)}},
+            "untrusted": {"type": "boolean", "description": "whether anything untrusted was read"},
+            "sources": {"type": "array", "items": TEXT, "description": "tools whose results were read"},
+            "effects": {"type": "array", "items": TEXT},
+            "tools": {"type": "array", "items": TEXT},
+            "calls": {**WHOLE, "description": "calls that were allowed"},
+            "denials": {**WHOLE, "description": "calls that were blocked"},
+            "drift": {
+                **nullable({"type": "integer", "minimum": 0, "maximum": 100}),
+                "description": "how far it went from the user's words, where they are known",
+            },
+            "items": {"type": "array", "items": ref("Receipt")},
+            "next": nullable(TEXT),
+        },
+    ),
+    "FlowPlace": closed({"receipt": ID, "path": TEXT}),
+    "SessionFlow": closed(
+        {
+            "sources": {
+                "type": "array",
+                "items": closed({"receipt": ID, "tool": TEXT, "trust": TEXT, "sensitivity": TEXT}),
+            },
+            "calls": {"type": "array", "items": closed({"receipt": ID, "tool": TEXT, "decision": TEXT})},
+            "edges": {
+                "type": "array",
+                "items": closed(
+                    {
+                        "from": ref("FlowPlace"),
+                        "to": ref("FlowPlace"),
+                        "is": {**TEXT, "description": "the type of the value that stands in both places"},
+                        "holds": {"type": "boolean", "description": "whether the call was held because of it"},
+                    }
+                ),
+            },
+            "complete": {"type": "boolean", "description": "false where a bound was met, in memory or in this answer"},
+        }
+    ),
 }
 
 
@@ -224,8 +269,15 @@ LIST_SESSIONS: Final = Endpoint(
 
 
 async def trace_session(request: ApiRequest) -> Response:
-    """Everything that the log holds of the sessions of that name, newest first."""
-    return answer(await asyncio.to_thread(find_trace, request.services, request.path["id"], request.query))
+    """What a session knows of itself, and everything that the log holds of it, newest first."""
+    return answer(await asyncio.to_thread(_session, request.services, request.path["id"], request.query))
+
+
+def _session(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    with services.store.reader() as reader:
+        whose = find_principal(reader, session, principal=query.get("principal", ""), agent=query.get("agent", ""))
+        known = known_of(services.gate.parts, reader, session, whose)
+    return {"principal": whose, **known, **find_trace(services, session, query)}
 
 
 TRACE_SESSION: Final = Endpoint(
@@ -233,12 +285,44 @@ TRACE_SESSION: Final = Endpoint(
     path="/v1/sessions/{id:path}",
     operation="traceSession",
     tag="audit",
-    summary="Everything that the log holds of a session, newest first",
+    summary="What a session knows of itself, and everything that the log holds of it, newest first",
     permission=AUDIT,
     handler=trace_session,
     path_params=named("name of the session"),
     query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
-    replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
+    replies={
+        **ok("one page of the trace", "Trace"),
+        **failing(s404="the log holds nothing of it", s409="several principals have a session of this name"),
+    },
+)
+
+
+async def show_flow(request: ApiRequest) -> Response:
+    """Where the values of a session's calls came from; no value is told."""
+    return answer(await asyncio.to_thread(find_flow, request.services, request.path["id"], request.query))
+
+
+def find_flow(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flow of data of a session, by the parameters of `SESSION_FLOW`; raises `InvalidCall` (404, 409)."""
+    with services.store.reader() as reader:
+        whose = find_principal(reader, session, principal=query.get("principal", ""), agent=query.get("agent", ""))
+        return flow_of(services.gate.parts, reader, session, whose)
+
+
+SESSION_FLOW: Final = Endpoint(
+    method="GET",
+    path="/v1/sessions/{id:path}/flow",
+    operation="showFlow",
+    tag="audit",
+    summary="Where the values of a session's calls came from",
+    permission=AUDIT,
+    handler=show_flow,
+    path_params=named("name of the session"),
+    query=exact("principal", "agent"),
+    replies={
+        **ok("sources, calls, and the places in both at which the same value stands", "SessionFlow"),
+        **failing(s404="the log holds nothing of it", s409="several principals have a session of this name"),
+    },
 )
 
 
@@ -306,5 +390,6 @@ OPENING: Final = (SESSION_OPENING, SAY_TURN)
 
 SESSIONS: Final = (
     LIST_SESSIONS,
+    SESSION_FLOW,  # before the name of a session, which takes slashes
     TRACE_SESSION,
 )

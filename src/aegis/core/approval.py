@@ -186,7 +186,8 @@ class ApprovalRules:
     approve in an hour (`None`: any number), `max_pending` how many calls of one principal may wait.
     `link` is where people read an approval; it carries no authority. `bind_files` binds a held call to
     the files that it names, which needs the agent's file system. `notifies` says that somebody is told of
-    held calls, `flow_grants` that approvals offer grants of data flow.
+    held calls, `flow_grants` that approvals offer grants of data flow. `defers` says that calls may be held for want of
+    evidence: for `defer_seconds`, in chains of `deferred_chain` calls.
     """
 
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -196,6 +197,9 @@ class ApprovalRules:
     bind_files: bool = True
     notifies: bool = False
     flow_grants: bool = False
+    defers: bool = False
+    defer_seconds: int = 120
+    deferred_chain: int = 16
 
 
 def _names(principal: Principal, groups: Mapping[str, frozenset[str]]) -> frozenset[str]:

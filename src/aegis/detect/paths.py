@@ -109,8 +109,8 @@ def is_settings_file(path: str) -> bool:
     """
     if len(path) > LONGEST or "." not in path:
         return False
-    names = [path, *respelled(path)] if _NOTABLE(path) or not path.isascii() else [path]
-    return any(_SETTINGS(name) and not _TEMPLATES(name) for name in names[-1:]) and not is_wild(path)
+    name = [path, *respelled(path)][-1] if _NOTABLE(path) or not path.isascii() else path
+    return bool(_SETTINGS(name)) and not _TEMPLATES(name) and not is_wild(path)
 
 
 # A path as people write it: from a root, a home or a folder on, with nothing in it that another reader would undo.

@@ -94,9 +94,14 @@ class ControlState:
     contained: Mapping[tuple[ContainedKind, str], Contained] = field(default_factory=lambda: _NONE)
     clock: Clock = system_clock
 
+    @property
+    def is_limiting(self) -> bool:
+        """Whether anything is stopped or contained at all: most of the time nothing is."""
+        return bool(self.stopped or self.contained)
+
     def stops(self, agent: str) -> bool:
         """Whether `agent` is stopped or suspended: under its name, or under one that looks the same."""
-        if not self.stopped and not self.contained:
+        if not self.is_limiting:
             return False
         name = name_skeleton(agent)
         return name in self.stopped or self.refuses("everything", "") or self.refuses("agent", name)

@@ -52,7 +52,7 @@ from aegis.log.writer import CallKey, Unit
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 
-ATTEMPTS: Final = 4  # how often a call is decided again because something moved under it
+ATTEMPTS: Final = 16  # how often a call is decided again because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
 _NO_PARTS: Final[tuple[Part, ...]] = ()
 
@@ -205,10 +205,11 @@ class Decisions:
     def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
         """What the policy makes of the call, and the parts of those that showed it something."""
         subject, call = asked.subject, asked.subject.call
-        if asked.state.stops(subject.agent):
-            return _NO_PARTS, refuse("revocation", Reason.REVOKED)
-        if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
-            return _NO_PARTS, refuse("containment", Reason.REVOKED)
+        if asked.state.is_limiting:
+            if asked.state.stops(subject.agent):
+                return _NO_PARTS, refuse("revocation", Reason.REVOKED)
+            if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
+                return _NO_PARTS, refuse("containment", Reason.REVOKED)
         if not subject.principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS

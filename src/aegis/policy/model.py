@@ -131,6 +131,7 @@ def _merge(reports: Sequence[Report]) -> Report:
         findings=tuple(dict.fromkeys(finding for report in reports for finding in report.findings)),
         patches=tuple(patch for report in reports for patch in report.patches),
         missing=tuple(dict.fromkeys(name for report in reports for name in report.missing)),
+        awaits=tuple(dict.fromkeys(word for report in reports for word in report.awaits)),
     )
 
 

@@ -18,7 +18,6 @@ from typing import Any, Final, Literal, NamedTuple
 from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason
 from aegis.policy.dataflow.declare import (
-    ArgumentFlow,
     Does,
     ToolFlow,
     does_with,
@@ -34,7 +33,6 @@ from aegis.policy.dataflow.reading import (
     SECRET,
     STRUCTURED,
     TRUSTED,
-    FlowGrant,
     SessionView,
     ValueOrigin,
     shingles,
@@ -96,7 +94,7 @@ class FlowCall:
     @property
     def texts(self) -> list[str]:
         """The values of its arguments."""
-        return [one.value for one in _strings(self.arguments)]
+        return [one.value for one in strings_of(self.arguments)]
 
 
 def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
@@ -127,7 +125,9 @@ class FlowFinding(NamedTuple):
     does: str = ""
 
 
-class _String(NamedTuple):
+class ArgumentText(NamedTuple):
+    """A value of a call: where it stands, and the name that says what it is for."""
+
     path: str
     name: str
     value: str
@@ -141,7 +141,7 @@ def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tup
     does = call.does
     if does in _QUIET and not call.leaves:
         return ()
-    strings = list(_strings(call.arguments))
+    strings = list(strings_of(call.arguments))
     judging = _Judging(call, does, view, delegation, strings)
     judging.licence()
     judging.sinks()
@@ -150,7 +150,9 @@ def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tup
 
 
 class _Judging:
-    def __init__(self, call: FlowCall, does: Does, view: SessionView, delegation: Delegation, strings: list[_String]):
+    def __init__(
+        self, call: FlowCall, does: Does, view: SessionView, delegation: Delegation, strings: list[ArgumentText]
+    ):
         self.call = call
         self.does = does
         self.view = view
@@ -205,7 +207,7 @@ class _Judging:
         """Whether an argument is the address, and not a text that holds one."""
         return end - start >= len(text.strip()) - 2
 
-    def _sink(self, one: _String, kind: ValueKind, normal: str) -> None:
+    def _sink(self, one: ArgumentText, kind: ValueKind, normal: str) -> None:
         if not normal or self._is_fine(one, kind, normal, first=self.does in _FIRST):
             return
         origins = self._origins(kind, normal)
@@ -224,7 +226,7 @@ class _Judging:
             )
         )
 
-    def _is_fine(self, one: _String, kind: ValueKind, normal: str, *, first: bool) -> bool:
+    def _is_fine(self, one: ArgumentText, kind: ValueKind, normal: str, *, first: bool) -> bool:
         words = self.view.words
         if words is not None and words.says(kind, normal):
             return True
@@ -263,7 +265,7 @@ class _Judging:
             found = self.view.origins("u", host_of(normal))
         return found
 
-    def _granted(self, one: _String, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
+    def _granted(self, one: ArgumentText, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
         return any(
             grant.document
             and grant.kind == kind
@@ -339,7 +341,7 @@ class _Judging:
                         )
                     )
 
-    def _is_planted(self, one: _String) -> bool:
+    def _is_planted(self, one: ArgumentText) -> bool:
         """Whether an argument that names something is what a text says, and no field, line or word of the user."""
         text = one.value
         if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
@@ -374,7 +376,8 @@ def place_of_sink(path: str) -> str:
     return "/".join(part for part in path.split("/") if not part.isdigit())
 
 
-def _strings(arguments: Mapping[str, Any]) -> Iterator[_String]:
+def strings_of(arguments: Mapping[str, Any]) -> Iterator[ArgumentText]:
+    """The texts and numbers of a call's arguments, as many as are looked at."""
     left = MAX_CHARS
     stack: list[tuple[str, str, Any]] = [
         (f"/{escape(name)}", name, value) for name, value in reversed(list(arguments.items()))
@@ -385,18 +388,15 @@ def _strings(arguments: Mapping[str, Any]) -> Iterator[_String]:
         if isinstance(value, str):
             count += 1
             left -= len(value)
-            yield _String(path, name, value)
+            yield ArgumentText(path, name, value)
         elif isinstance(value, bool) or value is None:
             continue
         elif isinstance(value, (int, float)):
             count += 1
-            yield _String(path, name, str(value))
+            yield ArgumentText(path, name, str(value))
         elif isinstance(value, dict):
             stack.extend(
                 (f"{path}/{escape(str(inner))}", str(inner), held) for inner, held in reversed(list(value.items()))
             )
         elif isinstance(value, (list, tuple)):
             stack.extend((f"{path}/{number}", name, held) for number, held in reversed(list(enumerate(value))))
-
-
-__all__ = ["ArgumentFlow", "FlowCall", "FlowFinding", "FlowGrant", "judge_flow"]

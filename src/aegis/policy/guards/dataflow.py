@@ -63,16 +63,25 @@ def _finding(found: FlowFinding, view: SessionView) -> Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataflowRules:
-    """The guard and when it is asked: `known` asks where the user's words are known, and is silent where not."""
+    """The guard and when it is asked: `known` asks where the user's words are known, and is silent where not.
+
+    `reads` are the fields of a session that policies read.
+    """
 
     guard: DataflowGuard | None = None
     mode: Literal["enforce", "known", "observe", "off"] = "off"
     unclassified: Sensitivity = "internal"
+    reads: frozenset[str] = frozenset()
 
     @property
     def guards(self) -> tuple[tuple[DataflowGuard, bool], ...]:
         """The guard, and whether what it says is only recorded."""
         return () if self.guard is None else ((self.guard, self.mode == "observe"),)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anybody asks what sessions read and did."""
+        return self.mode != "off" or bool(self.reads)
 
     def asks(self, view: SessionView | None) -> bool:
         """Whether the guard is asked about a call of this session."""
