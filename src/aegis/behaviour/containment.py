@@ -19,6 +19,7 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
+from aegis.behaviour.budgets import close
 from aegis.behaviour.canaries import GUARD as CANARIES
 from aegis.behaviour.canaries import Canaries
 from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
@@ -78,6 +79,10 @@ class ContainmentWatch:
                 self._usual.save(transaction, draft.members["agent"])
             elif kind == "result":
                 self._look_at_result(transaction, draft)
+            elif kind == "approval" and policy.behaviour.budgets and draft.members.get("action") == "denied":
+                approval = find(transaction, draft.members["approval_id"])
+                if approval is not None:
+                    close(transaction, policy.behaviour.budgets, approval, self._clock())
             if rules and may_count(draft.members):  # (1)
                 found += self._counted(transaction, draft, rules, policy.digest)
         return found

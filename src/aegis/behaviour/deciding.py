@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from aegis.behaviour.budgets import CallBudget, budget_of
 from aegis.behaviour.canaries import Canaries, WatchedCanary, touched
 from aegis.behaviour.containment import GUARD
 from aegis.behaviour.loops import Loops, held_and_released
@@ -34,6 +35,10 @@ class Behaviour(Participant):
         self._loops = Loops(parts.store, parts.clock)
         self._usual = usual
 
+    def take(self, asked: DecisionAttempt) -> Part | None:
+        """What a call takes from the budgets of agents and sessions; a judge's own calls are its judge's."""
+        return None if is_judge(asked.subject.principal) else CallBudget(asked, self._clock)
+
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
         """The reports on one call: of canaries, of what is contained, goes round in circles or is not usual."""
         rules = asked.policy.behaviour
@@ -46,6 +51,9 @@ class Behaviour(Participant):
             report = self._contained(asked, evaluation, parts)
             if report is not None:
                 yield report
+        budget = budget_of(asked, evaluation, parts)
+        if budget is not None:
+            yield from budget.reports(self._store)
         looped: Report | None = None
         if rules.loops.mode != "off":
             looped = self._loops.report(asked, rules.loops)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from aegis.behaviour.baseline import LOOKED_AT, Baseline, baseline
+from aegis.behaviour.budgets import used_of
 from aegis.behaviour.containment import contained_now, counts_of, kill, release
 from aegis.behaviour.replaying import WouldHave, walk
 from aegis.behaviour.trust import trust_of
@@ -92,6 +93,15 @@ SCHEMAS: Final[dict[str, Schema]] = {
             ),
             "contained": {"type": "boolean"},
             "containment": _items({"cause": TEXT, "do": _DOES, "counted": _COUNTS, "needed": _COUNTS}),
+            "budgets": _items(
+                {
+                    "within_s": WHOLE,
+                    "used": _COUNTS,
+                    "ceilings": _COUNTS,
+                    "more": WHOLE,
+                    "refused": {"type": "boolean"},
+                }
+            ),
         }
     ),
     "ContainmentChange": optional({"reason": {"type": "string", "maxLength": MAX_REASON_CHARS}}),
@@ -263,6 +273,7 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
         rules = [rule for rule in policy.behaviour.containment if rule.of == "agent"]
         tally = counts_of(reader, "agent", agent)
         inside = read_control(reader, services.clock)
+        budgets = used_of(reader, policy.behaviour.budgets, agent, now)
     usual, trust = baseline(newest, now), trust_of(newest[::-1])
     model, last = services.gate.usual.last(agent)
     return {
@@ -294,6 +305,7 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
             }
             for rule in rules
         ],
+        "budgets": budgets,
     }
 
 

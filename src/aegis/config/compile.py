@@ -272,6 +272,7 @@ def compile_policy(
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
             baseline=settings.guards.behaviour.compiled(),
+            budgets=tuple(one.compiled() for one in settings.budgets),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
         dataflow=_dataflow(settings, cedar_guard, schema_guard),

@@ -68,6 +68,7 @@ class Decisions:
         self._control = control
         self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._view = asked_of(participants, "view")
+        self._take = asked_of(participants, "take")
         self._weigh = asked_of(participants, "weigh")
         self._reread = asked_of(participants, "reread")
         self._review = asked_of(participants, "review")
@@ -221,6 +222,8 @@ class Decisions:
                 if part is not None:
                     parts = (*parts, part)
         evaluation = yield from self._evaluate(asked, parts)
+        if asked.policy.behaviour.budgets:
+            parts = (*parts, *filter(None, (take(asked) for take in self._take)))
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
                 return (yield from self.judge(structs.replace(asked, charge=False)))

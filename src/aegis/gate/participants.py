@@ -201,6 +201,10 @@ class Participant:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None
 
+    def take(self, asked: DecisionAttempt) -> Part | None:
+        """What a call takes from budgets of the policy; asked where it has any."""
+        return None
+
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterable[Report]:
         """More reports on a call that was evaluated; they can only make the evaluation stricter."""
         return ()
