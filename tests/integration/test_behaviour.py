@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
+from aegis.errors import ConfigError
 from support.approvals import resolve
 from support.deployments import TOOLS, deployment
 from support.people import person
@@ -61,6 +64,49 @@ def test_a_new_agent_of_a_known_program_begins_with_what_is_usual_of_it(tmp_path
         assert decide("courier-1", read(1, "/data/payroll")) is Reason.NONE
     finally:
         place.close()
+
+
+TRUSTED = (
+    CONFIG
+    + """policies:
+- name: allow
+  cedar: permit (principal, action, resource);
+- name: distrusted-agents-ask
+  outcome: require_approval
+  cedar: forbid (principal, action, resource) when { context.agent.trust < 40 };
+"""
+)
+
+
+def test_a_policy_holds_the_calls_of_an_agent_that_lost_trust_and_of_no_other(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    place = deployment(home, TRUSTED)
+    try:
+        assert place.gate.decide(read(1)).outcome is Outcome.ALLOW
+        for number in range(3):
+            place.gate.decide(read(number, "../../../etc/shadow"))
+    finally:
+        place.close()
+    again = deployment(home, TRUSTED)
+    try:
+        held = again.gate.decide(read(2))
+        assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.APPROVAL_REQUIRED)
+        other = Principal(id="other", roles=frozenset({"agent"}), agent="other")
+        assert again.gate.decide(read(2), principal=other).outcome is Outcome.ALLOW
+    finally:
+        again.close()
+
+
+def test_no_policy_can_permit_by_trust(tmp_path: Path) -> None:
+    loose = (
+        CONFIG
+        + """policies:
+- name: trusted-agents-may
+  cedar: permit (principal, action, resource) when { context.agent.trust > 80 };
+"""
+    )
+    with pytest.raises(ConfigError, match="may not read the trust"):
+        deployment(tmp_path / "home", loose)
 
 
 def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from aegis.behaviour.budgets import CallBudget, budget_of
 from aegis.behaviour.canaries import Canaries, WatchedCanary, touched
 from aegis.behaviour.containment import GUARD
 from aegis.behaviour.loops import Loops, held_and_released
+from aegis.behaviour.trust import AgentTrusts, ShownTrust
 from aegis.behaviour.usual import UsualCalls
 from aegis.core.finding import Finding, Report
 from aegis.core.names import normalise_name
@@ -34,10 +35,14 @@ class Behaviour(Participant):
         self._store = parts.store
         self._loops = Loops(parts.store, parts.clock)
         self._usual = usual
+        self._trusts = AgentTrusts(parts.store, parts.clock)
 
-    def take(self, asked: DecisionAttempt) -> Part | None:
-        """What a call takes from the budgets of agents and sessions; a judge's own calls are its judge's."""
-        return None if is_judge(asked.subject.principal) else CallBudget(asked, self._clock)
+    def take(self, asked: DecisionAttempt) -> Iterator[Part]:
+        """What a call takes from the budgets of agents and sessions, and the trust in its agent."""
+        if asked.policy.behaviour.reads_trust:
+            yield ShownTrust(self._trusts.score(asked.subject.agent))
+        if asked.policy.behaviour.budgets and not is_judge(asked.subject.principal):
+            yield CallBudget(asked, self._clock)
 
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
         """The reports on one call: of canaries, of what is contained, goes round in circles or is not usual."""

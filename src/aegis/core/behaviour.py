@@ -115,3 +115,4 @@ class BehaviourRules(Struct, frozen=True, kw_only=True):
     loops: LoopRules = LoopRules()
     baseline: BaselineRules = BaselineRules()
     budgets: tuple[BudgetRule, ...] = ()
+    reads_trust: bool = False

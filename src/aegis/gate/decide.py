@@ -221,9 +221,10 @@ class Decisions:
                     return _NO_PARTS, part
                 if part is not None:
                     parts = (*parts, part)
+        if asked.policy.behaviour.budgets or asked.policy.behaviour.reads_trust:
+            for take in self._take:
+                parts = (*parts, *take(asked))
         evaluation = yield from self._evaluate(asked, parts)
-        if asked.policy.behaviour.budgets:
-            parts = (*parts, *filter(None, (take(asked) for take in self._take)))
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
                 return (yield from self.judge(structs.replace(asked, charge=False)))

@@ -116,6 +116,7 @@ class Case(Struct, frozen=True, kw_only=True):
     it has one; then `touched` is what the call names, and `cost` what it takes from budgets. `orphan` says that
     the call names a parent, and the log knows no such call of its principal. `size` are the bytes of the arguments as
     they were sent. `context` is what the session said and read, and `flow` what is declared of the tool's data flow.
+    `trust` is the agent's, 0 to 100: who did nothing yet stands in the middle.
     """
 
     tool: str
@@ -139,6 +140,7 @@ class Case(Struct, frozen=True, kw_only=True):
     size: int = 0
     context: SessionView | None = None
     flow: ToolFlow = NOTHING
+    trust: int = 50
 
 
 def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:
