@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,3 +126,30 @@ def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
         assert f"trust {seen['trust']['score']} of 100" in page
         assert "calls were learned from; the last one was usual" in page
         assert gateway.ask("GET", "/v1/agents/nobody/behaviour", key="auditor").json["baseline"] is None
+
+
+def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_held(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        wrote: dict[str, Any] = {
+            "tool": "write_file",
+            "arguments": {"path": "/srv/plan.txt", "content": "x"},
+            "session": "first",
+        }
+        assert gateway.decide(**wrote).json["decision"] == "allow"
+        gateway.decide(arguments={"path": "/srv/plan.txt"}, session="second")
+        gateway.decide(arguments={"path": "/srv/other.txt"}, session="third")
+        for number in range(5):
+            gateway.decide(arguments={"path": f"../../../../etc/shadow{number}"}, session="first")
+        contained = gateway.ask("GET", "/v1/containment", key="auditor").json["items"]
+        assert [one["session"] for one in contained] == ["first"]
+        place = f"/v1/containment/{contained[0]['id']}/downstream"
+        found = gateway.ask("GET", place, key="auditor").json
+        assert [one["session"] for one in found["items"]] == ["second"]
+        assert found["items"][0]["way"][0]["by"] == "read `/srv/plan.txt`"
+        assert gateway.ask("POST", place, {"do": "hold"}, key="auditor").status == 403
+        assert gateway.ask("POST", place, {"do": "hold"}, key="root").json == found
+        again = {**wrote, "session": "second"}
+        assert gateway.decide(**again).json["decision"] == "require_approval"
+        assert gateway.decide(**{**again, "session": "third"}).json["decision"] == "allow"
+        assert gateway.decide(arguments={"path": "/srv/plan.txt"}, session="second").json["decision"] == "allow"
+        assert gateway.ask("GET", "/v1/containment/nothing/downstream", key="auditor").status == 404

@@ -293,12 +293,33 @@ def release(key: str, reason: str, *, principal: str, released: Callable[[Contai
     return Unit(apply=apply)
 
 
+def contain_sessions(
+    subjects: Sequence[str], does: Containing, reason: str, *, principal: str, until: int, now: int
+) -> Unit:
+    """The unit that contains sessions together, each on record; what is stricter or lasts longer stays."""
+    reason = _checked(reason)
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        drafts: list[Draft] = []
+        for subject in subjects:
+            session = subject.partition("\n")[2]
+            one = Contained(
+                of="session", subject=subject, does=does, since=now, until=until, cause=reason, by=principal,
+                session=session,
+            )  # fmt: skip
+            contain(transaction, one)
+            drafts.append(_by_person(does, principal, reason, one))
+        return drafts
+
+    return Unit(apply=apply)
+
+
 def _by_person(action: str, principal: str, reason: str, one: Contained) -> Draft:
     members: dict[str, Any] = {
         "kind": "revocation",
         "principal": principal,
         "action": action,
-        "reason": Reason.REVOKED.value if action == "kill" else Reason.NONE.value,
+        "reason": Reason.REVOKED.value if action in ("kill", "suspend") else Reason.NONE.value,
     }
     for name, value in (("agent", one.agent), ("session", one.session), ("parent", one.receipt)):
         if value:

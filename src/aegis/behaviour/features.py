@@ -85,7 +85,7 @@ def called_of(
     ]
     strings = 0
     for key, item in _leaves(arguments):
-        values += _argument(name, key, _class_of(item))
+        values += _argument(name, key, class_of(item))
         if isinstance(item, str):
             strings += 1
             if strings > MAX_STRINGS:
@@ -111,7 +111,8 @@ def _leaves(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, item
 
 
-def _class_of(item: object) -> str:
+def class_of(item: object) -> str:
+    """What kind of value an argument holds, in words."""
     if not isinstance(item, str):
         return "a number" if isinstance(item, int | float) and not isinstance(item, bool) else "a switch"
     if " " in item or "\n" in item or len(item) > MAX_CHARS:
