@@ -68,6 +68,7 @@ class Decisions:
         self._seen: set[int] = set()  # hashes: whoever is taken for another is looked up in vain
         self._seen_before: set[int] = set()
         self._view = asked_of(participants, "view")
+        self._take = asked_of(participants, "take")
         self._weigh = asked_of(participants, "weigh")
         self._reread = asked_of(participants, "reread")
         self._review = asked_of(participants, "review")
@@ -221,6 +222,9 @@ class Decisions:
                     return _NO_PARTS, part
                 if part is not None:
                     parts = (*parts, part)
+        if asked.policy.behaviour.budgets or asked.policy.behaviour.reads_trust:
+            for take in self._take:
+                parts = (*parts, *take(asked))
         evaluation = yield from self._evaluate(asked, parts)
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
