@@ -202,7 +202,7 @@ class TestDeferral:
     """R4 (DEFER), R5 and R6 over a deferral."""
 
     def test_missing_evidence_defers_and_resolves_under_the_same_identity(self, deferring: Served) -> None:
-        opening = {"session": "later", "task": "read my mail, then note it", "owner": "ada"}
+        opening = {"session": "later", "task": "read my mail, then send a note to ada@example.com", "owner": "ada"}
         assert deferring.ask("POST", "/v1/sessions", opening).status == 201
         first = decided(deferring, "read_inbox", {}, session="later", call_id="one")
         note = {"to": "ada@example.com"}
