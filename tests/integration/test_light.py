@@ -22,6 +22,7 @@ OF_SERVERS: Final = (
     "aiosmtplib", "argon2", "jinja2", "opentelemetry", "prometheus_client", "reportlab", "starlette", "uvicorn",
 )  # fmt: skip
 OF_COMMANDS: Final = ("rich", "typer")
+OF_FEW_CALLS: Final = ("aiohttp", "sqlglot")  # a quarter of a second: loaded by what sends and by what holds SQL
 DECIDES: Final = """
 import json, sys
 from pathlib import Path
@@ -57,11 +58,34 @@ def test_importing_the_package_is_quick_and_loads_nothing_of_servers_and_command
 
 
 def test_the_wheel_without_extras_decides_a_call(fresh: Fresh, tmp_path: Path) -> None:
-    done = fresh.run("-c", DECIDES, str(tmp_path / "home"), " ".join((*OF_SERVERS, *OF_COMMANDS)))
+    done = fresh.run("-c", DECIDES, str(tmp_path / "home"), " ".join((*OF_SERVERS, *OF_COMMANDS, *OF_FEW_CALLS)))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [["allow", "block"], []]
     there = fresh.run("-c", f"from importlib.util import find_spec; print(*filter(find_spec, {OF_SERVERS}))")
     assert there.stdout.split() == []
+
+
+def test_the_wheel_brings_its_rules_compiled_and_compiles_only_what_does_not_fit(fresh: Fresh, tmp_path: Path) -> None:
+    pytest.importorskip("hyperscan", reason="no wheel of the engine for this platform")
+
+    def compiles(name: str) -> tuple[bool, bool]:
+        """Whether a first decision over an empty cache compiled the rules, and whether it said so."""
+        done = fresh.run("-c", DECIDES, str(tmp_path / name), "", XDG_CACHE_HOME=str(tmp_path / f"cache-{name}"))
+        assert json.loads(done.stdout)[0] == ["allow", "block"]
+        made = tmp_path / f"cache-{name}" / "aegis" / "patterns"
+        return any(path.stat().st_size > 1_000_000 for path in made.glob("*.db")), "compiling the rules" in done.stderr
+
+    assert compiles("shipped") == (False, False)
+    (packages,) = (fresh.place / "lib").glob("python*/site-packages")
+    shipped = sorted((packages / "aegis" / "_data" / "compiled").glob("*.db"))
+    kept = {path: path.read_bytes() for path in shipped}
+    try:
+        for path, body in kept.items():
+            path.write_bytes(body[:-9] + b"tampered!")
+        assert compiles("tampered") == (True, True)
+    finally:
+        for path, body in kept.items():
+            path.write_bytes(body)
 
 
 def test_the_wheel_without_extras_has_its_command_line(fresh: Fresh, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from aegis.approvals.values import (
     from_document,
     is_deferred,
 )
-from aegis.context.memory import note_grant
+from aegis.context.heads import note_grant
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall
 from aegis.core.canonical import SALT_BYTES, call_commitment, canonical, payload_commitment

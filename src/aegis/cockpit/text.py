@@ -209,6 +209,7 @@ _SAID: Final = {
     ("alarm", "alert_budget"): "an alert told of a budget near its end",
     ("alarm", "alert_silent"): "an alert told that nothing was recorded",
     ("alarm", "uncovered"): "a tool ran without a decision",
+    ("alarm", "drift"): "a session went far from what its user asked for",
     ("alarm", "documents_adopted"): "what an older version had stored was sealed as it was found",
     ("alarm", "mark_missing"): "the log was opened by a home that had no mark of it",
     ("alarm", "rollback_accepted"): "a store that does not continue what the home saw was accepted",

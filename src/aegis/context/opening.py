@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from aegis.context.memory import note_child, note_owner, note_said
+from aegis.context.heads import note_child, note_owner, note_said
 from aegis.context.sessions import (
     SessionRecorded,
     Surroundings,

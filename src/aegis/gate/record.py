@@ -53,10 +53,6 @@ class Made(Struct, frozen=True, kw_only=True):
     call_digest: str
     members: dict[str, Any]
 
-    def released(self, receipt: ReceiptRef) -> Decision:
-        """The decision, recorded at `receipt`."""
-        return Decision(**self.members, receipt=receipt)
-
 
 def make(
     subject: Subject,

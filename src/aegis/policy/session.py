@@ -29,7 +29,7 @@ FIELDS: Final[Mapping[str, FieldType]] = {
     "drift": "number",
 }
 # They move with every call, so that a policy that reads them is asked again where another call came between.
-COUNTED: Final = frozenset({"calls", "denials", "effects", "tools"})
+COUNTED: Final = frozenset({"calls", "denials", "drift", "effects", "tools"})
 MISSING: Final = "session:"  # what stands before the name of a field that a call's session could not fill
 
 
