@@ -48,6 +48,7 @@ AREAS: Final[dict[str, str]] = {
     "CLI": "The command line",
     "WRD": "The user's words",
     "BEN": "Measuring",
+    "DEF": "Waiting for evidence",
 }
 
 

@@ -44,6 +44,12 @@ MEANING: Final[dict[str, str]] = {
     "missing": "what could not be evaluated; `argument` stands for a place in the arguments",
     "grant_id": "grant that covers the same call again in its session",
     "expires": "end of a grant, RFC 3339",
+    "owner": "since version 2: the person for whom the session runs, where its host named one",
+    "roles": "since version 2: the roles of the credential that asked",
+    "context": "since version 2: what the session was: `labels`, `untrusted`, `task`, `turns`, `calls`, `drift`",
+    "deferral": "since version 2: of a call that waits for evidence: `reason` (the kinds of evidence), `resolution` "
+    "(`pending evidence approver denied timeout cancelled replaced`) and `time` (since when it waits)",
+    "execution": "since version 2: of a result, whether the call did its work: `ok`, `failed`, `unknown`",
     "provenance": "`signature` of a result by its tool: `valid`, `invalid` or `unsigned`",
     "key": "public key that is introduced, rotated or retired",
     "action": "what was done",

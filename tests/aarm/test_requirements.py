@@ -30,6 +30,14 @@ tools:
     arguments: {account: {is: account, sink: true}}
   send_note: {risk: low, effects: [external_send], does: send, arguments: {to: {is: email, sink: true}}}
 """
+DEFERRING = f"""{CONFIG}
+insufficient_evidence: defer
+policies:
+- name: base
+  cedar: permit(principal, action, resource);
+- name: nothing-is-deployed-after-untrusted-text
+  cedar: forbid(principal, action, resource) when {{ context.tool == "deploy" && context.session.untrusted }};
+"""
 BILL = {"text": "Invoice 7, 90 EUR, due in June. Account DE75512108001245126199."}
 
 
@@ -37,6 +45,12 @@ BILL = {"text": "Invoice 7, 90 EUR, due in June. Account DE75512108001245126199.
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("aarm") / "home", CONFIG) as running:
         running.credentials.add("ann", "approver")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def deferring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("deferring") / "home", DEFERRING) as running:
         yield running
 
 
@@ -172,3 +186,40 @@ class TestReceipts:
         assert answer.status == 201
         assert gateway.ask("POST", "/v1/sessions", opening).status == 200
         assert gateway.ask("POST", "/v1/sessions", {**opening, "owner": "bob"}).status == 409
+
+    def test_a_receipt_holds_the_context_the_human_and_the_role(self, gateway: Served) -> None:
+        opening = {"session": "context", "task": "read my mail", "owner": "ada"}
+        assert gateway.ask("POST", "/v1/sessions", opening).status == 201
+        read(gateway, "context")
+        kept = receipt(gateway, decided(gateway, "read_inbox", {}, session="context"))
+        assert (kept["v"], kept["owner"], kept["roles"]) == (2, "ada", ["agent"])
+        context = kept["context"]
+        assert (context["labels"], context["untrusted"], context["task"]) == (["confidential"], True, True)
+        assert (context["turns"], context["calls"]) == (1, 1)
+
+
+class TestDeferral:
+    """R4 (DEFER), R5 and R6 over a deferral."""
+
+    def test_missing_evidence_defers_and_resolves_under_the_same_identity(self, deferring: Served) -> None:
+        opening = {"session": "later", "task": "read my mail, then send a note to ada@example.com", "owner": "ada"}
+        assert deferring.ask("POST", "/v1/sessions", opening).status == 201
+        first = decided(deferring, "read_inbox", {}, session="later", call_id="one")
+        note = {"to": "ada@example.com"}
+        held = decided(deferring, "send_note", note, session="later", call_id="two", depends_on=["one"])
+        assert (held["status"], held["reason"], held["verdict"]) == (202, "deferred", "insufficient_evidence")
+        assert decided(deferring, "read_inbox", {}, session="later")["decision"] == "allow"  # others go on
+        deferring.ask("POST", "/v1/results", {"decision_id": first["decision_id"], "result": {"note": "tell Ada"}})
+        again = decided(deferring, "send_note", note, session="later", call_id="two")
+        assert again["reason"] != "deferred"
+        before, after = receipt(deferring, held), receipt(deferring, again)
+        for member in ("owner", "roles", "agent", "principal", "session", "call_id"):
+            assert before[member] == after[member], member
+        assert after["parent"] == before["receipt_id"]
+        assert (before["deferral"]["resolution"], after["deferral"]["resolution"]) == ("pending", "evidence")
+        assert before["deferral"]["time"] == after["deferral"]["time"]
+
+    def test_a_policy_that_reads_what_the_session_lacks_defers(self, deferring: Served) -> None:
+        answer = decided(deferring, "deploy", {"version": "7"})
+        assert answer["missing"] == ["session:untrusted"]
+        assert answer["verdict"] == "insufficient_evidence"

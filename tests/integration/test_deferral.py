@@ -16,7 +16,9 @@ from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
 from aegis.sdk.client import Client
 from support.deployments import deployment
+from support.people import person
 from support.served import Served, served
+from support.shell import aegis, read_json
 
 CONFIG = """
 version: 1
@@ -329,3 +331,25 @@ def test_a_client_says_what_a_call_depends_on_and_reads_what_it_waits_for(gatewa
             client.decide(ToolCall(tool="send_note", call_id="t4", session="client", depends_on=("nobody",)))
     finally:
         client.close()
+
+
+def test_people_see_what_a_call_waits_for(tmp_path: Path) -> None:
+    with served(tmp_path / "home", CONFIG) as gateway:
+        dana = person(gateway, "dana", "approver", "auditor")
+        dana.sign_in()
+        decide(gateway, "read_inbox", "u1", session="s")
+        held = decide(gateway, "send_note", "u2", session="s", depends_on=["u1"])
+        listed = dana.get("/approvals").body.decode()
+        assert "waits for evidence: the result of u1" in listed
+        page = dana.get(f"/approvals/{held['approval']['id']}").body.decode()
+        assert "the result of u1" in page
+        assert "goes on by itself when the evidence is there" in page
+    told = aegis("why", "last", "--home", tmp_path / "home")
+    assert "waits for evidence: result:u1  (pending)" in told.stdout
+    assert f"aegis approvals approve {held['approval']['id'][:14]}" in told.stdout
+    explained = read_json(aegis("why", "last", "--home", tmp_path / "home", "--json"))
+    assert explained["deferral"]["waiting_for"] == ["result:u1"]
+    key = aegis("keys", "create", "--role", "approver", "--name", "ada", "--home", tmp_path / "home").stdout.strip()
+    shown = aegis("approvals", "show", held["approval"]["id"], "--home", tmp_path / "home", env={"AEGIS_API_KEY": key})
+    assert "waits for evidence: result:u1" in shown.stdout
+    assert "deferral" in shown.stdout

@@ -15,13 +15,14 @@ def status_view(approval: Approval, *, now: int) -> dict[str, Any]:
     """Return what an agent sees of its own approval."""
     view: dict[str, Any] = {
         "id": approval.id,
-        "kind": approval.kind,
         "state": approval.state_at(now),
         "call_id": approval.call_id,
         "call_digest": approval.call_digest,
         "expires_at": approval.expires,
     }
-    return {**view, "waiting_for": list(approval.waiting_for)} if approval.waiting_for else view
+    if approval.waiting_for:
+        view |= {"kind": approval.kind, "waiting_for": list(approval.waiting_for)}
+    return view
 
 
 def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
         "fatigued": list(approval.fatigued),
         "narrowed": approval.narrowed_by is not None,
         "grant": approval.grant,
+        "kind": approval.kind,
         "replaced_by": approval.replaced_by or None,
         "grants": [one.to_wire() for one in approval.grants],
         "resolved_by": approval.resolved_by,
