@@ -149,6 +149,7 @@ def _sections() -> Iterator[str]:
         "`guards.content.exceptions`": "ExceptionSettings",
         "`guards.content.overrides`": "OverrideSettings",
         "`guards.dataflow`": "DataflowSettings",
+        "`guards.drift`": "DriftSettings",
         "`pipeline`": "PipelineSettings",
         "`sessions`": "SessionSettings",
         "`policies`": "PolicySettings",

@@ -21,6 +21,7 @@ from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
 from aegis.judges.access import is_judge
 from aegis.policy.model import Evaluation, observed
+from aegis.store.shared import Book
 
 _HARMLESS: Final = frozenset({"read"})
 
@@ -28,12 +29,14 @@ _HARMLESS: Final = frozenset({"read"})
 class Behaviour(Participant):
     """Weighs what agents do over time; a call pays for what the policy asks about."""
 
-    def __init__(self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls):
+    def __init__(
+        self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls, loops: Book | None = None
+    ):
         self._control = control
         self._canaries = canaries
         self._clock = parts.clock
         self._store = parts.store
-        self._loops = Loops(parts.store, parts.clock)
+        self._loops = Loops(parts.store, parts.clock, loops)
         self._usual = usual
         self._trusts = AgentTrusts(parts.store, parts.clock)
 

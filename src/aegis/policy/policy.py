@@ -351,6 +351,7 @@ class Policy:
             context=incoming.context,
             trust=incoming.trust,
             flow=route.flow,
+            dependence=incoming.dependence,
         )
         reports = _ask(asked, case, times, broken)
         if incoming.counted:

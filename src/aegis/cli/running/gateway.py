@@ -27,7 +27,7 @@ from aegis.config.document import dump, plain
 from aegis.config.trusted import rule_folders
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Entry, Reader, Store
-from aegis.errors import AegisError, LogInvalid
+from aegis.errors import AegisError
 from aegis.keys.keyring import Keyring
 from aegis.proxies.hooks.door import SOCKET as HOOK_SOCKET
 

@@ -156,9 +156,16 @@ def _codex(told: Told, around: Around) -> None:
     for event, entries in _settings(HOSTS["codex"], around).items():
         options += ["-c", f"hooks.{event}={_toml(entries)}"]
     if "openai" in around.dialects:
-        provider = {"name": "Aegis", "base_url": f"{around.url}/v1", "env_key": "OPENAI_API_KEY", "wire_api": "responses"}
+        provider = {
+            "name": "Aegis",
+            "base_url": f"{around.url}/v1",
+            "env_key": "OPENAI_API_KEY",
+            "wire_api": "responses",
+        }
         options += ["-c", 'model_provider="aegis"']
-        options += [word for name, value in provider.items() for word in ("-c", f"model_providers.aegis.{name}={_toml(value)}")]
+        options += [
+            word for name, value in provider.items() for word in ("-c", f"model_providers.aegis.{name}={_toml(value)}")
+        ]
     told.command[1:1] = options
     told.by.append("hooks")
 
@@ -203,7 +210,9 @@ def _models_alone(told: Told, around: Around) -> None:
     """Its tools are called by a model, and that is where they are decided."""
     if not around.dialects:
         hint = "`proxies.providers` of the configuration, or a provider's key in the environment, names the models"
-        raise InvalidCall(f"`{name_of(told.command)}` is decided by its models, and none is known", code="host", hint=hint)
+        raise InvalidCall(
+            f"`{name_of(told.command)}` is decided by its models, and none is known", code="host", hint=hint
+        )
 
 
 def _aider(told: Told, around: Around) -> None:
