@@ -31,7 +31,8 @@ sdk-test-js: setup # ARGS="tests/conformance.test.mjs" for some of the tests
 sdk-record: sdk-test # and keep what the contract came to for the reference page of frameworks
 	@$(PY) scripts/record_sdks.py
 
-test: setup system conformance ## run every test, those of the frameworks in their own environments
+# One test wants what it needs itself: programs of the system are asked for where every test is run.
+test: setup $(if $(ARGS),,system conformance) ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory sdk-test)
@@ -52,8 +53,10 @@ frameworks: setup ## run the contract of adapters over the frameworks; ARGS="lan
 check: setup ## types, lint, layers, generated files
 	@sh scripts/check.sh
 
-docs: setup ## write the generated reference pages
+docs: setup ## write the generated reference pages, and the site into .cache/site, strictly and offline
 	@$(PY) scripts/generate.py
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "docs: .cache/site/index.html"
 
 screenshots: setup system ## every page of the cockpit, into docs/screenshots
 	@$(PY) scripts/screenshots.py

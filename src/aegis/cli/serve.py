@@ -111,6 +111,8 @@ def _serve(
                 if not place.is_first:
                     return
             print_line(f"aegis: ready at {scheme}://{shown}:{server.port} and {settings.unix}")
+            named = deployment.config_path or "built in"
+            print_line(f"aegis: profile {deployment.config.settings.profile}, configuration {named}, home {home}")
             token = first_link(deployment.store)
             if token is not None:
                 print_line(

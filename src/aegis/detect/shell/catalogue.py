@@ -16,7 +16,7 @@ import msgspec
 import re2
 
 from aegis.core.effects import RESOURCES, SCOPES, VERBS
-from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached
 from aegis.errors import ConfigError, Problem
 
 ProgramLanguage = Literal["shell", "python", "javascript", "php", "sql", "make", "cron", "other"]
@@ -361,7 +361,7 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
     files = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
     checked_by = Path(__file__).read_text(encoding="utf-8")
     identity = ("programs", checked_by, *(word for file in files for word in file))
-    kept = None if cache is None else _kept(load_cached(cache, identity))
+    kept = None if cache is None else _kept(load_cached(cache, identity) or load_shipped(identity))
     if kept is not None:
         return kept
     programs = tuple(program for family in families(files) for program in family.programs)
