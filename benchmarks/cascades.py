@@ -19,7 +19,7 @@ from aegis.behaviour.cascades import FlowStep, walk_flows
 DOCUMENTS: Final = 150
 CALLS: Final = 4_000
 FOUND_AT: Final = 120  # calls after which the first infected agent is suspended
-AGAIN: Final = 100  # calls between two looks
+AGAIN: Final = 25  # calls between two looks
 
 
 def infected_share(*, agents: int, runs: int, seed: int, again: int = AGAIN) -> tuple[float, float]:
