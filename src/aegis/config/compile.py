@@ -31,7 +31,7 @@ from aegis.keys.jws import IssuerKey
 from aegis.policy.guards.base import Guard, ResultGuard
 from aegis.policy.guards.budget import BudgetGuard
 from aegis.policy.guards.content import ContentGuard
-from aegis.policy.guards.dataflow import DataflowGuard, DataflowRules
+from aegis.policy.guards.dataflow import DataflowGuard, DataflowRules, DriftGuard
 from aegis.policy.guards.evidence import EvidenceGuard
 from aegis.policy.guards.flow import FlowGuard
 from aegis.policy.guards.mission import MissionGuard
@@ -272,6 +272,8 @@ def compile_policy(
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
             baseline=settings.guards.behaviour.compiled(),
+            budgets=tuple(one.compiled() for one in settings.budgets),
+            reads_trust=cedar_guard is not None and cedar_guard.reads_trust,
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
         dataflow=_dataflow(settings, cedar_guard, schema_guard),
@@ -282,7 +284,16 @@ def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard)
     chosen = settings.guards.dataflow
     reads = schema.session_reads if cedar is None else schema.session_reads | cedar.session_reads
     guard = None if chosen.mode == "off" else DataflowGuard(chosen.delegation)
-    return DataflowRules(guard=guard, mode=chosen.mode, unclassified=settings.sessions.unclassified, reads=reads)
+    far = settings.guards.drift
+    defers = settings.insufficient_evidence == "defer"
+    return DataflowRules(
+        guard=guard,
+        mode=chosen.mode,
+        unclassified=settings.sessions.unclassified,
+        reads=reads,
+        drift=None if far.mode == "off" else DriftGuard(alert=far.alert, hold=far.hold, defers=defers),
+        notes_drift=far.mode == "observe",
+    )
 
 
 def _outside(

@@ -350,7 +350,9 @@ class Policy:
             orphan=incoming.orphan,
             size=incoming.size,
             context=incoming.context,
+            trust=incoming.trust,
             flow=route.flow,
+            dependence=incoming.dependence,
         )
         reports = _ask(asked, case, times, broken)
         if incoming.counted:

@@ -29,7 +29,7 @@ FIELDS: Final[Mapping[str, FieldType]] = {
     "drift": "number",
 }
 # They move with every call, so that a policy that reads them is asked again where another call came between.
-COUNTED: Final = frozenset({"calls", "denials", "effects", "tools"})
+COUNTED: Final = frozenset({"calls", "denials", "drift", "effects", "tools"})
 MISSING: Final = "session:"  # what stands before the name of a field that a call's session could not fill
 
 
@@ -52,6 +52,20 @@ def session_record(view: SessionView | None) -> dict[str, Any] | None:
     if view.words is not None:
         record["drift"] = view.drift
     return record
+
+
+def receipt_context(view: SessionView) -> dict[str, Any]:
+    """What a receipt says of the session in which its call was judged."""
+    context: dict[str, Any] = {
+        "labels": sorted(view.labels),
+        "untrusted": view.untrusted,
+        "task": view.words is not None,
+        "turns": view.turns,
+        "calls": view.calls,
+    }
+    if view.words is not None:
+        context["drift"] = view.drift
+    return context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

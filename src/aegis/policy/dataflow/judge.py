@@ -25,7 +25,7 @@ from aegis.policy.dataflow.declare import (
     name_words,
     objects_of,
 )
-from aegis.policy.dataflow.licence import is_like_asked
+from aegis.policy.dataflow.licence import shortfall
 from aegis.policy.dataflow.reading import (
     INSTRUCTION,
     MAX_SPANS,
@@ -37,7 +37,7 @@ from aegis.policy.dataflow.reading import (
     ValueOrigin,
     shingles,
 )
-from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
+from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise
 from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
 
 Delegation = Literal["never", "grant", "typed"]
@@ -73,6 +73,7 @@ _MANY: Final = frozenset(
 _SHORT: Final = 160  # characters of an argument that names something
 _WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
 _UNKNOWN: Final = frozenset({"other", "read"})
+_FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 _NAMING: Final = 5  # blanks of one
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
@@ -99,17 +100,22 @@ class FlowCall:
 
 def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
     """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
+    return not licence_of(call, words)
+
+
+def licence_of(call: FlowCall, words: TrustedWords) -> float:
+    """How far a call is from what the user's words ask for, 0 (they do) to 1."""
     does = call.does
     deed = lexicon().deeds.get(does)
     asked = words.asks_for(does, objects_of(call.tool))
     if deed is not None and deed.risky:
-        return asked
+        return 0.0 if asked else 1.0
     if asked and does not in _WIDE:
-        return True
+        return 0.0
     lead = name_words(call.tool)[:1]
     named = does == "read" or any(word in words.said or stem(word) in words.said for word in lead)
     needed = "said" if asked else "threshold" if does in _UNKNOWN and named else "known"
-    return is_like_asked(words, call.tool, call.texts, needed)
+    return min(1.0, shortfall(words, call.tool, call.texts, needed) / _FAR)
 
 
 class FlowFinding(NamedTuple):
@@ -158,6 +164,7 @@ class _Judging:
         self.view = view
         self.delegation = delegation
         self.strings = strings
+        self.values = find_all(JoinedTexts([one.value for one in strings]))
         self.found: list[FlowFinding] = []
         self.licensed = True
 
@@ -188,13 +195,13 @@ class _Judging:
 
     # (3)
     def sinks(self) -> None:
-        for one in self.strings:
+        for one, values in zip(self.strings, self.values, strict=True):
             told = flow_of_argument(self.call.flow, self.does, one.name)
             if told is not None and not told.sink:
                 continue
             seen = False
             if told is not None or (len(one.value) <= _SHORT and self.does in _LEAVING):
-                for value in find_values(one.value):
+                for value in values:
                     if told is None and not self._is_address(one.value, value.start, value.end):
                         continue
                     seen = True
@@ -277,12 +284,12 @@ class _Judging:
     # (4), (5)
     def carried(self) -> None:
         words = self.view.words
-        for one in self.strings:
+        for one, values in zip(self.strings, self.values, strict=True):
             told = flow_of_argument(self.call.flow, self.does, one.name)
             if told is not None and told.sink:
                 continue
             if self.does in _LEAVING:
-                for value in find_values(one.value):
+                for value in values:
                     if value.kind not in {"url", "wallet"} and not (value.kind == "account" and self.does != "execute"):
                         continue
                     if self._is_fine(one, value.kind, value.normal, first=False):
