@@ -255,7 +255,7 @@ class AgentModel:
         return self._counts[at].bit_length() if at >= 0 else 0
 
     def _knows(self, keys: Sequence[int]) -> bool:
-        return any(self._find(key) >= 0 for key in keys)
+        return max(map(self._find, keys), default=-1) >= 0
 
     def replaces(self, snapshot: AgentModel) -> bool:
         """Whether this model is a better beginning for others than `snapshot`, which stands for at least a week."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct, field
@@ -352,14 +353,18 @@ def is_read_when_written(written: Written) -> bool:
     return place.resource == "startup" and name.startswith(".")
 
 
+@lru_cache(maxsize=8_192)
+def deletes_by_name(tool: str) -> bool:
+    """Whether the name of a tool says that it deletes what it is given."""
+    return not _DELETES.isdisjoint(words_of(tool))
+
+
 def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[str, ...]:
     """Add what the files mean that a tool writes or deletes: the same as of a command that does.
 
     Returned are the pointers of files that are only written or deleted: of them nothing is read, whatever they hold.
     """
-    deletes = not _DELETES.isdisjoint(words_of(tool))
-    if not deletes and not found.written:
-        return ()
+    deletes = deletes_by_name(tool)
     from aegis.detect.shell.shell import analyse_command, analyse_write
 
     paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}

@@ -16,6 +16,7 @@ from aegis.detect.analyse import (
     analyse_reading,
     analyse_run,
     analyse_written,
+    deletes_by_name,
     is_read_when_written,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
@@ -236,7 +237,7 @@ def gather(subject: FactSubject) -> Facts:
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
             if path in indexes:
                 views.append(TextView(indexes[path], running, ("file",), role))
-    unread = analyse_files(tool, texts, found)
+    unread = analyse_files(tool, texts, found) if found.written or deletes_by_name(tool) else ()
     if found.written:
         read = {one.path for one in found.written if is_read_when_written(one)}
         # What will run of them was read: that a file is one of these says nothing more.

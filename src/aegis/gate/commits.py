@@ -239,7 +239,11 @@ class _LoopWriter:
 
 def _is_large(group: list[_Waiter]) -> bool:
     """Whether writing the group takes long, whatever the disk."""
-    return sum(len(draft.payload or b"") for unit, _ in group for draft in unit.drafts) > LARGE_BYTES
+    size = 0
+    for unit, _ in group:
+        for draft in unit.drafts:
+            size += len(draft.payload or b"")
+    return size > LARGE_BYTES
 
 
 def _settle(group: list[_Waiter], answers: list[Answer | Exception]) -> None:

@@ -262,8 +262,8 @@ class Decisions:
         )
         for part in parts:
             incoming = structs.replace(incoming, **part.shows())
-        incoming = policy.counted(incoming)
-        if incoming.counted:
+        if policy.counts and asked.charge:
+            incoming = policy.counted(incoming)
             refused = policy.refused(incoming)
             if refused is not None:
                 return refused

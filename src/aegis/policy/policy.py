@@ -105,6 +105,7 @@ class Policy:
         # Those that count keep their places among the others, and are asked apart.
         counting = [(guard, guard.check, seen) for guard, seen in guards if guard.name in COUNTING]
         self._counting = _asked(counting)
+        self.counts = bool(self._counting.checks)  # whether a guard counts calls, before anything of them is read
         self._asked = _asked([(guard, guard.check, seen) for guard, seen in guards], but=COUNTING)
         self._mission_asked = _asked([(guard, guard.check, seen) for guard, seen in (*guards, *under)], but=COUNTING)
         flow = self.dataflow.guards
@@ -155,7 +156,7 @@ class Policy:
         else.
         """
         # (1) The guards that count, before anything of the arguments is read.
-        if incoming.counted is None and incoming.charge and self._counting.checks:
+        if incoming.counted is None and incoming.charge and self.counts:
             incoming = self.counted(incoming)
         if incoming.counted:
             refused = self.refused(incoming)
@@ -168,7 +169,7 @@ class Policy:
             asked, evidence = self._mission_asked, stricter(evidence, mission.evidence)
         elif self.missions.required:
             asked = self._mission_asked
-        if self.dataflow.asks(incoming.context):
+        if incoming.context is not None and self.dataflow.asks(incoming.context):
             asked = self._session_asked if asked is self._asked else self._mission_session_asked
         # (2) Facts, and one report of each guard.
         times = [0] * len(asked.names)
@@ -206,7 +207,7 @@ class Policy:
 
     def counted(self, incoming: Incoming) -> Incoming:
         """The call with the word of the guards that count: asked here and once, and before its arguments are read."""
-        if incoming.counted is not None or not incoming.charge or not self._counting.checks:
+        if incoming.counted is not None or not incoming.charge or not self.counts:
             return incoming
         case = Case(
             tool=incoming.tool,
