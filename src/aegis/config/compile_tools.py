@@ -11,7 +11,14 @@ import jsonschema_rs
 from aegis.config.config import Config
 from aegis.config.hosts import host_tools
 from aegis.config.settings import Settings
-from aegis.config.tools import ApprovalSettings, OwnApprovalSettings, PolicySettings, ToolApprovalSettings, ToolSettings
+from aegis.config.tools import (
+    ApprovalSettings,
+    NotifierSettings,
+    OwnApprovalSettings,
+    PolicySettings,
+    ToolApprovalSettings,
+    ToolSettings,
+)
 from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
 from aegis.core.json import tokens
 from aegis.core.names import Selector, SelectorMap
@@ -158,14 +165,23 @@ def approval_policy(default: ApprovalSettings, own: OwnApprovalSettings | None =
         on_timeout=chosen("on_timeout"),
         approvers=tuple(chosen("approvers")),
         quorum=chosen("quorum"),
-        notify=tuple(
-            Notifier(kind=one.kind, url=one.url, secret=one.secret, private=tuple(one.private), arguments=one.arguments)
-            for one in chosen("notify")
-        ),
+        notify=tuple(_notifier(one) for one in chosen("notify")),
         always=isinstance(own, ToolApprovalSettings) and own.always,
         narrow=tuple(own.narrow.items()) if isinstance(own, ToolApprovalSettings) else (),
         separate_owner=chosen("separate_owner"),
         session_grant_seconds=chosen("session_grant"),
+    )
+
+
+def _notifier(one: NotifierSettings) -> Notifier:
+    return Notifier(
+        kind=one.kind,
+        url=one.url,
+        secret=one.secret,
+        private=tuple(one.private),
+        arguments=one.arguments,
+        values=one.values,
+        people=tuple(one.people.items()),
     )
 
 
@@ -185,6 +201,9 @@ def approval_rules(settings: Settings) -> ApprovalRules:
         bind_files=settings.missions.file_system == "shared",
         flow_grants=approvals.flow_grants == "on",
         notifies=any(own is not None and own.notify for own in own_settings),
+        slack=tuple(
+            _notifier(one) for own in own_settings if own is not None for one in own.notify or () if one.people
+        ),
     )
 
 

@@ -113,7 +113,8 @@ class Notifier:
     """Where word of a held call is sent. `url` and `secret` are references or plain text, never resolved here.
 
     `private` names hosts on private addresses that may be spoken to; `arguments` adds the masked
-    arguments to the message.
+    arguments to the message. `people` are users of Slack with the accounts that they
+    answer as, and `values` shows them the arguments as they are.
     """
 
     kind: str
@@ -121,6 +122,8 @@ class Notifier:
     secret: str = ""
     private: tuple[str, ...] = ()
     arguments: bool = False
+    values: bool = False
+    people: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,7 +189,8 @@ class ApprovalRules:
     approve in an hour (`None`: any number), `max_pending` how many calls of one principal may wait.
     `link` is where people read an approval; it carries no authority. `bind_files` binds a held call to
     the files that it names, which needs the agent's file system. `notifies` says that somebody is told of
-    held calls, `flow_grants` that approvals offer grants of data flow.
+    held calls, `flow_grants` that approvals offer grants of data flow. `slack` are the
+    notifiers whose messages can be answered where they are read.
     """
 
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -196,6 +200,7 @@ class ApprovalRules:
     bind_files: bool = True
     notifies: bool = False
     flow_grants: bool = False
+    slack: tuple[Notifier, ...] = ()
 
 
 def _names(principal: Principal, groups: Mapping[str, frozenset[str]]) -> frozenset[str]:
