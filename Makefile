@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go test unit golden test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go sdk-record test unit golden test-all frameworks check bench trend mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -27,6 +27,9 @@ sdk-test-go: setup
 
 sdk-test-js: setup # ARGS="tests/conformance.test.mjs" for some of the tests
 	@AEGIS=$(abspath .venv/bin/aegis) ARGS="$(ARGS)" sh sdk/js/scripts/test.sh
+
+sdk-record: sdk-test # and keep what the contract came to for the reference page of frameworks
+	@$(PY) scripts/record_sdks.py
 
 # One test wants what it needs itself: programs of the system are asked for where every test is run.
 test: setup $(if $(ARGS),,system conformance) ## run every test, those of the frameworks in their own environments
@@ -60,6 +63,9 @@ screenshots: setup system ## every page of the cockpit, into docs/screenshots
 
 bench: setup ## measure on this machine; writes benchmarks/results and the table in docs
 	@$(PY) -m benchmarks $(ARGS)
+
+trend: setup ## what a decision costs beside a bare signed append, against the history; ARGS=--record adds to it
+	@$(PY) -m benchmarks.trend $(ARGS)
 
 mutate: setup ## mutation tests of the breach-critical modules (minutes)
 	@$(PY) scripts/mutate.py $(ARGS)

@@ -255,3 +255,30 @@ def violations(page: Page) -> list[str]:
     dark = page.evaluate("axe.run({runOnly: {type: 'rule', values: ['color-contrast']}})")["violations"]
     page.emulate_media(color_scheme="light")
     return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:160]}" for one in [*found, *dark]]
+
+
+def test_the_flow_of_data_is_drawn_and_read_at_every_size(signed_in: Opened, gateway: Served) -> None:
+    iban = "DE44500105175407324931"
+    gateway.ask("POST", "/v1/sessions", {"session": "drawn", "task": "Please pay the bill 'bill.txt'"})
+    for number in range(50):
+        made = gateway.decide(f"read_{number}", session="drawn").json
+        text = f"Bill {number}\nIBAN: {iban if number == 20 else f'DE{10 + number}500105175407324999'}\n{HOSTILE[0]}"
+        gateway.ask("POST", "/v1/results", {"decision_id": made["decision_id"], "result": text})
+    assert gateway.decide("send_money", arguments={"recipient": iban, "amount": 9}, session="drawn").status == 202
+    page = signed_in(start="/sessions/drawn?agent=bot")
+    drawing = page.locator("svg.data-flow")
+    expect(drawing.locator("a")).to_have_count(101)
+    held = drawing.locator("path.require_approval")
+    expect(held).to_have_count(1)
+    quiet = page.evaluate("getComputedStyle(document.querySelector('.data-flow a rect')).stroke")
+    assert held.evaluate("one => getComputedStyle(one).stroke") != quiet
+    page.get_by_text("As a list").click()
+    expect(page.get_by_text("because of it")).to_be_visible()
+    assert iban not in page.content()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(page, options={"runOnly": STANDARDS})
+    assert found.response["violations"] == []
+    drawing.locator("a.require_approval").click()
+    expect(page.get_by_role("heading", name="send_money")).to_be_visible()

@@ -10,7 +10,7 @@ import pytest
 
 from aegis.approvals.answering import Answer
 from aegis.bootstrap import Deployment
-from aegis.context.memory import SEGMENTS
+from aegis.context.heads import SEGMENTS
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ParentSession
 from aegis.core.outcome import Outcome, Reason

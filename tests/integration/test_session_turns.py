@@ -123,3 +123,29 @@ def test_a_session_block_takes_turns(tmp_path: Path) -> None:
             assert below.turn("please").turn == 3
     finally:
         replace_runtime(None)
+
+
+def test_a_session_says_what_it_read_and_did(gateway: Served) -> None:
+    assert gateway.ask("POST", "/v1/sessions", {"session": "seen", "task": "read my mail"}).status == 201
+    call = {"tool": "read_inbox", "arguments": {}, "session": "seen", "call_id": "c1"}
+    allowed = gateway.ask("POST", "/v1/decisions", call).json
+    gateway.ask("POST", "/v1/results", {"decision_id": allowed["decision_id"], "result": "a letter from a stranger"})
+    blocked = {"tool": "run_shell", "arguments": {"command": "rm -rf /"}, "session": "seen"}
+    assert gateway.ask("POST", "/v1/decisions", blocked).json["decision"] == "block"
+    found = gateway.ask("GET", "/v1/sessions/seen", key="auditor").json
+    assert (found["principal"], found["task"], found["turns"], found["untrusted"]) == ("bot", True, 1, True)
+    assert (found["labels"], found["sources"], found["tools"]) == (["internal"], ["read_inbox"], ["read_inbox"])
+    assert (found["calls"], found["denials"], len(found["items"])) == (1, 1, 4)
+    assert found["effects"] == ["read"]
+
+
+def test_two_sessions_of_one_name_are_told_apart_by_their_principals(gateway: Served) -> None:
+    assert say(gateway, "twice", "mine")[0] == 201
+    assert gateway.ask("GET", "/v1/sessions/twice", key="auditor").json["principal"] == "bot"
+    assert say(gateway, "twice", "theirs", key="other")[0] == 201
+    both = gateway.ask("GET", "/v1/sessions/twice", key="auditor")
+    assert both.status == 409
+    assert "`bot`, `other`" in both.json["error"]["message"]
+    one = gateway.ask("GET", "/v1/sessions/twice?principal=other", key="auditor").json
+    assert (one["principal"], one["turns"], len(one["items"])) == ("other", 1, 1)
+    assert gateway.ask("GET", "/v1/sessions/never", key="auditor").status == 404

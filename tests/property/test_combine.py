@@ -133,6 +133,7 @@ def test_the_evidence_policy_answers_for_missing_evidence_alone(
     floor = {
         "fail-closed": Outcome.BLOCK,
         "require-approval": Outcome.REQUIRE_APPROVAL,
+        "defer": Outcome.REQUIRE_APPROVAL,
         "fail-open-with-attestation": Outcome.ALLOW,
     }[policy]
     combined = combine(reports, expected, policy)
@@ -166,7 +167,8 @@ def _demanded(report: Report, combined: Combined, policy: EvidencePolicy) -> Rea
     if report.outcome is combined.outcome:
         return report.reason
     alone = combine([replace(report, outcome=Outcome.ALLOW)], [report.guard], policy).outcome
-    return Reason.INSUFFICIENT_EVIDENCE if report.missing and alone is combined.outcome else None
+    lacking = Reason.DEFERRED if policy == "defer" else Reason.INSUFFICIENT_EVIDENCE
+    return lacking if report.missing and alone is combined.outcome else None
 
 
 @given(complete(), policies)

@@ -23,7 +23,7 @@ from aegis.policy.policy import Policy
 from support.cases import AGENT
 
 Answer = Callable[[dict[str, Any]], Report]
-SETTINGS = load_config().settings
+ROUTES = compile_routes(load_config().settings)
 SCANNER = Scanner(rule_set([]))
 
 
@@ -46,7 +46,7 @@ def policy(guards: list[Scripted], observed: set[str]) -> Policy:
         digest="sha-256:0",
         guards=[(guard, guard.name in observed) for guard in guards],
         result_guards=[],
-        routes=compile_routes(SETTINGS),
+        routes=ROUTES,
         limits=ReadLimits(),
         evidence="fail-closed",
         mode="enforce",

@@ -34,6 +34,7 @@ from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
 from aegis.gate.repeat import load_payload
+from aegis.gate.view import told_origins
 from aegis.judges.pages import runs
 from aegis.log.writer import Unit
 from aegis.server.validation import checked_body, query_of
@@ -170,6 +171,7 @@ def _id(pointer: str) -> str:
 
 STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
 FILTERS: Final = ("state", "agent", "tool", "session", "cursor")
+SCOPES: Final = ("session", "document", "deed")  # that a form may ask for beside this one call
 SHOWN: Final = 200  # held calls on one page, most pressing first
 PAST: Final = 8
 _RISKS: Final = {"critical": 0, "high": 1, "medium": 2, "low": 3}
@@ -229,8 +231,8 @@ async def resolve(request: PageRequest) -> Response:
         }
         if form.get("reason", "").strip():
             body["reason"] = form["reason"].strip()
-        if form.get("scope") == "session" and body["decision"] == "approve":
-            body["scope"] = "session"
+        if form.get("scope") in SCOPES and body["decision"] == "approve":
+            body["scope"] = form["scope"]
         if body["decision"] == "less":
             held = await asyncio.to_thread(_approval, request, approval_id)
             body |= {"decision": "approve", "arguments": narrowed(held.get("arguments"), form)}
@@ -286,12 +288,15 @@ def _details(request: PageRequest, approval: dict[str, Any], revealed: bool) -> 
         entry = reader.entry_by_id(approval["decision_id"])
         payload = None if entry is None else load_payload(services.gate.parts, reader, entry)[0]
         past = reader.search(Search(kind="approval", tool=approval["tool"], limit=PAST * 3))
+        findings = [
+            {**one, "message": told_origins(reader, approval["session"], one.get("origins", ())) or one["message"]}
+            for one in ([] if payload is None else payload.get("findings", []))
+        ]
         before = []
         if approval["session"] and entry is not None:
             same = Search(session=approval["session"], principal=approval["principal"], before=entry.index, limit=PAST)
             before = reader.search(same)
     receipt = {} if entry is None else orjson.loads(entry.body)
-    findings = [] if payload is None else payload.get("findings", [])
     facts = _facts(approval, receipt)
     hidden = [] if revealed else private_texts(findings, approval.get("submitted"), services.policy.current.scanner)
     with services.store.reader() as reader:

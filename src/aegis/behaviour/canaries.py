@@ -68,9 +68,6 @@ class WatchedCanary:
         spellings = sorted({form for value in values for form in spelled(value)})
         self._pattern = re2.compile(b"|".join(map(re2.escape, spellings))) if spellings else None
 
-    def __bool__(self) -> bool:
-        return bool(self.tools) or self._pattern is not None
-
     def is_in(self, data: bytes) -> bool:
         """Whether one of the values stands in `data`, plain or encoded."""
         return self._pattern is not None and self._pattern.search(data) is not None
@@ -93,21 +90,26 @@ class Canaries:
 
     def __init__(self, store: Store):
         self._store = store
-        self._known: tuple[int, WatchedCanary] = (-1, WatchedCanary(()))
+        self._known: tuple[int, WatchedCanary | None] = (-1, None)
 
-    def watched(self, epoch: int) -> WatchedCanary:
-        """What is watched under `epoch`; raises `StoreUnavailable`."""
+    def watched(self, epoch: int) -> WatchedCanary | None:
+        """What is watched under `epoch`, `None` where there is nothing; raises `StoreUnavailable`."""
         known, watched = self._known
         if known != epoch:
             with self._store.reader() as reader:
-                epoch, watched = reader.head().epoch, WatchedCanary(list_canaries(reader))
+                epoch, watched = reader.head().epoch, _watched(reader)
             self._known = (epoch, watched)
         return watched
 
-    def watched_in(self, transaction: Transaction) -> WatchedCanary:
+    def watched_in(self, transaction: Transaction) -> WatchedCanary | None:
         """The same inside of a transaction, which may be undone: nothing of it is remembered."""
         known, watched = self._known
-        return watched if known == transaction.head().epoch else WatchedCanary(list_canaries(transaction))
+        return watched if known == transaction.head().epoch else _watched(transaction)
+
+
+def _watched(reader: Reader) -> WatchedCanary | None:
+    canaries = list_canaries(reader)
+    return WatchedCanary(canaries) if canaries else None
 
 
 def list_canaries(reader: Reader) -> list[HoneyToken]:

@@ -7,6 +7,8 @@ needs and no more, inside of its time and no older. A condition that held starts
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -22,6 +24,7 @@ ATTACKS: Final = frozenset({
 })  # fmt: skip
 # Refusals that follow from an earlier one, or say to wait: they count where a condition names their reason.
 _NOT_COUNTED: Final = frozenset({Reason.REVOKED.value, Reason.RATE_LIMITED.value, Reason.CONFLICT.value})
+_RULES: Final = itemgetter("rules")
 _QUIET: Final = frozenset({Outcome.ALLOW.word, Outcome.SANITIZE.word})
 
 
@@ -71,7 +74,7 @@ def may_count(members: Mapping[str, Any]) -> bool:
     if kind == "decision" and members["decision"] not in _QUIET:
         return True
     if kind in ("decision", "result"):
-        return any(CANARY_RULE in one["rules"] for one in members["guards"])
+        return CANARY_RULE in chain.from_iterable(map(_RULES, members["guards"]))
     return kind == "alarm" or (kind == "approval" and members.get("action") == "denied")
 
 

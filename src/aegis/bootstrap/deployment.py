@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.approvals.answering import Answer, Answering
+from aegis.approvals.answering import Answer, Answering, settle
+from aegis.approvals.deferral import Deferrals
 from aegis.approvals.lifecycle import Approvals
 from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
@@ -23,10 +24,11 @@ from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
 from aegis.context.files import SessionFiles
-from aegis.context.memory import SessionMemory, note_said
+from aegis.context.heads import note_said
+from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
-from aegis.context.turns import TurnSteps, UserTurn, turn_steps
+from aegis.context.turns import UserTurn, turn_steps
 from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
@@ -38,6 +40,7 @@ from aegis.gate.control import Control
 from aegis.gate.events import Event, Listener, new_id, notify
 from aegis.gate.gate import Gate
 from aegis.gate.observe import Results
+from aegis.gate.participants import Doing
 from aegis.gate.parts import Parts
 from aegis.judges.access import JudgeDoor
 from aegis.judges.deciding import Judging
@@ -47,13 +50,18 @@ from aegis.missions.attestation import View, attest_session, project
 from aegis.missions.issuing import Issuing
 from aegis.missions.standing import Missions
 from aegis.outbound.worker import Deliveries
+from aegis.store.shared import Books
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentParts(Parts):
-    """The parts of a deployment with every feature: beside the kernel's, what tells what held calls would do."""
+    """The parts of a deployment with every feature: beside the kernel's, what tells what held calls would do.
+
+    `books` are what several processes of one gateway count together.
+    """
 
     dry_runs: DryRuns = field(default_factory=DryRuns)
+    books: Books | None = None
 
 
 class DeployedGate(Gate):
@@ -69,8 +77,9 @@ class DeployedGate(Gate):
             Parents(parts),
             SessionFiles(parts),
             self.memory,
-            Behaviour(parts, control, canaries, self.usual),
+            Behaviour(parts, control, canaries, self.usual, None if parts.books is None else parts.books.loops),
             self.missions,
+            Deferrals(parts),
             Approvals(parts),
         )
         super().__init__(
@@ -85,6 +94,8 @@ class DeployedGate(Gate):
         parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
+        self._settle = partial(settle, parts, control, self._decisions)
+        self.results.settle = self._settle
 
     def begin(self) -> None:
         """Start what a long-lived gate does beside its calls: end judge runs that a crash left behind.
@@ -174,8 +185,14 @@ class DeployedGate(Gate):
         said = UserTurn(text=text, turn=turn, documents=tuple(documents))
         return await self._commits.arun(self._saying(principal or self.principal, session, said))
 
-    def _saying(self, whose: Principal, session: str, said: UserTurn) -> TurnSteps:
-        return turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
+    def _saying(self, whose: Principal, session: str, said: UserTurn) -> Doing[SaidTurn]:
+        told = yield from turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
+        yield from self._settle(whose.id, session)
+        return told
+
+    async def asettle(self, principal: str, session: str) -> None:
+        """End the wait of the deferred calls of a session for which the evidence came, whoever recorded it."""
+        await self._commits.arun(self._settle(principal, session))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
         return open_steps(self.parts, self.issuing, whose, session, said)
@@ -292,18 +309,25 @@ def open_deployment(
     agent: str | None = None,
     protected: Sequence[Path] = (),
     accept_rollback: str | None = None,
+    text: str | None = None,
+    books: Books | None = None,
 ) -> Deployment:
     """Open the deployment whose state is in `home` under the configuration `config`.
 
     The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise. Calls that name
     the home, the configuration or one of the paths `protected` are blocked. `accept_rollback` says why a store that
-    does not continue what this home saw is right, and is recorded.
+    does not continue what this home saw is right, and is recorded. `text` stands for the file of the configuration.
+    `books` are what the processes of one gateway count together.
     Raises `ConfigError`, `KeyFileError` or `StoreError`.
     """
-    state = open_state(config, home, accept_rollback=accept_rollback)
+    state = open_state(config, home, accept_rollback=accept_rollback, text=text, books=books)
     try:
         policy = PolicyHolder(
-            state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home, *protected)
+            state.config,
+            path=state.config_path,
+            cache=default_cache_folder(),
+            protected=(state.home, *protected),
+            text=state.text,
         )
         check_foreign(state.config, state.home, state.store)
         policy.also(lambda candidate: check_foreign(candidate, state.home, state.store))
@@ -313,6 +337,8 @@ def open_deployment(
         raise
     policy.on_change(recorder(state.ledger, state.listeners))
     policy.current.windows.follow(state.elsewhere)
+    if books is not None:
+        policy.current.windows.share(books.calls, books.sizes)
 
     def close() -> None:
         """Let what is under way end, then release the store."""
@@ -334,6 +360,7 @@ def open_deployment(
         private=(state.home, *(() if state.config_path is None else (state.config_path,))),
         close=close,
         local=principal.id,
+        books=books,
     )
     previews = PreviewWorker(parts, parts.dry_runs)
     state.listeners.append(previews)

@@ -61,10 +61,22 @@ def check(file: File = None, config: ConfigFile = None, as_json: Json = False) -
         },
         as_json=as_json,
     )
+    for problem in _unfilled(loaded):
+        place = f"{problem.file}:{problem.line}: " if problem.line else ""
+        note(f"{place}{problem.message}{f'; {problem.hint}' if problem.hint else ''}")
     content = loaded.settings.guards.content
     for item in (*content.exceptions, *content.overrides):
         if item.expires is not None and item.expires <= time.time() * 1_000_000:
             note(f"what is said of `{item.rule}` on `{item.tool}` has expired and counts no more")
+
+
+def _unfilled(config: Config) -> list[Problem]:
+    """What policies read of sessions and nothing here fills; the engine of Cedar is loaded where it is needed."""
+    if not config.settings.policies:
+        return []
+    from aegis.config.compile_cedar import unfilled
+
+    return unfilled(config)
 
 
 def _compiled(config: Config) -> Policy:

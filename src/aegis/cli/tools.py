@@ -1,22 +1,25 @@
-"""`aegis tools`: what tools say about themselves is scanned, pinned, and compared with what it was."""
+"""`aegis tools`: what tools say about themselves is scanned, pinned, compared with what it was, and declared."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import orjson
 import typer
 
 from aegis.cli import output
-from aegis.cli.options import Home, Json, home_of
-from aegis.cli.output import Column, note, show_list
+from aegis.cli.options import ConfigFile, Home, Json, home_of
+from aegis.cli.output import Column, note, print_json, print_line, show_list
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
     from aegis.core.tool_description import ToolDescription
+    from aegis.policy.dataflow.drafting import SeenTool
     from aegis.policy.guards.descriptions import Pins
 
 app = typer.Typer(help="What tools say about themselves: scanned and pinned.")
@@ -115,6 +118,135 @@ def diff(
     return output.REFUSED if changes else output.DONE
 
 
+@app.command()
+def draft(
+    source: Source = None,
+    server: Server = None,
+    log: Annotated[bool, typer.Option("--log", help="also tools of calls on record, by their names")] = False,
+    home: Home = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> int:
+    """Write declarations of tools for a person to confirm: what each does, what its arguments are, whose word it gives.
+
+    They are derived from names, schemas and formats; tools that the configuration declares are left out.
+    """
+    from aegis.config.config import load_config
+    from aegis.policy.dataflow.drafting import SeenTool, draft_of, names_of_schema
+
+    seen: dict[str, SeenTool] = {}
+    if source or not log:
+        for tool in _read(source, server):
+            schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
+            properties = schema.get("properties")
+            seen[tool.identity] = SeenTool(
+                name=tool.name,
+                arguments=properties if isinstance(properties, dict) else {},
+                results=names_of_schema(tool.output_schema),
+            )
+    if log:
+        seen = {**_logged(home_of(home), config), **seen}
+    declared = load_config(config).settings.tools if config is not None else {}
+    drafts, left = {}, []
+    for identity, found in seen.items():
+        if identity in declared:
+            continue
+        entry = draft_of(found)
+        if _is_valid(identity, found.name, entry):
+            drafts[identity] = entry
+        else:
+            left.append(identity)
+    if as_json:
+        print_json({"tools": drafts, "left_out": left})
+    else:
+        print_line(_written(drafts))
+    note(f"{len(drafts)} tools drafted: read each line, correct it, and put it into `aegis.yaml`")
+    if left:
+        note(f"{len(left)} tools left out: an entry of the configuration cannot be named or written so")
+    return output.DONE
+
+
+def _is_valid(identity: str, name: str, entry: dict[str, Any]) -> bool:
+    """Whether the configuration can say this of exactly this tool: a name with `*` would be that of others."""
+    from pydantic import ValidationError
+
+    from aegis.config.tools import ToolSettings
+    from aegis.core.text import has_controls
+
+    if "*" in identity or "/" in name or has_controls(identity):
+        return False
+    try:
+        ToolSettings.model_validate(entry)
+    except ValidationError:
+        return False
+    return True
+
+
+def _written(drafts: dict[str, dict[str, Any]]) -> str:
+    """The drafts as a configuration file; every name is quoted, as somebody else chose it."""
+    if not drafts:
+        return "version: 1\ntools: {}"
+    lines = ["version: 1", "tools:"]
+    for identity, entry in drafts.items():
+        lines.append(f"  {_quoted(identity)}:")
+        lines.append(f"    risk: {entry['risk']}")
+        lines.append(f"    does: {entry['does']}" if "does" in entry else "    # does: nothing in its name says")
+        for member in ("arguments", "result"):
+            if member in entry:
+                lines.append(f"    {member}:")
+                lines.extend(f"      {_quoted(name)}: {_flow(value)}" for name, value in entry[member].items())
+    return "\n".join(lines)
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quoted(name)}: {_flow(inner)}" for name, inner in value.items()) + "}"
+    return "true" if value is True else str(value)
+
+
+def _quoted(name: str) -> str:
+    import json
+
+    return name if name.isidentifier() and name.isascii() else json.dumps(name)
+
+
+def _logged(home: Path, config: Path | None) -> dict[str, SeenTool]:
+    """The tools of calls on record, newest first: the names of their arguments and of what they gave."""
+    from aegis.cli.opening import existing
+    from aegis.core.ports import Search
+    from aegis.policy.dataflow.drafting import SeenTool, names_in
+
+    arguments: dict[str, dict[str, Any]] = {}
+    results: dict[str, tuple[str, ...]] = {}
+    with existing(home, config) as state, state.store.reader() as reader:
+        for entry in reader.search(Search(limit=MAX_LOGGED)):
+            if entry.kind not in {"decision", "result"}:
+                continue
+            server = orjson.loads(entry.body).get("server")
+            identity = entry.tool if server is None else f"{server}/{entry.tool}"
+            known = arguments.setdefault(identity, {}) if entry.kind == "decision" else None
+            if (known is not None and len(known) >= MAX_NAMES) or (known is None and identity in results):
+                continue
+            stored = reader.payload(entry.index)
+            payload = {} if stored is None else orjson.loads(state.keyring.open_payload(stored.key, stored.body))
+            if known is None:
+                results[identity] = names_in(_structured(payload.get("result")))
+            else:
+                known.update(dict.fromkeys(list(payload.get("arguments", {}))[:MAX_NAMES]))
+    return {
+        identity: SeenTool(name=identity.rpartition("/")[2], arguments=found, results=results.get(identity, ()))
+        for identity, found in sorted(arguments.items())
+    }
+
+
+def _structured(result: Any) -> Any:
+    """A result, read once more where it is JSON in a text."""
+    if isinstance(result, str) and result[:1] in {"{", "["}:
+        with suppress(ValueError):
+            return orjson.loads(result)
+    return result
+
+
 def _read(source: list[str] | None, server: str | None) -> tuple[ToolDescription, ...]:
 
     words = source or []
@@ -182,6 +314,8 @@ def _write(file: Path, pins: Pins) -> None:
     beside.replace(file)
 
 
+MAX_LOGGED: Final = 10_000  # receipts, newest first, whose tools are drafted
+MAX_NAMES: Final = 32  # arguments of one tool
 MAX_BYTES: Final = 16 * 1024 * 1024
 ASK_SECONDS: Final = 60.0  # a server that is started by a package manager may have to be fetched first
 MAX_PAGES: Final = 1_000

@@ -17,6 +17,7 @@ from aegis.errors import InvalidCall
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aegis.bootstrap import State
     from aegis.config.remedy import Remedy
     from aegis.core.finding import Finding
     from aegis.core.ports import Entry, Reader
@@ -52,8 +53,9 @@ def why(
         with state.store.reader() as reader:
             entry = _decision(reader, receipt)
         shown = detail(state, entry.receipt_id, reveal=reveal, by=operator())
+        places = _places(state, entry, shown)
     rules = load_rules(None, path).by_id
-    told, found = _explained(entry, shown, rules, reason=reason or "REASON")
+    told, found = _explained(entry, shown, rules, places, reason=reason or "REASON")
     told["allow"] = [{"text": one.text, "lines": one.lines} for one in found]
     if allow:
         told["allowed"] = _allow(home_of(home), path, found, reason)
@@ -90,8 +92,18 @@ def _decision(reader: Reader, name: str) -> Entry:
     return max(refusals, key=lambda found: found.index)
 
 
+def _places(state: State, entry: Entry, shown: dict[str, Any]) -> list[str]:
+    """Of each finding where its value stands, without the value."""
+    from aegis.gate.view import told_origins
+
+    findings = (shown["payload"] or {}).get("findings", ())
+    named = [[(place["receipt"], place["path"]) for place in one.get("origins", ())] for one in findings]
+    with state.store.reader() as reader:
+        return [told_origins(reader, entry.session, one) for one in named]
+
+
 def _explained(
-    entry: Entry, shown: dict[str, Any], rules: Mapping[str, Rule], *, reason: str
+    entry: Entry, shown: dict[str, Any], rules: Mapping[str, Rule], places: Sequence[str], *, reason: str
 ) -> tuple[dict[str, Any], tuple[Remedy, ...]]:
     """What is told of a decision, and what would change it."""
     from aegis.config.remedy import remedies
@@ -109,8 +121,9 @@ def _explained(
             "seen": one.evidence,
             "message": one.message,
             "title": rules[one.rule].title if one.rule in rules else "",
+            "origins": place,
         }
-        for one in findings
+        for one, place in zip(findings, places, strict=True)
         if one.outcome.word != "allow"
     ]
     told = {
@@ -125,6 +138,9 @@ def _explained(
         "guards": [one["guard"] for one in receipt["guards"] if one["outcome"] != "allow"],
         "findings": said,
     }
+    if "deferral" in receipt:
+        held = (payload or {}).get("approval", ())
+        told["deferral"] = {**receipt["deferral"], "waiting_for": held[2] if len(held) > 2 else []}
     return told, remedies(receipt, findings, detectors=rules, now=time.time(), reason=reason)
 
 
@@ -193,6 +209,11 @@ def _show(told: dict[str, Any], entry: Entry) -> None:
         if found["seen"]:
             print_line(visible(f"  seen   {found['seen'][:_SEEN]}"))
         print_line(visible(f"  why    {found['title'] or found['message']}"))
+        if found["origins"]:
+            print_line(visible(f"  where  {found['origins']}"))
+    if "deferral" in told:
+        waited = ", ".join(told["deferral"]["waiting_for"]) or told["deferral"]["reason"]
+        print_line(visible(f"  waits for evidence: {waited}  ({told['deferral']['resolution']})"))
     for name in told["missing"]:
         print_line(visible(f"  nobody could look at: {name}"))
     if "allowed" in told:

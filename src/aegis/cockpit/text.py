@@ -127,6 +127,18 @@ _SHARED: Final = {
 }  # fmt: skip
 
 
+_AWAITED: Final = {
+    "result": "the result of {}", "turn": "what the user says next", "session": "what the session has of {}",
+    "status": "the status of {}", "evidence": "the argument {}",
+}  # fmt: skip
+
+
+def evidence(awaited: Sequence[str]) -> str:
+    """Say in words what a deferred call waits for."""
+    parts = (word.partition(":") for word in awaited)
+    return ", ".join(_AWAITED.get(kind, kind).format(name or "as a whole") for kind, _, name in parts)
+
+
 def outcome(word: str) -> str:
     """Return what an outcome is called on a page."""
     return OUTCOMES.get(word, word)
@@ -197,6 +209,7 @@ _SAID: Final = {
     ("alarm", "alert_budget"): "an alert told of a budget near its end",
     ("alarm", "alert_silent"): "an alert told that nothing was recorded",
     ("alarm", "uncovered"): "a tool ran without a decision",
+    ("alarm", "drift"): "a session went far from what its user asked for",
     ("alarm", "documents_adopted"): "what an older version had stored was sealed as it was found",
     ("alarm", "mark_missing"): "the log was opened by a home that had no mark of it",
     ("alarm", "rollback_accepted"): "a store that does not continue what the home saw was accepted",

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rows import row_of
-from aegis.context.routes import LIST_SESSIONS, TRACE_SESSION, find_sessions, find_trace
+from aegis.context.routes import LIST_SESSIONS, SESSION_FLOW, TRACE_SESSION, find_flow, find_sessions, find_trace
 from aegis.core.ports import Reader
 from aegis.errors import InvalidCall
 from aegis.missions.lineage import Graph, graph_of
@@ -83,6 +83,107 @@ def _refused(receipt: Mapping[str, Any], known: set[str]) -> list[tuple[str, str
     )
 
 
+# Where values came from, drawn: what was read on the left, calls on the right, both in their order.
+
+MOST_DRAWN: Final = 60  # boxes of one side: what held a call is drawn first, the rest is told by its number
+_WIDTH, _HEIGHT, _STEP, _BETWEEN = 250, 26, 32, 220  # pixels
+_LABEL: Final = 30  # characters that fit into a box
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowBox:
+    """One result or call of the drawing; `word` is its trust or its outcome."""
+
+    receipt: str
+    tool: str
+    label: str
+    word: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowLine:
+    """All edges from one result to one call: as a path, and in words. `state` is why it is in colour."""
+
+    path: str
+    state: str
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowDrawing:
+    """The flow of a session; `rows` are its edges as a list, those that held a call first."""
+
+    width: int
+    height: int
+    sources: tuple[FlowBox, ...]
+    calls: tuple[FlowBox, ...]
+    lines: tuple[FlowLine, ...]
+    rows: tuple[dict[str, Any], ...]
+    more: int
+    complete: bool
+
+
+def drawing(flow: Mapping[str, Any]) -> FlowDrawing | None:
+    """Return the drawing of a session's flow; `None` where nothing was read."""
+    edges = sorted(flow["edges"], key=lambda edge: not edge["holds"])
+    if not flow["sources"]:
+        return None
+    left = _boxes(flow["sources"], [edge["from"]["receipt"] for edge in edges], "trust", 0)
+    right = _boxes(flow["calls"], [edge["to"]["receipt"] for edge in edges], "decision", _WIDTH + _BETWEEN)
+    between: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for edge in edges:
+        between.setdefault((edge["from"]["receipt"], edge["to"]["receipt"]), []).append(edge)
+    lines = [
+        _curve(left[source], right[call], held)
+        for (source, call), held in between.items()
+        if source in left and call in right
+    ]
+    tools = {one["receipt"]: one["tool"] for one in (*flow["sources"], *flow["calls"])}
+    rows = ({**edge, "source": tools.get(edge["from"]["receipt"], ""), "call": tools[edge["to"]["receipt"]]}
+            for edge in edges[:MOST_DRAWN])  # fmt: skip
+    return FlowDrawing(
+        width=2 * _WIDTH + _BETWEEN,
+        height=max(len(left), len(right)) * _STEP,
+        sources=tuple(left.values()),
+        calls=tuple(right.values()),
+        lines=tuple(sorted(lines, key=lambda line: line.state)),  # in colour is drawn last, over the others
+        rows=tuple(rows),
+        more=len(flow["sources"]) + len(flow["calls"]) - len(left) - len(right),
+        complete=flow["complete"],
+    )
+
+
+def _boxes(items: Sequence[Mapping[str, Any]], wanted: Sequence[str], word: str, x: int) -> dict[str, FlowBox]:
+    """Return the boxes of one side in their order: those at an edge, then the newest others, as many as are drawn."""
+    known = {item["receipt"]: item for item in items}
+    first = [*dict.fromkeys(one for one in wanted if one in known), *reversed(known)]
+    chosen = set(list(dict.fromkeys(first))[:MOST_DRAWN])
+    drawn = [item for receipt, item in known.items() if receipt in chosen]
+    return {
+        item["receipt"]: FlowBox(
+            receipt=item["receipt"],
+            tool=item["tool"],
+            label=item["tool"] if len(item["tool"]) <= _LABEL else item["tool"][: _LABEL - 1] + "…",
+            word=item[word],
+            x=x,
+            y=at * _STEP,
+        )
+        for at, item in enumerate(drawn)
+    }
+
+
+def _curve(source: FlowBox, call: FlowBox, edges: Sequence[Mapping[str, Any]]) -> FlowLine:
+    start, stop = source.y + _HEIGHT // 2, call.y + _HEIGHT // 2
+    near, far = _WIDTH + _BETWEEN // 2, _WIDTH + _BETWEEN // 2
+    return FlowLine(
+        path=f"M{_WIDTH} {start}C{near} {start} {far} {stop} {call.x} {stop}",
+        state=call.word if any(edge["holds"] for edge in edges) else "",
+        told="; ".join(f"{edge['is']}: {edge['from']['path'] or 'text'} → {edge['to']['path']}" for edge in edges[:5]),
+    )
+
+
 LISTED: Final = "60"
 TRACED: Final = "200"
 EXPORTED: Final = "1000"
@@ -125,6 +226,7 @@ async def trace(request: PageRequest) -> Response:
         lineages=lineages,
         graph=await _graph(request, lineages),
         flows=await asyncio.to_thread(_flows, request, receipts),
+        drawn=await asyncio.to_thread(_drawn, request),
         next=found["next"],
         later="cursor" in request.query,
     )
@@ -192,6 +294,14 @@ def _flows(request: PageRequest, receipts: list[dict[str, Any]]) -> dict[str, Se
     with services.store.reader() as reader:
         keys = services.gate.missions.trusted(reader, services.policy.current)
         return flows(reader, receipts, keys)
+
+
+def _drawn(request: PageRequest) -> FlowDrawing | None:
+    query = {name: request.query[name] for name in WHOSE if request.query.get(name)}
+    try:
+        return drawing(find_flow(request.services, request.path["id"], query_of(SESSION_FLOW, query)))
+    except InvalidCall:  # of several principals: each has a flow of its own, and the timeline shows all
+        return None
 
 
 def _lineages(receipts: list[dict[str, Any]]) -> list[list[str]]:

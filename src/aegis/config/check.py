@@ -202,12 +202,10 @@ def _policies(settings: Settings, place: Place) -> Iterator[Problem]:
         if policy.cedar is not None:
             if policy.select is not None:
                 yield place((*where, "select"), "a Cedar policy selects by its own scope", "remove `select`")
-            if policy.outcome != "block":
-                yield place((*where, "outcome"), "a Cedar policy permits or forbids, and cannot ask", "")
         else:
             yield from _select(policy, settings, where, place)
         if policy.approvals is not None:
-            if policy.outcome != "require_approval":
+            if policy.outcome == "block":
                 yield place((*where, "approvals"), "the policy never holds a call", "set `outcome: require_approval`")
             yield from _approvers(policy.approvals, settings.approvals, (*where, "approvals"), place)
 
@@ -218,7 +216,10 @@ def _select(
     select = policy.select
     if select is None:
         return
-    if select.tool is None and select.category is None and select.effect is None:
+    chosen = (select.tool, select.category, select.effect, select.session)
+    if all(one is None for one in chosen) or (
+        select.session is not None and not select.session.model_dump(exclude_none=True)
+    ):
         message = f"the policy `{policy.name}` selects nothing"
         yield place((*where, "select"), message, "without `select`, a policy is about every call")
         return

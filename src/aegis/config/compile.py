@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from stat import S_ISLNK
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis._version import __version__
 from aegis.config.compile_reviews import compile_judges, compile_previews, judge_versions
@@ -31,7 +31,7 @@ from aegis.keys.jws import IssuerKey
 from aegis.policy.guards.base import Guard, ResultGuard
 from aegis.policy.guards.budget import BudgetGuard
 from aegis.policy.guards.content import ContentGuard
-from aegis.policy.guards.dataflow import DataflowGuard, DataflowRules
+from aegis.policy.guards.dataflow import DataflowGuard, DataflowRules, DriftGuard
 from aegis.policy.guards.evidence import EvidenceGuard
 from aegis.policy.guards.flow import FlowGuard
 from aegis.policy.guards.mission import MissionGuard
@@ -42,10 +42,14 @@ from aegis.policy.guards.protected import ProtectedGuard
 from aegis.policy.guards.rate import RateGuard, Windows
 from aegis.policy.guards.registry import RegistryGuard, RegistryRules
 from aegis.policy.guards.result import ResultContentGuard
+from aegis.policy.guards.schema import SchemaGuard
 from aegis.policy.mission import Quote
 from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS, MissionRules
 from aegis.policy.policy import Policy
 from aegis.policy.source import Source
+
+if TYPE_CHECKING:  # its engine takes long to load
+    from aegis.policy.guards.cedar import CedarGuard
 
 # The folders that agents work in, compiled into what follows links out of them on this machine.
 
@@ -268,16 +272,28 @@ def compile_policy(
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
             baseline=settings.guards.behaviour.compiled(),
+            budgets=tuple(one.compiled() for one in settings.budgets),
+            reads_trust=cedar_guard is not None and cedar_guard.reads_trust,
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
-        dataflow=_dataflow(settings),
+        dataflow=_dataflow(settings, cedar_guard, schema_guard),
     )
 
 
-def _dataflow(settings: Settings) -> DataflowRules:
+def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard) -> DataflowRules:
     chosen = settings.guards.dataflow
+    reads = schema.session_reads if cedar is None else schema.session_reads | cedar.session_reads
     guard = None if chosen.mode == "off" else DataflowGuard(chosen.delegation)
-    return DataflowRules(guard=guard, mode=chosen.mode, unclassified=settings.sessions.unclassified)
+    far = settings.guards.drift
+    defers = settings.insufficient_evidence == "defer"
+    return DataflowRules(
+        guard=guard,
+        mode=chosen.mode,
+        unclassified=settings.sessions.unclassified,
+        reads=reads,
+        drift=None if far.mode == "off" else DriftGuard(alert=far.alert, hold=far.hold, defers=defers),
+        notes_drift=far.mode == "observe",
+    )
 
 
 def _outside(

@@ -16,13 +16,14 @@ from aegis.config.tools import (
     NotifierSettings,
     OwnApprovalSettings,
     PolicySettings,
+    SessionSelectSettings,
     ToolApprovalSettings,
     ToolSettings,
 )
 from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
 from aegis.core.json import tokens
 from aegis.core.names import Selector, SelectorMap
-from aegis.core.outcome import EFFECTS, outcome_of, risk_of
+from aegis.core.outcome import EFFECTS, Outcome, risk_of
 from aegis.core.text import TextRole
 from aegis.detect.roles import schema_roles
 from aegis.errors import ConfigError, Problem
@@ -30,6 +31,7 @@ from aegis.policy.dataflow.declare import NOTHING, ArgumentFlow, ResultFlow, Too
 from aegis.policy.guards.base import ToolEntry
 from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
 from aegis.policy.model import Routes, Tool
+from aegis.policy.session import SessionSelector
 
 # The schemas of tools and policies, compiled into the schema guard.
 
@@ -88,8 +90,15 @@ def _policy(policy: PolicySettings, validator: jsonschema_rs.Validator, *, deny:
         category="" if select is None else select.category or "",
         effect=None if select is None else select.effect,
         deny=deny,
-        outcome=outcome_of(policy.outcome),
+        outcome=Outcome.BLOCK if policy.outcome == "block" else Outcome.REQUIRE_APPROVAL,
+        defers=policy.outcome == "defer",
+        session=None if select is None or select.session is None else _session(select.session),
     )
+
+
+def _session(settings: SessionSelectSettings) -> SessionSelector:
+    wanted = settings.model_dump(exclude_none=True)
+    return SessionSelector(wanted={name: tuple(one) if isinstance(one, list) else one for name, one in wanted.items()})
 
 
 def _compile(
@@ -200,6 +209,9 @@ def approval_rules(settings: Settings) -> ApprovalRules:
         link=approvals.link.rstrip("/"),
         bind_files=settings.missions.file_system == "shared",
         flow_grants=approvals.flow_grants == "on",
+        defer_seconds=approvals.defer_timeout,
+        deferred_chain=settings.limits.deferred_chain,
+        defers=settings.insufficient_evidence == "defer" or any(one.outcome == "defer" for one in settings.policies),
         notifies=any(own is not None and own.notify for own in own_settings),
         slack=tuple(
             _notifier(one) for own in own_settings if own is not None for one in own.notify or () if one.people

@@ -91,7 +91,7 @@ class Section(BaseModel):
     The text under a member is its line in the reference.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 def written(how: str) -> Any:

@@ -65,7 +65,7 @@ def host_files() -> list[HostFile]:
     for folder in (package / "_data" / "hosts", package.parent.parent / "data" / "hosts"):
         if folder.is_dir():
             return [
-                HostFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+                HostFile.model_validate(yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader))
                 for path in sorted(folder.glob("*.yaml"))
             ]
     raise FileNotFoundError("the tools of hosts are missing from this installation")

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from aegis.config.behaviour import MAX_RULES, BaselineSettings, ContainmentSettings, LoopSettings
+from aegis.config.behaviour import (
+    MAX_BUDGETS,
+    MAX_RULES,
+    BaselineSettings,
+    BudgetSettings,
+    ContainmentSettings,
+    LoopSettings,
+)  # fmt: skip
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.models import DraftingSettings, ProxySettings, RunSettings
@@ -50,6 +57,8 @@ class LimitSettings(Section):
     """Strings, keys included; beyond it the call is blocked."""
     max_bytes: Size
     """Bytes of all strings; beyond it the call is blocked."""
+    deferred_chain: Annotated[int, Field(ge=1, le=1_000)]
+    """Deferred calls that wait for one another in a chain; a longer one is blocked."""
 
 
 class AlwaysSettings(Section):
@@ -73,6 +82,17 @@ class DataflowSettings(Section):
     """`known` enforces where the user's words are known, and asks nothing where they are not."""
     delegation: Literal["never", "grant", "typed"]
     """Whether a document that the user named may supply a value: never, once a person grants it, or by its kind."""
+
+
+class DriftSettings(Section):
+    """The guard that asks how far a call is from the user's words, given the run so far."""
+
+    mode: Mode
+    """Whether what it holds is held, only recorded, or never asked for."""
+    alert: Annotated[int, Field(ge=1, le=100)]
+    """From this drift on a call is noted, and the first of a session is an alarm on record."""
+    hold: Annotated[int, Field(ge=1, le=100)]
+    """From this drift on a call is held, or deferred where missing evidence is."""
 
 
 class SessionSettings(Section):
@@ -114,6 +134,8 @@ class GuardsSettings(Section):
     """Notes or holds what is far from what an agent usually does."""
     dataflow: DataflowSettings
     """Asks where values come from and whether the user's words ask for the deed; of calls in sessions alone."""
+    drift: DriftSettings
+    """Asks how far a call is from the user's words; of calls in sessions whose words are known."""
     outside: dict[Name, OutsideGuardSettings] = Field(default_factory=dict)
     """Guards of installed packages, by the names of their entry points; asked in this order, after the others."""
 
@@ -168,6 +190,8 @@ class Settings(Section):
     judging: JudgingSettings
     containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
     """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
+    budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
+    """What agents and sessions may use up without a mission, before a person gives more."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

@@ -89,6 +89,8 @@ class ApprovalSettings(Section):
     """How long a held call waits, at most seven days."""
     on_timeout: Literal["block", "next"]
     """What happens then: it is blocked, or passed to the next approver. Nothing allows it."""
+    defer_timeout: Timeout
+    """How long a call waits for evidence; then it is blocked."""
     approvers: Annotated[list[Approver], Field(min_length=1), AfterValidator(unlike)]
     """Who may release it, in the order in which `next` passes it on."""
     quorum: Annotated[int, Field(ge=1, le=MAX_QUORUM)]
@@ -211,6 +213,33 @@ class ToolSettings(Section):
     """Whose word its results are."""
 
 
+class SessionSelectSettings(Section):
+    """Which sessions a policy is about; every member that is given must hold. A call without a session lacks them."""
+
+    id: Names | None = None
+    """Its name."""
+    labels: Annotated[list[Sensitivity], Field(min_length=1)] | None = None
+    """It read something as sensitive as one of these."""
+    sources: Names | None = None
+    """It read results of one of these tools."""
+    effects: Annotated[list[Effect], Field(min_length=1)] | None = None
+    """An earlier call of it had one of these effects."""
+    tools: Names | None = None
+    """It called one of these tools."""
+    untrusted: bool | None = None
+    """Whether it read anything untrusted."""
+    task: bool | None = None
+    """Whether the user's words are known."""
+    calls: Annotated[int, Field(ge=1)] | None = None
+    """So many of its calls were allowed, at least."""
+    denials: Annotated[int, Field(ge=1)] | None = None
+    """So many of its calls were blocked, at least."""
+    turns: Annotated[int, Field(ge=1)] | None = None
+    """So many turns were said, at least."""
+    drift: Annotated[int, Field(ge=1, le=100)] | None = None
+    """It went so far from the user's words, at least."""
+
+
 class SelectSettings(Section):
     """Which calls a policy is about; every member that is given must hold."""
 
@@ -220,6 +249,8 @@ class SelectSettings(Section):
     """Tools of this category."""
     effect: Effect | None = None
     """Calls with this effect, declared or seen."""
+    session: SessionSelectSettings | None = None
+    """Calls of sessions that read, did or said this before."""
 
 
 class PolicySettings(Section):
@@ -237,7 +268,8 @@ class PolicySettings(Section):
     """What the arguments must not satisfy."""
     cedar: Annotated[str, Field(min_length=1)] | None = None
     """Policies in Cedar, which select by their own scope. What no policy permits is denied."""
-    outcome: Literal["block", "require_approval"] = "block"
-    """What a call that breaks `schema` or `deny` gets."""
+    outcome: Literal["block", "require_approval", "defer"] = "block"
+    """What a call gets that breaks `schema` or `deny`, or that `cedar` forbids. `defer` holds it until a new decision
+    would not, or a person releases it; after `approvals.defer_timeout` it is blocked."""
     approvals: OwnApprovalSettings | None = None
     """Who releases what this policy holds; added to what the tool itself asks for."""

@@ -9,21 +9,28 @@ from typing import Any, Final
 from msgspec import to_builtins
 from starlette.responses import Response
 
+from aegis.context.flow import flow_of
+from aegis.context.heads import COLLECTION as MEMORY
+from aegis.context.heads import MemoryHead, read_head, words_of
 from aegis.context.opening import MAX_OPENING_TURNS
-from aegis.context.sessions import MAX_MOUNTS
-from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES
+from aegis.context.sessions import MAX_MOUNTS, key_of_session
+from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES, load_turns
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.core.decision import ParentSession
 from aegis.core.ports import Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
+from aegis.keys.accounts import list_accounts
+from aegis.keys.api import list_keys
 from aegis.missions.routes import TOKEN
+from aegis.policy.dataflow.declare import SENSITIVITIES
 from aegis.server.admission import AUDIT, OPEN_SESSION
 from aegis.server.audit import listed, moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import DEFAULT_LIMIT, answer, index_of, page
 from aegis.server.schemas import (
     CURSOR,
+    ID,
     LIMIT,
     NAME,
     SINCE,
@@ -115,7 +122,49 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {"session": TEXT, "principal": TEXT, "agent": TEXT, "first": WHOLE, "last": WHOLE, "count": WHOLE}
     ),
     "Sessions": listing("SessionRow"),
-    "Trace": closed({"session": TEXT, "items": {"type": "array", "items": ref("Receipt")}, "next": nullable(TEXT)}),
+    "Trace": closed(
+        {
+            "session": TEXT,
+            "principal": TEXT,
+            "task": {"type": "boolean", "description": "whether the user's words are known"},
+            "turns": WHOLE,
+            "labels": {"type": "array", "items": {"type": "string", "enum": list(SENSITIVITIES)}},
+            "untrusted": {"type": "boolean", "description": "whether anything untrusted was read"},
+            "sources": {"type": "array", "items": TEXT, "description": "tools whose results were read"},
+            "effects": {"type": "array", "items": TEXT},
+            "tools": {"type": "array", "items": TEXT},
+            "calls": {**WHOLE, "description": "calls that were allowed"},
+            "denials": {**WHOLE, "description": "calls that were blocked"},
+            "drift": {
+                **nullable({"type": "integer", "minimum": 0, "maximum": 100}),
+                "description": "how far it went from the user's words, where they are known",
+            },
+            "items": {"type": "array", "items": ref("Receipt")},
+            "next": nullable(TEXT),
+        }
+    ),
+    "FlowPlace": closed({"receipt": ID, "path": TEXT}),
+    "SessionFlow": closed(
+        {
+            "sources": {
+                "type": "array",
+                "items": closed({"receipt": ID, "tool": TEXT, "trust": TEXT, "sensitivity": TEXT}),
+            },
+            "calls": {"type": "array", "items": closed({"receipt": ID, "tool": TEXT, "decision": TEXT})},
+            "edges": {
+                "type": "array",
+                "items": closed(
+                    {
+                        "from": ref("FlowPlace"),
+                        "to": ref("FlowPlace"),
+                        "is": {**TEXT, "description": "the type of the value that stands in both places"},
+                        "holds": {"type": "boolean", "description": "whether the call was held because of it"},
+                    }
+                ),
+            },
+            "complete": {"type": "boolean", "description": "false where a bound was met, in memory or in this answer"},
+        }
+    ),
 }
 
 
@@ -224,8 +273,8 @@ LIST_SESSIONS: Final = Endpoint(
 
 
 async def trace_session(request: ApiRequest) -> Response:
-    """Everything that the log holds of the sessions of that name, newest first."""
-    return answer(await asyncio.to_thread(find_trace, request.services, request.path["id"], request.query))
+    """What a session read and did, and everything that the log holds of it, newest first."""
+    return answer(await asyncio.to_thread(_described, request.services, request.path["id"], request.query))
 
 
 TRACE_SESSION: Final = Endpoint(
@@ -233,12 +282,46 @@ TRACE_SESSION: Final = Endpoint(
     path="/v1/sessions/{id:path}",
     operation="traceSession",
     tag="audit",
-    summary="Everything that the log holds of a session, newest first",
+    summary="What a session read and did, and everything that the log holds of it, newest first",
     permission=AUDIT,
     handler=trace_session,
     path_params=named("name of the session"),
     query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
-    replies={**ok("one page of the trace", "Trace"), **failing(s404="the log holds nothing of it")},
+    replies={
+        **ok("one page of the trace", "Trace"),
+        **failing(s404="the log holds nothing of it", s409="several principals have a session of that name"),
+    },
+)
+
+
+async def show_flow(request: ApiRequest) -> Response:
+    """Where the values of a session's calls came from; no value is told."""
+    return answer(await asyncio.to_thread(find_flow, request.services, request.path["id"], request.query))
+
+
+def find_flow(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flow of data of a session, by the parameters of `SESSION_FLOW`; raises `InvalidCall` (404, 409)."""
+    principal = query.get("principal") or _principal_of(services, session, query.get("agent", ""))
+    with services.store.reader() as reader:
+        if not reader.search(Search(principal=principal, session=session, limit=1)):
+            raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
+        return flow_of(services.gate.parts, reader, session, principal)
+
+
+SESSION_FLOW: Final = Endpoint(
+    method="GET",
+    path="/v1/sessions/{id:path}/flow",
+    operation="showFlow",
+    tag="audit",
+    summary="Where the values of a session's calls came from",
+    permission=AUDIT,
+    handler=show_flow,
+    path_params=named("name of the session"),
+    query=exact("principal", "agent"),
+    replies={
+        **ok("sources, calls, and the places in both at which the same value stands", "SessionFlow"),
+        **failing(s404="the log holds nothing of it", s409="several principals have a session of that name"),
+    },
 )
 
 
@@ -285,6 +368,65 @@ def find_trace(services: Services, session: str, query: Mapping[str, Any]) -> di
     return {"session": session, **listed(entries, limit)}
 
 
+def _described(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a page of the trace with what the session read and did; raises `InvalidCall` (404, 409)."""
+    found = find_trace(services, session, query)
+    principal = query.get("principal") or _principal_of(services, session, query.get("agent", ""))
+    key = key_of_session(principal, session)
+    parts = services.gate.parts
+    with services.store.reader() as reader:
+        document = reader.document(MEMORY, key)
+        head = MemoryHead(secret=b"") if document is None else read_head(document)
+        is_known = bool(words_of(parts, reader, key, 0))
+        turns = head.turns or len(load_turns(reader, key).turns)
+    return {
+        "session": session,
+        "principal": principal,
+        "task": is_known,
+        "turns": turns,
+        "labels": list(head.labels),
+        "untrusted": head.untrusted,
+        "sources": list(head.sources),
+        "effects": list(head.effects),
+        "tools": list(head.tools),
+        "calls": head.calls,
+        "denials": head.denials,
+        "drift": head.drift if is_known else None,
+        **found,
+    }
+
+
+def _principal_of(services: Services, session: str, agent: str) -> str:
+    """Whose session of that name it is; raises `InvalidCall` (409) naming them where there are several."""
+    with services.store.reader() as reader:
+        newest = reader.search(Search(session=session, agent=agent, limit=1))
+        known = {key.principal for key in list_keys(reader)} | {account.name for account in list_accounts(reader)}
+        found = {entry.principal for entry in newest} | {services.gate.parts.local}
+        found = {
+            name
+            for name in known | found
+            if name and reader.search(Search(principal=name, session=session, agent=agent, limit=1))
+        }
+        owners = {name for name in found if _is_owner(reader, name, session)} or found
+    if len(owners) > 1:
+        named = ", ".join(f"`{name}`" for name in sorted(owners))
+        raise InvalidCall(
+            f"several principals have a session of that name: {named}",
+            code="ambiguous",
+            hint="say which by `principal`",
+            status=409,
+        )
+    return next(iter(owners), "")
+
+
+def _is_owner(reader: Reader, principal: str, session: str) -> bool:
+    """Whether a principal opened a session or made a call in it: approvers have receipts in it as well."""
+    return any(
+        reader.search(Search(principal=principal, session=session, kind=kind, limit=1))
+        for kind in ("session", "decision")
+    )
+
+
 def _last_until(reader: Reader, time: int) -> int:
     """Return the index of the last entry that is not after `time`, or -1."""
     found = reader.search(Search(until=time, limit=1))
@@ -306,5 +448,6 @@ OPENING: Final = (SESSION_OPENING, SAY_TURN)
 
 SESSIONS: Final = (
     LIST_SESSIONS,
+    SESSION_FLOW,  # before the name of a session, which takes slashes
     TRACE_SESSION,
 )

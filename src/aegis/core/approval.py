@@ -189,8 +189,9 @@ class ApprovalRules:
     approve in an hour (`None`: any number), `max_pending` how many calls of one principal may wait.
     `link` is where people read an approval; it carries no authority. `bind_files` binds a held call to
     the files that it names, which needs the agent's file system. `notifies` says that somebody is told of
-    held calls, `flow_grants` that approvals offer grants of data flow. `slack` are the
-    notifiers whose messages can be answered where they are read.
+    held calls, `flow_grants` that approvals offer grants of data flow. `defers` says that calls may be held for want of
+    evidence: for `defer_seconds`, in chains of `deferred_chain` calls.
+    `slack` are the notifiers whose messages can be answered where they are read.
     """
 
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -200,6 +201,9 @@ class ApprovalRules:
     bind_files: bool = True
     notifies: bool = False
     flow_grants: bool = False
+    defers: bool = False
+    defer_seconds: int = 120
+    deferred_chain: int = 16
     slack: tuple[Notifier, ...] = ()
 
 

@@ -24,6 +24,7 @@ class Combined:
     missing: tuple[str, ...]
     reports: tuple[Report, ...]
     retry_after: int | None = None
+    awaits: tuple[str, ...] = ()
 
 
 MAX_NAMED: Final = 50  # places of missing evidence that one guard names: bounds what a call can make of findings
@@ -38,10 +39,13 @@ _GRAVEST: Final = (
     Reason.APPROVAL_REQUIRED,
     Reason.DEFERRED,
 )
+MAX_NAMED_CHARS: Final = 512  # of one place: a key of the arguments can be as long as they are
 MISSING_RULE: Final = "missing-evidence"
+_AWAITED: Final = ("result:", "session:", "status:")  # names of missing evidence that say already what is waited for
 _EVIDENCE_OUTCOME: dict[EvidencePolicy, Outcome] = {
     "fail-closed": Outcome.BLOCK,
     "require-approval": Outcome.REQUIRE_APPROVAL,
+    "defer": Outcome.REQUIRE_APPROVAL,
     "fail-open-with-attestation": Outcome.ALLOW,
 }
 
@@ -67,12 +71,15 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
     findings: list[Finding] = []
     patches: list[Patch] = []
     missing: list[str] = []
+    awaits: list[str] = []
     retry_after: int | None = None
     # (2) Missing evidence is answered by the policy, beside what the guard itself demands.
     if any(report.missing for report in in_order):
         in_order = tuple(_answered(report, evidence) if report.missing else report for report in in_order)
     for report in in_order:
         missing.extend(report.missing)
+        if report.awaits:
+            awaits.extend(report.awaits)
         # (3) The maximum on both axes; of those that demand it, the gravest reason is named, else that of the first.
         if report.outcome > outcome or (outcome and report.outcome == outcome and _is_graver(report.reason, reason)):
             outcome, reason = report.outcome, report.reason
@@ -94,6 +101,7 @@ def combine(reports: Sequence[Report], expected: Sequence[str], evidence: Eviden
         missing=tuple(missing),
         reports=in_order,
         retry_after=retry_after,
+        awaits=tuple(dict.fromkeys(awaits))[:MAX_NAMED],
     )
 
 
@@ -110,6 +118,7 @@ def tightened(combined: Combined, report: Report) -> Combined:
         findings=(*combined.findings, *report.findings),
         patches=() if outcome is Outcome.BLOCK else combined.patches,
         reports=(*combined.reports, report),
+        awaits=(*combined.awaits, *report.awaits),
     )
 
 
@@ -119,7 +128,8 @@ def _is_graver(reason: Reason, than: Reason) -> bool:
 
 def _answered(report: Report, evidence: EvidencePolicy) -> Report:
     """A report with what the evidence policy answers to what it misses, and a finding for each place of that."""
-    answer = _EVIDENCE_OUTCOME[evidence]
+    answer, defers = _EVIDENCE_OUTCOME[evidence], evidence == "defer"
+    lacking = Reason.DEFERRED if defers else Reason.INSUFFICIENT_EVIDENCE
     named = {(finding.path, finding.message): finding for finding in report.findings if finding.rule == MISSING_RULE}
     added: list[Finding] = []
     for name in dict.fromkeys(report.missing):
@@ -129,10 +139,18 @@ def _answered(report: Report, evidence: EvidencePolicy) -> Report:
     return replace(
         report,
         outcome=max(report.outcome, answer),
-        reason=Reason.INSUFFICIENT_EVIDENCE if answer > report.outcome else report.reason,
+        reason=report.reason if answer <= report.outcome else lacking,
         verdict=max(report.verdict, Verdict.INSUFFICIENT_EVIDENCE),
         findings=(*report.findings, *added),
+        awaits=tuple(dict.fromkeys((*report.awaits, *map(awaited, report.missing)))) if defers else report.awaits,
     )
+
+
+def awaited(name: str) -> str:
+    """What a call waits for that misses `name`: a word of an approval's `waiting_for`."""
+    if not name or name.startswith("/"):
+        return f"evidence:{name[:MAX_NAMED_CHARS]}"
+    return name if name.startswith(_AWAITED) else "turn" if name == "task" else f"status:{name}"
 
 
 def lack(guard: str, name: str, answer: Outcome) -> Finding:

@@ -44,7 +44,8 @@ class Report:
     `outcome` is what the guard demands for what it saw; `missing` names evidence that it needed and
     did not get, which is answered by the evidence policy and by nothing else. `reason` explains a
     restrictive `outcome`; `risk` is the lowest tier the guard will call this. `retry_after` is the
-    number of whole seconds after which the same call would pass this guard, where that is known.
+    number of whole seconds after which the same call would pass this guard, where that is known. `awaits` says what a
+    report with reason `deferred` waits for, in the words of an approval's `waiting_for`.
     """
 
     guard: str
@@ -56,3 +57,4 @@ class Report:
     patches: tuple[Patch, ...] = ()
     missing: tuple[str, ...] = ()
     retry_after: int | None = None
+    awaits: tuple[str, ...] = ()

@@ -209,7 +209,9 @@ class Declaration(_Closed, frozen=True, kw_only=True):
     max_denials: Count | None = None
 
 
-_STRICTNESS: Final[tuple[EvidencePolicy, ...]] = ("fail-open-with-attestation", "require-approval", "fail-closed")
+_STRICTNESS: Final[tuple[EvidencePolicy, ...]] = (
+    "fail-open-with-attestation", "defer", "require-approval", "fail-closed",
+)  # fmt: skip
 
 
 @lru_cache

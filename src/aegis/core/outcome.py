@@ -86,7 +86,7 @@ class Reason(str, Enum):
     DEFERRED = "deferred"
 
 
-EvidencePolicy = Literal["fail-closed", "require-approval", "fail-open-with-attestation"]
+EvidencePolicy = Literal["fail-closed", "require-approval", "defer", "fail-open-with-attestation"]
 
 Category = Literal[
     "sql_injection", "path_traversal", "shell_injection", "prompt_injection", "sensitive_file",

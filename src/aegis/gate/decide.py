@@ -13,7 +13,6 @@ The same steps serve the synchronous and the asynchronous gate: they differ in w
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
@@ -52,7 +51,7 @@ from aegis.log.writer import CallKey, Unit
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 
-ATTEMPTS: Final = 4  # how often a call is decided again because something moved under it
+ATTEMPTS: Final = 16  # how often a call is decided again because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
 _NO_PARTS: Final[tuple[Part, ...]] = ()
 
@@ -66,8 +65,10 @@ class Decisions:
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._control = control
-        self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._seen: set[int] = set()  # hashes: whoever is taken for another is looked up in vain
+        self._seen_before: set[int] = set()
         self._view = asked_of(participants, "view")
+        self._take = asked_of(participants, "take")
         self._weigh = asked_of(participants, "weigh")
         self._reread = asked_of(participants, "reread")
         self._review = asked_of(participants, "review")
@@ -86,7 +87,7 @@ class Decisions:
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
         refused: RecordRefused | None = None
-        look = not subject.generated and key in self._seen
+        look = not subject.generated and (hash(key) in self._seen or hash(key) in self._seen_before)
         state = self._control.latest()
         for _ in range(ATTEMPTS):
             # (2)
@@ -205,20 +206,25 @@ class Decisions:
     def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
         """What the policy makes of the call, and the parts of those that showed it something."""
         subject, call = asked.subject, asked.subject.call
-        if asked.state.stops(subject.agent):
-            return _NO_PARTS, refuse("revocation", Reason.REVOKED)
-        if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
-            return _NO_PARTS, refuse("containment", Reason.REVOKED)
-        if not subject.principal.may_call(call.server, call.tool):
+        state, principal = asked.state, subject.principal
+        if state.stopped or state.contained:  # most of the time nothing is
+            if state.stops(subject.agent):
+                return _NO_PARTS, refuse("revocation", Reason.REVOKED)
+            if state.refuses_call(principal.id, subject.session, call.server, call.tool):
+                return _NO_PARTS, refuse("containment", Reason.REVOKED)
+        if principal.tools and not principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS
-        if subject.session or call.parent is not None or subject.worker is not None:
+        if subject.session or call.parent is not None or subject.worker is not None or _is_of_chain(asked):
             for view in self._view:
                 part = view(asked)
                 if isinstance(part, Evaluation):
                     return _NO_PARTS, part
                 if part is not None:
                     parts = (*parts, part)
+        if asked.policy.behaviour.budgets or asked.policy.behaviour.reads_trust:
+            for take in self._take:
+                parts = (*parts, *take(asked))
         evaluation = yield from self._evaluate(asked, parts)
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
@@ -305,7 +311,7 @@ class Decisions:
     def _release(self, made: Made, recorded: Recorded, started: int) -> Decision:
         """(6): the decision with the place where the log keeps it; listeners hear of it."""
         receipt = ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex())
-        decision = made.released(receipt)
+        decision = Decision(**made.members, receipt=receipt)
         seconds = (perf_counter_ns() - started) / 1e9
         notify(
             self._parts.listeners,
@@ -320,9 +326,16 @@ class Decisions:
         return decision
 
     def _remember(self, key: tuple[str, str, str]) -> None:
-        self._seen[key] = None
-        if len(self._seen) > MAX_REMEMBERED:
-            self._seen.popitem(last=False)
+        self._seen.add(hash(key))
+        if len(self._seen) > MAX_REMEMBERED // 2:
+            self._seen, self._seen_before = set(), self._seen
+
+
+def _is_of_chain(asked: DecisionAttempt) -> bool:
+    """Whether a call names others, or waited before."""
+    call, known = asked.subject.call, asked.known
+    waited = known is not None and known.decision is not None and known.decision.approval is not None
+    return bool(call.depends_on) or call.resolves is not None or waited
 
 
 def _unit(asked: DecisionAttempt, made: Made) -> Unit:

@@ -117,7 +117,7 @@ class ResultAttempt(Struct, frozen=True, kw_only=True):
     """One result that is to be judged, and the call that it is of: `body` is the receipt of that call's decision.
 
     `data` are the canonical bytes of the result, and `token` is what its tool signed of it. `further` says that it is
-    another text of a result that was judged before.
+    another text of a result that was judged before, and `failed` that the call did not do its work.
     """
 
     principal: Principal
@@ -127,6 +127,7 @@ class ResultAttempt(Struct, frozen=True, kw_only=True):
     data: bytes
     token: str | None = None
     further: bool = False
+    failed: bool = False
 
     @property
     def tool(self) -> str:
@@ -200,6 +201,10 @@ class Participant:
     def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None
+
+    def take(self, asked: DecisionAttempt) -> Iterable[Part]:
+        """What a call takes from budgets, and what is shown of its agent; asked where the policy has or reads any."""
+        return ()
 
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterable[Report]:
         """More reports on a call that was evaluated; they can only make the evaluation stricter."""

@@ -7,10 +7,8 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 from urllib.parse import SplitResult, urlsplit
-
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from aegis.core.addresses import is_public
 from aegis.errors import EgressError, EgressFailed, EgressRefused
@@ -18,13 +16,14 @@ from aegis.outbound.values import EgressPolicy, Request, Response
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
 
 
 # Resolving that hands out checked addresses only, so that what was checked is what is connected to.
 
 
-class CheckedResolver(AbstractResolver):
-    """Refuses a host of which any address is private, unless the operator named it.
+class CheckedResolver:
+    """An `AbstractResolver` of the client that refuses a host of which any address is private, unless it was named.
 
     One private address among public ones is enough: which of them is used is the other side's choice (rebinding).
     """
@@ -42,9 +41,14 @@ class CheckedResolver(AbstractResolver):
             if not self._policy.names(host, port) and not is_public(numeric):
                 raise EgressRefused(f"`{host}` resolves to a private address; add it to the allow-list if meant")
             results.append(
-                ResolveResult(
-                    hostname=host, host=numeric, port=port, family=kind, proto=proto, flags=socket.AI_NUMERICHOST
-                )
+                {
+                    "hostname": host,
+                    "host": numeric,
+                    "port": port,
+                    "family": kind,
+                    "proto": proto,
+                    "flags": socket.AI_NUMERICHOST,
+                }
             )
         return results
 
@@ -155,15 +159,13 @@ class Egress:
             raise EgressError("this client belongs to another event loop; make one for each")
         try:  # the library is an extra, and half a hundred milliseconds: whoever sends nothing needs neither
             import aiohttp
-
-            # REMAP
         except ImportError as error:
             raise EgressRefused("requests that leave need the package `aiohttp`: pip install aiohttp") from error
         context = ssl.create_default_context(cafile=self._policy.ca_file)
         self._loop = loop
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                resolver=CheckedResolver(self._policy),
+                resolver=cast("AbstractResolver", CheckedResolver(self._policy)),
                 ssl=context,
                 limit=self._policy.max_connections,
                 keepalive_timeout=KEEP_ALIVE_SECONDS,

@@ -349,7 +349,9 @@ class Policy:
             orphan=incoming.orphan,
             size=incoming.size,
             context=incoming.context,
+            trust=incoming.trust,
             flow=route.flow,
+            dependence=incoming.dependence,
         )
         reports = _ask(asked, case, times, broken)
         if incoming.counted:
@@ -485,10 +487,11 @@ def _ask(asked: _Asked[C], case: C, times: list[int], broken: BaseException | No
 
 def _times(reports: Sequence[Report], times: Sequence[int]) -> tuple[GuardTime, ...]:
     """What each guard demanded and how long it took."""
-    return tuple(
+    found = [
         GuardTime(guard=report.guard, outcome=report.outcome, us=spent // 1_000)
         for report, spent in zip(reports, times, strict=True)
-    )
+    ]
+    return tuple(found)
 
 
 _NO_NAMES: Final[tuple[str, ...]] = ()

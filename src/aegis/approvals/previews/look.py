@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from aegis.approvals.lifecycle import payload_of, running
-from aegis.approvals.previews import programs, sql
+from aegis.approvals.binding import payload_of, running
+from aegis.approvals.previews import programs
 from aegis.approvals.previews.dryrun import DryRuns, by_callable, by_endpoint
 from aegis.approvals.queue import load, receipt
 from aegis.approvals.values import Approval
@@ -233,7 +233,11 @@ def _by_arguments(look: Looked, how: ToolPreview) -> Preview:
         return no_preview("the call holds no command", "shell")
     if how.kind == "sql":
         text = _text(given.get("statement"))
-        return no_preview("the call holds no statement", "sql") if text is None else sql.statement(look, text)
+        if text is None:
+            return no_preview("the call holds no statement", "sql")
+        from aegis.approvals.previews import sql  # its parser takes a tenth of a second to load
+
+        return sql.statement(look, text)
     if how.kind == "http":
         url, method = _text(given.get("url")), _text(given.get("method")) or "GET"
         if url is None:

@@ -19,9 +19,13 @@ import platform
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
+
+_File = TypeVar("_File")
 
 _MAGIC: Final = b"aegis-patterns-1\n"
 _DIGEST_BYTES: Final = 32
@@ -78,6 +82,25 @@ def _body(data: bytes, identity: Sequence[str]) -> bytes | None:
     if data[: len(_MAGIC)] != _MAGIC or not hmac.compare_digest(data[len(_MAGIC) : head], _digest(identity, body)):
         return None
     return body
+
+
+def load_files(
+    folder: Path, kind: str, reader: Path, kept: type[_File], check: Callable[[str, str], _File], *, cache: Path | None
+) -> tuple[_File, ...]:
+    """Every YAML file of a folder of data, checked; what was checked before is taken from `cache`.
+
+    `reader` is the module that checks: another one checks anew. Raises what `check` raises, for the first wrong file.
+    """
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    identity = (kind, reader.read_text(encoding="utf-8"), *(word for text in texts for word in text))
+    body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
+    if body is not None:
+        with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew
+            return msgspec.msgpack.decode(body, type=tuple[kept, ...])  # type: ignore[valid-type]
+    files = tuple(check(name, text) for name, text in texts)
+    if cache is not None:
+        store_cached(cache, identity, msgspec.msgpack.encode(files))
+    return files
 
 
 def store_cached(folder: Path, identity: Sequence[str], body: bytes) -> None:

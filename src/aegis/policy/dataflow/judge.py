@@ -18,7 +18,6 @@ from typing import Any, Final, Literal, NamedTuple
 from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason
 from aegis.policy.dataflow.declare import (
-    ArgumentFlow,
     Does,
     ToolFlow,
     does_with,
@@ -26,7 +25,7 @@ from aegis.policy.dataflow.declare import (
     name_words,
     objects_of,
 )
-from aegis.policy.dataflow.licence import is_like_asked
+from aegis.policy.dataflow.licence import shortfall
 from aegis.policy.dataflow.reading import (
     INSTRUCTION,
     MAX_SPANS,
@@ -34,12 +33,11 @@ from aegis.policy.dataflow.reading import (
     SECRET,
     STRUCTURED,
     TRUSTED,
-    FlowGrant,
     SessionView,
     ValueOrigin,
     shingles,
 )
-from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
+from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise
 from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
 
 Delegation = Literal["never", "grant", "typed"]
@@ -75,6 +73,7 @@ _MANY: Final = frozenset(
 _SHORT: Final = 160  # characters of an argument that names something
 _WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
 _UNKNOWN: Final = frozenset({"other", "read"})
+_FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 _NAMING: Final = 5  # blanks of one
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
@@ -96,22 +95,27 @@ class FlowCall:
     @property
     def texts(self) -> list[str]:
         """The values of its arguments."""
-        return [one.value for one in _strings(self.arguments)]
+        return [one.value for one in strings_of(self.arguments)]
 
 
 def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
     """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
+    return not licence_of(call, words)
+
+
+def licence_of(call: FlowCall, words: TrustedWords) -> float:
+    """How far a call is from what the user's words ask for, 0 (they do) to 1."""
     does = call.does
     deed = lexicon().deeds.get(does)
     asked = words.asks_for(does, objects_of(call.tool))
     if deed is not None and deed.risky:
-        return asked
+        return 0.0 if asked else 1.0
     if asked and does not in _WIDE:
-        return True
+        return 0.0
     lead = name_words(call.tool)[:1]
     named = does == "read" or any(word in words.said or stem(word) in words.said for word in lead)
     needed = "said" if asked else "threshold" if does in _UNKNOWN and named else "known"
-    return is_like_asked(words, call.tool, call.texts, needed)
+    return min(1.0, shortfall(words, call.tool, call.texts, needed) / _FAR)
 
 
 class FlowFinding(NamedTuple):
@@ -127,7 +131,9 @@ class FlowFinding(NamedTuple):
     does: str = ""
 
 
-class _String(NamedTuple):
+class ArgumentText(NamedTuple):
+    """A value of a call: where it stands, and the name that says what it is for."""
+
     path: str
     name: str
     value: str
@@ -141,7 +147,7 @@ def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tup
     does = call.does
     if does in _QUIET and not call.leaves:
         return ()
-    strings = list(_strings(call.arguments))
+    strings = list(strings_of(call.arguments))
     judging = _Judging(call, does, view, delegation, strings)
     judging.licence()
     judging.sinks()
@@ -150,12 +156,15 @@ def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tup
 
 
 class _Judging:
-    def __init__(self, call: FlowCall, does: Does, view: SessionView, delegation: Delegation, strings: list[_String]):
+    def __init__(
+        self, call: FlowCall, does: Does, view: SessionView, delegation: Delegation, strings: list[ArgumentText]
+    ):
         self.call = call
         self.does = does
         self.view = view
         self.delegation = delegation
         self.strings = strings
+        self.values = find_all(JoinedTexts([one.value for one in strings]))
         self.found: list[FlowFinding] = []
         self.licensed = True
 
@@ -186,13 +195,13 @@ class _Judging:
 
     # (3)
     def sinks(self) -> None:
-        for one in self.strings:
+        for one, values in zip(self.strings, self.values, strict=True):
             told = flow_of_argument(self.call.flow, self.does, one.name)
             if told is not None and not told.sink:
                 continue
             seen = False
             if told is not None or (len(one.value) <= _SHORT and self.does in _LEAVING):
-                for value in find_values(one.value):
+                for value in values:
                     if told is None and not self._is_address(one.value, value.start, value.end):
                         continue
                     seen = True
@@ -205,7 +214,7 @@ class _Judging:
         """Whether an argument is the address, and not a text that holds one."""
         return end - start >= len(text.strip()) - 2
 
-    def _sink(self, one: _String, kind: ValueKind, normal: str) -> None:
+    def _sink(self, one: ArgumentText, kind: ValueKind, normal: str) -> None:
         if not normal or self._is_fine(one, kind, normal, first=self.does in _FIRST):
             return
         origins = self._origins(kind, normal)
@@ -224,7 +233,7 @@ class _Judging:
             )
         )
 
-    def _is_fine(self, one: _String, kind: ValueKind, normal: str, *, first: bool) -> bool:
+    def _is_fine(self, one: ArgumentText, kind: ValueKind, normal: str, *, first: bool) -> bool:
         words = self.view.words
         if words is not None and words.says(kind, normal):
             return True
@@ -263,7 +272,7 @@ class _Judging:
             found = self.view.origins("u", host_of(normal))
         return found
 
-    def _granted(self, one: _String, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
+    def _granted(self, one: ArgumentText, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
         return any(
             grant.document
             and grant.kind == kind
@@ -275,12 +284,12 @@ class _Judging:
     # (4), (5)
     def carried(self) -> None:
         words = self.view.words
-        for one in self.strings:
+        for one, values in zip(self.strings, self.values, strict=True):
             told = flow_of_argument(self.call.flow, self.does, one.name)
             if told is not None and told.sink:
                 continue
             if self.does in _LEAVING:
-                for value in find_values(one.value):
+                for value in values:
                     if value.kind not in {"url", "wallet"} and not (value.kind == "account" and self.does != "execute"):
                         continue
                     if self._is_fine(one, value.kind, value.normal, first=False):
@@ -339,7 +348,7 @@ class _Judging:
                         )
                     )
 
-    def _is_planted(self, one: _String) -> bool:
+    def _is_planted(self, one: ArgumentText) -> bool:
         """Whether an argument that names something is what a text says, and no field, line or word of the user."""
         text = one.value
         if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
@@ -374,7 +383,8 @@ def place_of_sink(path: str) -> str:
     return "/".join(part for part in path.split("/") if not part.isdigit())
 
 
-def _strings(arguments: Mapping[str, Any]) -> Iterator[_String]:
+def strings_of(arguments: Mapping[str, Any]) -> Iterator[ArgumentText]:
+    """The texts and numbers of a call's arguments, as many as are looked at."""
     left = MAX_CHARS
     stack: list[tuple[str, str, Any]] = [
         (f"/{escape(name)}", name, value) for name, value in reversed(list(arguments.items()))
@@ -385,18 +395,15 @@ def _strings(arguments: Mapping[str, Any]) -> Iterator[_String]:
         if isinstance(value, str):
             count += 1
             left -= len(value)
-            yield _String(path, name, value)
+            yield ArgumentText(path, name, value)
         elif isinstance(value, bool) or value is None:
             continue
         elif isinstance(value, (int, float)):
             count += 1
-            yield _String(path, name, str(value))
+            yield ArgumentText(path, name, str(value))
         elif isinstance(value, dict):
             stack.extend(
                 (f"{path}/{escape(str(inner))}", str(inner), held) for inner, held in reversed(list(value.items()))
             )
         elif isinstance(value, (list, tuple)):
             stack.extend((f"{path}/{number}", name, held) for number, held in reversed(list(enumerate(value))))
-
-
-__all__ = ["ArgumentFlow", "FlowCall", "FlowFinding", "FlowGrant", "judge_flow"]

@@ -57,8 +57,8 @@ def features(words: TrustedWords, tool: str, values: Sequence[str]) -> tuple[flo
     )
 
 
-def is_like_asked(words: TrustedWords, tool: str, values: Sequence[str], needed: str) -> bool:
-    """Whether the matcher takes a call for one that these words ask for; `needed` names the score."""
+def shortfall(words: TrustedWords, tool: str, values: Sequence[str], needed: str) -> float:
+    """What a call lacks to be taken for one that these words ask for, 0 where nothing; `needed` names the score."""
     trained = weights()
     score = sum(weight * one for weight, one in zip(trained["weights"], features(words, tool, values), strict=True))
-    return bool(score >= float(trained[needed]))
+    return max(0.0, float(trained[needed]) - float(score))

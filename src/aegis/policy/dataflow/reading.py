@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -14,7 +16,7 @@ from msgspec import Struct
 from aegis.core.json import escape
 from aegis.core.names import glob_match
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
-from aegis.policy.dataflow.values import find_values, keyed, normalise
+from aegis.policy.dataflow.values import JoinedTexts, TypedValue, find_all, keyed, normalise, tokens
 from aegis.policy.dataflow.words import TrustedWords
 
 MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
@@ -29,6 +31,7 @@ _SPAN_WORDS: Final = 48
 _SPAN_NAMES: Final = 16
 _LONGEST_NAME: Final = 40  # characters of a field's name in a text
 _SPAN_CHARS: Final = 240
+_SPAN_LEAST: Final = 12  # characters of a text that can tell somebody to do something
 _NAME: Final = re2.compile(r"\b(?:[A-Z][\w-]+|[\w-]*[0-9][\w-]*)")
 _SHORT: Final = 96  # characters of a field that is a value and no text
 _FEW: Final = 6  # words of one
@@ -49,7 +52,8 @@ _ORDER: Final = re2.compile(
     r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
     r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s)"
 )
-_TOKEN: Final = re2.compile(r"[^\W_]+")
+_WORDS_KNOWN: Final = 16_384  # words whose hashes a process remembers: most words stand in text after text
+_BITS: Final = 2**64 - 1
 _SECRET_NAMES: Final = frozenset({
     "password", "passcode", "secret", "token", "pin", "cvv", "passport", "ssn", "card", "credential", "credentials",
 })  # fmt: skip
@@ -94,11 +98,24 @@ class FlowGrant:
     does: str = ""
 
 
+class Stray(NamedTuple):
+    """How far one call is from the user's words (0 to 100), whether it acts, and whether it does so unlicensed."""
+
+    drift: int
+    acts: bool
+    strays: bool
+
+
 @dataclass(kw_only=True)
 class SessionView:
-    """What guards know of a session. The collections grow with it and are nobody's to change."""
+    """What guards know of a session. The collections grow with it and are nobody's to change.
+
+    `drift` is the furthest of the calls so far; `acting` of them acted, `strays` without licence. `stray` is what was
+    made of the call that is looked at.
+    """
 
     id: str = ""
+    owner: str = ""  # the person for whom it runs, where its host said so
     key: bytes = b""
     words: TrustedWords | None = None
     values: dict[int, tuple[ValueOrigin, ...]] = field(default_factory=dict)
@@ -114,6 +131,9 @@ class SessionView:
     denials: int = 0
     turns: int = 0
     drift: int = 0
+    acting: int = 0
+    strays: int = 0
+    stray: Stray | None = None
     reads: int = 0
     spans: int = 0
     used: frozenset[int] = frozenset()  # hashes of payees and grantees that a call of the session went to
@@ -159,6 +179,15 @@ _FAMILY_OF: Final = {1: "e", 2: "u", 3: "n", 4: "w"}
 _NUMBER_OF: Final = {family: number << _FAMILY_BITS for number, family in _FAMILY_OF.items()}
 
 
+class _Leaf(NamedTuple):
+    """One text or number of a result: where it stands, its names with dots, and the last of them that is a name."""
+
+    value: str | int | float
+    path: str
+    dotted: str
+    name: str
+
+
 class _Taking:
     """Collects what one result holds."""
 
@@ -170,54 +199,75 @@ class _Taking:
         self.shingles: set[int] = set()
         self.spans = 0
         self.left = MAX_READ
-        self.strings = MAX_STRINGS
         self.saturated = False
         self.text = False
+        self.leaves: list[_Leaf] = []
 
-    def walk(self, value: Any, path: str, dotted: str, depth: int) -> None:
-        if depth > 32 or self.strings <= 0 or self.left <= 0:
+    def walk(self, value: Any, path: str, dotted: str, name: str, depth: int) -> None:
+        """Collect the leaves below a value, as many as are read."""
+        if depth > 32 or len(self.leaves) >= MAX_STRINGS or self.left <= 0:
             self.saturated = True
             return
         if isinstance(value, dict):
-            for name, inner in value.items():
-                self.walk(inner, f"{path}/{escape(name)[:64]}", f"{dotted}.{name}" if dotted else name, depth + 1)
+            for inner, held in value.items():
+                below = f"{dotted}.{inner}" if dotted else inner
+                self.walk(held, f"{path}/{_token(inner)}", below, inner, depth + 1)
         elif isinstance(value, list):
-            for number, inner in enumerate(value):
-                self.walk(inner, f"{path}/{number}", f"{dotted}.{number}" if dotted else str(number), depth + 1)
+            for number, held in enumerate(value):
+                below = f"{dotted}.{number}" if dotted else str(number)
+                self.walk(held, f"{path}/{number}", below, name, depth + 1)
         elif isinstance(value, str):
-            self.strings -= 1
-            self.string(value, path, dotted, structured=bool(dotted))
+            if len(value) > self.left:
+                value, self.saturated = value[: self.left], True
+            self.left -= len(value)
+            self.leaves.append(_Leaf(value, path, dotted, name))
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            self.strings -= 1
-            self.keep("t", str(value), path, self.flags(dotted, str(value), structured=bool(dotted)))
-            if isinstance(value, int) and abs(value) > 9_999_999:
-                self.keep("n", str(abs(value)), path, self.flags(dotted, str(value), structured=bool(dotted)))
+            self.leaves.append(_Leaf(value, path, dotted, name))
 
-    def flags(self, dotted: str, text: str, *, structured: bool) -> int:
+    def take(self) -> None:
+        """Keep what the leaves hold."""
+        flags = [self.flags(leaf) for leaf in self.leaves]
+        texts = [leaf.value for leaf in self.leaves if isinstance(leaf.value, str)]
+        found = iter(find_all(JoinedTexts(texts)))
+        prose = [
+            leaf.value
+            for leaf, flag in zip(self.leaves, flags, strict=True)
+            if isinstance(leaf.value, str) and not flag & STRUCTURED
+        ]
+        spans = iter(_spans_of(JoinedTexts(prose)))
+        for leaf, flag in zip(self.leaves, flags, strict=True):
+            if isinstance(leaf.value, str):
+                self.string(leaf.value, leaf.path, flag, next(found), () if flag & STRUCTURED else next(spans))
+                continue
+            self.keep("t", str(leaf.value), leaf.path, flag)
+            if isinstance(leaf.value, int) and abs(leaf.value) > 9_999_999:
+                self.keep("n", str(abs(leaf.value)), leaf.path, flag)
+
+    def flags(self, leaf: _Leaf) -> int:
         """Trust of a field: declared, else by the tool's trust; a short value of a mixed result is structured."""
         told: FieldTrust | None = None
-        if self.fields and dotted:
-            told = next((trust for name, trust in self.fields.items() if glob_match(name, dotted)), None)
-        secret = SECRET if dotted and not _SECRET_NAMES.isdisjoint(name_words(dotted.rpartition(".")[2])) else 0
+        if self.fields and leaf.dotted:
+            told = next((trust for name, trust in self.fields.items() if glob_match(name, leaf.dotted)), None)
+        secret, is_prose = _named_so(leaf.name)
         if told == "trusted" or (told is None and self.trust == "trusted"):
             return secret | TRUSTED | STRUCTURED
         if told == "structured":
             return secret | STRUCTURED
-        if told is None and self.trust == "mixed" and structured and len(text) <= _SHORT and text.count(" ") < _FEW:
-            return secret if _is_prose(dotted) else secret | STRUCTURED
+        if told is None and self.trust == "mixed" and leaf.dotted and not is_prose:
+            text = leaf.value if isinstance(leaf.value, str) else ""
+            if len(text) <= _SHORT and text.count(" ") < _FEW:
+                return secret | STRUCTURED
         return secret
 
-    def string(self, text: str, path: str, dotted: str, *, structured: bool) -> None:
-        if len(text) > self.left:
-            text, self.saturated = text[: self.left], True
-        self.left -= len(text)
-        flags = self.flags(dotted, text, structured=structured)
-        if not flags & STRUCTURED and text.strip():
+    def string(
+        self, text: str, path: str, flags: int, found: Sequence[TypedValue], spans: Sequence[tuple[int, int]]
+    ) -> None:
+        """Keep a text as a whole, the values in it, its lines, and what of it reads like an order."""
+        if not flags & STRUCTURED and not self.text and text.strip():
             self.text = True
         if len(text) <= 128:
             self.keep("t", normalise("text", text), path, flags)
-        spans = () if flags & STRUCTURED else _spans(text)
-        for value in find_values(text):
+        for value in found:
             inside = any(start <= value.start < end for start, end in spans)
             family = _FAMILIES[value.kind]
             whole = value.end - value.start >= len(text.strip()) - 1
@@ -259,10 +309,22 @@ def _line_value(line: str) -> str:
     return plain.strip("\"',; ")
 
 
-def _is_prose(dotted: str) -> bool:
-    """Whether a field's own name says that people write what they like into it."""
-    name = next((part for part in reversed(dotted.split(".")) if not part.isdigit()), "")
-    return not _PROSE.isdisjoint(name_words(name))
+@lru_cache(maxsize=4_096)
+def _token(name: str) -> str:
+    """The name of a member as it stands in a path."""
+    return escape(name)[:64]
+
+
+def is_prose_name(name: str) -> bool:
+    """Whether a field's name says that people write what they like into it."""
+    return _named_so(name)[1]
+
+
+@lru_cache(maxsize=4_096)
+def _named_so(name: str) -> tuple[int, bool]:
+    """Whether a field's own name says that it is kept secret, and that people write what they like into it."""
+    words = name_words(name)
+    return 0 if _SECRET_NAMES.isdisjoint(words) else SECRET, not _PROSE.isdisjoint(words)
 
 
 _PROSE: Final = frozenset({
@@ -279,7 +341,8 @@ def read_result(value: Any, key: bytes, flow: ToolFlow, trust: Trust | None = No
     if isinstance(value, str) and value[:1] in {"{", "["}:
         with suppress(orjson.JSONDecodeError):  # a text that only begins like JSON is a text
             value = orjson.loads(value) if len(value) <= MAX_READ else value
-    taking.walk(value, "", "", 0)
+    taking.walk(value, "", "", "", 0)
+    taking.take()
     return ResultReading(
         values=tuple((hashed, path, flags) for hashed, (path, flags) in taking.values.items()),
         shingles=tuple(sorted(taking.shingles)),
@@ -289,26 +352,37 @@ def read_result(value: Any, key: bytes, flow: ToolFlow, trust: Trust | None = No
     )
 
 
-def _spans(text: str) -> list[tuple[int, int]]:
-    """Where a text reads like an order: from its sign on, some sentences."""
-    found: list[tuple[int, int]] = []
-    if len(text) < 12:
-        return found
-    end = -1
-    for match in _ORDER.finditer(text):
-        if match.start() < end:
-            continue
-        end = min(len(text), match.start() + _SPAN_CHARS)
-        found.append((match.start(), end))
-        if len(found) >= MAX_SPANS:
-            break
-    return found
+def _spans_of(joined: JoinedTexts) -> list[list[tuple[int, int]]]:
+    """Where each text reads like an order: from its sign on, some sentences."""
+    spans: list[list[tuple[int, int]]] = [[] for _ in joined.texts]
+    if joined.is_plain:
+        for number, start, _, _ in joined.matches(_ORDER):
+            _begin(spans[number], joined.texts[number], start)
+    else:
+        for found, text in zip(spans, joined.texts, strict=True):
+            for match in _ORDER.finditer(text):
+                _begin(found, text, match.start())
+                if len(found) >= MAX_SPANS:
+                    break
+    return spans
+
+
+def _begin(found: list[tuple[int, int]], text: str, start: int) -> None:
+    if len(text) >= _SPAN_LEAST and len(found) < MAX_SPANS and (not found or start >= found[-1][1]):
+        found.append((start, min(len(text), start + _SPAN_CHARS)))
 
 
 def shingles(key: bytes, text: str) -> Iterable[int]:
-    """Hashes of two and of three words that stand together, of the first words of `text`."""
-    words = [match[0] for match in _TOKEN.finditer(text.casefold())][: _SPAN_WORDS + 2]
-    for at in range(len(words) - 1):
-        yield keyed(key, "2", f"{words[at]} {words[at + 1]}")
-    for at in range(len(words) - 2):
-        yield keyed(key, "3", " ".join(words[at : at + 3]))
+    """Hashes of two and of three words that stand together, of the first words of `text`.
+
+    A word's hash is keyed; those of words that stand together are sums of theirs, each word with a weight of its place.
+    """
+    hashed = [_word(key, word) for word in tokens(text.casefold())[: _SPAN_WORDS + 2]]
+    pairs = [first + (second << 1) for first, second in pairwise(hashed)]
+    yield from (pair & _BITS for pair in pairs)
+    yield from (pair + (third << 2) & _BITS for pair, third in zip(pairs, hashed[2:], strict=False))
+
+
+@lru_cache(maxsize=_WORDS_KNOWN)
+def _word(key: bytes, word: str) -> int:
+    return keyed(key, "2", word)

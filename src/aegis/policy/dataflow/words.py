@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,12 @@ import re2
 import yaml
 
 from aegis.errors import ConfigError, Problem
-from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise
+from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise, tokens
 
-_WORD: Final = re2.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_WORD: Final = re2.compile(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
 _SENTENCE: Final = re2.compile(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
 _MAX_SENTENCES: Final = 2_000
+_MAX_ANSWERED: Final = 256  # deeds that were looked for in one user's words: names of tools can be made up
 _BEFORE_NOUN: Final = frozenset(
     {
         "the",
@@ -158,9 +159,18 @@ class TrustedWords:
     values: frozenset[str]
     hosts: frozenset[str]
     said: frozenset[str]
+    answered: dict[tuple[str, tuple[str, ...]], bool] = field(default_factory=dict, compare=False, repr=False)
 
-    def asks_for(self, does: str, objects: Iterable[str]) -> bool:
+    def asks_for(self, does: str, objects: tuple[str, ...]) -> bool:
         """Whether some sentence asks for a deed of this kind; `objects` are words of the tool's name."""
+        known = self.answered.get((does, objects))
+        if known is None:
+            if len(self.answered) >= _MAX_ANSWERED:
+                self.answered.clear()
+            known = self.answered[does, objects] = self._asks_for(does, objects)
+        return known
+
+    def _asks_for(self, does: str, objects: Iterable[str]) -> bool:
         deed = lexicon().deeds.get(does)
         if deed is None:
             return False
@@ -232,10 +242,7 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
 
 
 def _plain(text: str) -> str:
-    return " ".join(match[0] for match in _TOKEN.finditer(normalise("text", text)))
-
-
-_TOKEN: Final = re2.compile(r"[^\W_]+")
+    return " ".join(tokens(normalise("text", text)))
 
 
 def _is_verb(sentence: Sequence[str], at: int) -> bool:

@@ -3,28 +3,33 @@
 A call is one request. Principal: `Agent::"NAME"`. Resource: `Tool::"TOOL"` or
 `Tool::"SERVER/TOOL"`, which is in `Server::"SERVER"`. Action: `Action::"SELECTOR"` for a tool that is
 registered without `*`, which is in `Action::"call"`; `Action::"call"` itself for any other. Context:
-`tool server session category` (text), `risk` (0 to 3), `irreversible registered` (truth values),
+`tool server category` (text), `session` (a record, see `policy.session`; not there without a session), `risk` (0 to 3),
+`irreversible registered` (truth values),
 `effects roles` (sets of text; `effects` holds `write` as well as what refines it, `write startup` and
 `write startup one`), `time` (seconds since the epoch), `hour` (0 to 23) and `weekday` (0 is Monday), both UTC; and for
 registered tools with a schema `input`, the arguments that it declares.
 
-As in Cedar, what nothing permits is denied. Any error of evaluation refuses.
+As in Cedar, what nothing permits is denied. Any error of evaluation refuses, but that of a policy which reads what the
+session could not fill: that is missing evidence. What a `forbid` demands is its configured policy's outcome.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import cedarpy
 import orjson
+import re2
 
+from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
 from aegis.core.json import escape
 from aegis.core.names import SelectorMap, normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.policy.guards.base import Case, holds_at_most
+from aegis.policy.session import FIELDS, MISSING, session_record
 
 # Arguments as Cedar sees them: JSON Schemas as Cedar types, and values checked against those.
 #
@@ -113,22 +118,32 @@ def _type(schema: object, depth: int) -> CedarType | None:
 CALL: Final = "call"
 MAX_SHOWN: Final = 10_000  # values of one call that policies see: half a million numbers took more than a second
 _REMEMBERED: Final = 1_024  # tools whose entities are kept: bounds memory against made-up names
+_TYPES: Final[Mapping[str, CedarType]] = {
+    "text": {"type": "String"},
+    "truth": {"type": "Boolean"},
+    "number": {"type": "Long"},
+    "set": {"type": "Set", "element": {"type": "String"}},
+}
+TRUST: Final = "trust"  # 0 to 100, of the agent; only a `forbid` may read it
 CONTEXT: Final[CedarType] = {
     "tool": {"type": "String"},
     "server": {"type": "String"},
-    "session": {"type": "String"},
+    "session": {"type": "Record", "attributes": {name: _TYPES[kind] for name, kind in FIELDS.items()}},
     "category": {"type": "String"},
     "risk": {"type": "Long"},
     "irreversible": {"type": "Boolean"},
     "registered": {"type": "Boolean"},
     "effects": {"type": "Set", "element": {"type": "String"}},
     "roles": {"type": "Set", "element": {"type": "String"}},
+    "agent": {"type": "Record", "attributes": {TRUST: {"type": "Long"}}},
     "time": {"type": "Long"},
     "hour": {"type": "Long"},
     "weekday": {"type": "Long"},
 }
 
 _QUIET: Final = Report(guard="cedar")
+# What Cedar says of a policy that reads what is not there; any other text is an error like every other.
+_ABSENT: Final = re2.compile(r"policy `([^`]+)`: record does not have the attribute `(session|drift)`")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,11 +170,34 @@ def _action(arguments: CedarType | None) -> dict[str, Any]:
     return {"appliesTo": {"principalTypes": ["Agent"], "resourceTypes": ["Tool"], "context": context}}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CedarPolicy:
+    """One parsed policy: whose it is, what it demands where it forbids, and which fields of the session it reads.
+
+    `trusts` says that it reads the trust in the agent.
+    """
+
+    owner: str
+    permits: bool
+    outcome: Outcome = Outcome.BLOCK
+    defers: bool = False
+    reads: tuple[str, ...] = ()
+    trusts: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class _Verdicts:
+    """What the policies said of one call so far."""
+
+    holding: dict[str, CedarPolicy]
+    missing: dict[str, None]
+
+
 class CedarGuard:
     """Refuses what the policies do not permit, and what they cannot be evaluated on.
 
-    `owners` names the configured policy of each parsed one, in order; `actions` is the action of
-    each registered tool.
+    `policies` are those that permit or block, `holding` those whose `forbid` holds a call, each by the id that `known`
+    says more about; `actions` is the action of each registered tool.
     """
 
     name = "cedar"
@@ -168,12 +206,16 @@ class CedarGuard:
         self,
         *,
         policies: cedarpy.PolicySet,
-        owners: Sequence[str],
+        known: Mapping[str, CedarPolicy],
         schema: cedarpy.Schema,
         actions: Mapping[str, ToolAction],
+        holding: cedarpy.PolicySet | None = None,
     ):
         self._policies = policies
-        self._owners = {f"policy{position}": owner for position, owner in enumerate(owners)}
+        self._holding = holding
+        self._known = known
+        self.session_reads = frozenset(name for one in known.values() for name in one.reads)
+        self.reads_trust = any(one.trusts for one in known.values())
         self._schema = schema
         self._actions = SelectorMap(actions)
         self._resources: dict[tuple[str, str], cedarpy.Entities] = {}
@@ -199,20 +241,39 @@ class CedarGuard:
         if action is None or case.entry is None or not case.entry.registered:
             requests.append(_request(case.agent, CALL, server, tool, context))
         entities = self._entities(server, tool)
+        found = _Verdicts(holding={}, missing={})
         for result in cedarpy.is_authorized_batch(requests, self._policies, entities):
-            diagnostics = result.diagnostics
-            if diagnostics.errors or result.decision is cedarpy.Decision.NoDecision:
-                message = "a policy could not be evaluated on this call"
-                return _refusal("policy-error", Reason.UNAVAILABLE, message)
-            if not result.allowed:
-                return self._denied(diagnostics.reasons)
-        return _QUIET
+            reasons = result.diagnostics.reasons
+            absent = self._absent(result.diagnostics.errors, context)
+            if absent is None or result.decision is cedarpy.Decision.NoDecision:
+                return _failed()
+            if not result.allowed and reasons:
+                names = sorted({self._known[policy].owner for policy in reasons})
+                return _refusal(names[0], Reason.POLICY_DENIED, "a policy forbids the call", *names[1:])
+            # A `permit` that could not be evaluated matters where no other one holds.
+            lacking = [one for one in absent if not (result.allowed and one.permits)]
+            if not result.allowed and not lacking:
+                return _refusal("no-permit", Reason.POLICY_DENIED, "no policy permits the call")
+            found.missing.update(dict.fromkeys(_names_of(lacking, context)))
+        if self._holding is not None:
+            for result in cedarpy.is_authorized_batch(requests, self._holding, entities):
+                absent = self._absent(result.diagnostics.errors, context)
+                if absent is None or result.decision is cedarpy.Decision.NoDecision:
+                    return _failed()
+                found.holding.update({policy: self._known[policy] for policy in result.diagnostics.reasons})
+                found.missing.update(dict.fromkeys(_names_of(absent, context)))
+        return _held(found) if found.holding or found.missing else _QUIET
 
-    def _denied(self, policies: Sequence[str]) -> Report:
-        names = sorted({self._owners.get(policy, "cedar") for policy in policies})
-        if not names:
-            return _refusal("no-permit", Reason.POLICY_DENIED, "no policy permits the call")
-        return _refusal(names[0], Reason.POLICY_DENIED, "a policy forbids the call", *names[1:])
+    def _absent(self, errors: Sequence[str], context: Mapping[str, Any]) -> list[CedarPolicy] | None:
+        """The policies that read what the session could not fill; `None` where anything else went wrong."""
+        found: list[CedarPolicy] = []
+        for error in errors:
+            match = _ABSENT.search(error)
+            policy = None if match is None else self._known.get(match[1])
+            if policy is None or not _lacks(policy, context):
+                return None
+            found.append(policy)
+        return found
 
     def _entities(self, server: str, tool: str) -> cedarpy.Entities:
         """The tool and its server, with the hierarchy of actions; parsed once for each tool."""
@@ -230,21 +291,59 @@ class CedarGuard:
 
 def _context(case: Case, tool: str, server: str) -> dict[str, Any]:
     seconds = case.now // 1_000_000
-    entry = case.entry
-    return {
+    entry, session = case.entry, session_record(case.context)
+    shown = {
         "tool": tool,
         "server": server,
-        "session": case.session,
         "category": "" if entry is None else entry.category,
         "risk": int(case.tier),
         "irreversible": case.irreversible,
         "registered": entry is not None and entry.registered,
         "effects": [*case.effects, *_refined(case)],
         "roles": list(case.principal.roles),
+        "agent": {TRUST: case.trust},
         "time": seconds,
         "hour": seconds // 3_600 % 24,
         "weekday": (seconds // 86_400 + 3) % 7,  # the epoch began on a Thursday
     }
+    return shown if session is None else {**shown, "session": session}
+
+
+def _lacks(policy: CedarPolicy, context: Mapping[str, Any]) -> list[str]:
+    """The fields that a policy reads and that are not shown; all of them where there is no session."""
+    shown = context.get("session", {})
+    return [name for name in policy.reads if name not in shown]
+
+
+def _names_of(policies: Sequence[CedarPolicy], context: Mapping[str, Any]) -> list[str]:
+    """The names of missing evidence of policies that could not be evaluated."""
+    return [f"{MISSING}{name}" for policy in policies for name in _lacks(policy, context)]
+
+
+def _held(found: _Verdicts) -> Report:
+    """The report on a call that policies hold, or of which they miss something."""
+    holding = found.holding.values()
+    report = Report(guard="cedar", missing=tuple(found.missing))
+    if not holding:
+        return report
+    asks = [one for one in holding if not one.defers]
+    words = (awaited(f"{MISSING}{name}") for one in holding if one.defers for name in one.reads)
+    waits = tuple(dict.fromkeys(words)) or tuple(f"status:{one.owner}" for one in holding)
+    return replace(
+        report,
+        outcome=Outcome.REQUIRE_APPROVAL,
+        verdict=Verdict.COMPLIANT if asks else Verdict.INSUFFICIENT_EVIDENCE,
+        reason=Reason.APPROVAL_REQUIRED if asks else Reason.DEFERRED,
+        awaits=() if asks else waits,
+        findings=tuple(
+            _finding(name, "a policy holds the call", outcome=Outcome.REQUIRE_APPROVAL)
+            for name in sorted({one.owner for one in holding})
+        ),
+    )
+
+
+def _failed() -> Report:
+    return _refusal("policy-error", Reason.UNAVAILABLE, "a policy could not be evaluated on this call")
 
 
 def _refined(case: Case) -> list[str]:
@@ -271,16 +370,17 @@ def _refusal(rule: str, reason: Reason, message: str, *more: str, path: str = ""
         outcome=Outcome.BLOCK,
         verdict=Verdict.INSUFFICIENT_EVIDENCE if reason is Reason.UNAVAILABLE else Verdict.VIOLATION,
         reason=reason,
-        findings=tuple(
-            Finding(
-                guard="cedar",
-                rule=name,
-                category="policy",
-                severity=Risk.MEDIUM,
-                outcome=Outcome.BLOCK,
-                path=path,
-                message=message,
-            )
-            for name in (rule, *more)
-        ),
+        findings=tuple(_finding(name, message, outcome=Outcome.BLOCK, path=path) for name in (rule, *more)),
+    )
+
+
+def _finding(rule: str, message: str, *, outcome: Outcome, path: str = "") -> Finding:
+    return Finding(
+        guard="cedar",
+        rule=rule,
+        category="policy",
+        severity=Risk.MEDIUM,
+        outcome=outcome,
+        path=path,
+        message=message,
     )

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from aegis.core.finding import Finding, Report
-from aegis.core.outcome import Reason, Risk, Verdict
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.policy.dataflow.declare import Sensitivity
+from aegis.policy.dataflow.drift import stray_of
 from aegis.policy.dataflow.judge import Delegation, FlowCall, FlowFinding, judge_flow
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.guards.base import Case
 
 _QUIET: Final = Report(guard="dataflow")
+_STEADY: Final = Report(guard="drift")
 _ORDER: Final = (Reason.UNTRUSTED_VALUE, Reason.UNLICENSED, Reason.SENSITIVE_DATA)
 
 
@@ -29,10 +31,7 @@ class DataflowGuard:
         view = case.context
         if view is None:
             return _QUIET
-        call = FlowCall(
-            tool=case.tool, arguments=case.arguments, flow=case.flow, leaves="external_send" in case.facts.shown
-        )
-        found = judge_flow(call, view, self._delegation)
+        found = judge_flow(flow_call(case), view, self._delegation)
         if not found:
             return _QUIET
         outcome = max(one.outcome for one in found)
@@ -45,6 +44,52 @@ class DataflowGuard:
             risk=Risk.HIGH,
             findings=tuple(_finding(one, view) for one in found),
         )
+
+
+class DriftGuard:
+    """Notes calls that are far from the user's words given the run so far, and holds those that are further."""
+
+    name = "drift"
+
+    def __init__(self, *, alert: int, hold: int, defers: bool = False):
+        self.alert = alert
+        self.hold = hold
+        self._defers = defers
+
+    def check(self, case: Case) -> Report:
+        """Nothing while no words are known; a deferred call waits for what the user says next."""
+        view = case.context
+        stray = None if view is None else stray_of(flow_call(case), view)
+        if stray is None or stray.drift < min(self.alert, self.hold):
+            return _STEADY
+        holds = stray.drift >= self.hold
+        outcome = Outcome.REQUIRE_APPROVAL if holds else Outcome.ALLOW
+        finding = Finding(
+            guard=self.name,
+            rule="drift-hold" if holds else "drift-alert",
+            category="dataflow",
+            severity=Risk.HIGH if holds else Risk.MEDIUM,
+            outcome=outcome,
+            message=f"the call is far from what the user asked for ({stray.drift} of 100)",
+        )
+        if not holds:
+            return Report(guard=self.name, findings=(finding,))
+        return Report(
+            guard=self.name,
+            outcome=outcome,
+            verdict=Verdict.INSUFFICIENT_EVIDENCE if self._defers else Verdict.VIOLATION,
+            reason=Reason.DEFERRED if self._defers else Reason.UNLICENSED,
+            risk=Risk.HIGH,
+            findings=(finding,),
+            awaits=("turn",) if self._defers else (),
+        )
+
+
+def flow_call(case: Case) -> FlowCall:
+    """A call as the steps of data flow see it."""
+    return FlowCall(
+        tool=case.tool, arguments=case.arguments, flow=case.flow, leaves="external_send" in case.facts.shown
+    )
 
 
 def _finding(found: FlowFinding, view: SessionView) -> Finding:
@@ -63,17 +108,38 @@ def _finding(found: FlowFinding, view: SessionView) -> Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataflowRules:
-    """The guard and when it is asked: `known` asks where the user's words are known, and is silent where not."""
+    """The guard and when it is asked: `known` asks where the user's words are known, and is silent where not.
+
+    `reads` are the fields of a session that policies read; `drift` is the guard that looks at the run so far, where it
+    is asked, and `notes_drift` says that what it demands is only recorded.
+    """
 
     guard: DataflowGuard | None = None
+    drift: DriftGuard | None = None
+    notes_drift: bool = True
     mode: Literal["enforce", "known", "observe", "off"] = "off"
     unclassified: Sensitivity = "internal"
+    reads: frozenset[str] = frozenset()
 
     @property
-    def guards(self) -> tuple[tuple[DataflowGuard, bool], ...]:
-        """The guard, and whether what it says is only recorded."""
-        return () if self.guard is None else ((self.guard, self.mode == "observe"),)
+    def guards(self) -> tuple[tuple[DataflowGuard | DriftGuard, bool], ...]:
+        """The guards, and whether what each says is only recorded."""
+        first = () if self.guard is None else ((self.guard, self.mode == "observe"),)
+        return first if self.drift is None else (*first, (self.drift, self.notes_drift))
+
+    @property
+    def follows(self) -> bool:
+        """Whether anybody asks how far calls are from the user's words."""
+        return self.drift is not None or "drift" in self.reads
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anybody asks what sessions read and did."""
+        return self.mode != "off" or self.drift is not None or bool(self.reads)
 
     def asks(self, view: SessionView | None) -> bool:
-        """Whether the guard is asked about a call of this session."""
-        return view is not None and self.guard is not None and (self.mode != "known" or view.words is not None)
+        """Whether the guards are asked about a call of this session."""
+        if view is None:
+            return False
+        known = view.words is not None
+        return (self.guard is not None and (known or self.mode != "known")) or (self.drift is not None and known)

@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
 from aegis.core.json import escape
 from aegis.core.names import Selector, SelectorMap
 from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.errors import ConfigError, Problem
 from aegis.policy.guards.base import Case, holds_at_most
+from aegis.policy.session import MISSING, SessionSelector, session_record
 
 # The validator explains every value before it gives the first explanation; half a million numbers in a
 # `oneOf` took 18 seconds. Larger arguments are refused without a place.
@@ -59,7 +61,7 @@ class SchemaPolicy:
     """One schema and the calls that it is about; every member that is given must hold.
 
     With `deny` the schema describes what must not be. `outcome` is what a call that breaks the
-    policy gets.
+    policy gets; with `defers` it is held until a new decision would not hold it.
     """
 
     name: str
@@ -69,6 +71,8 @@ class SchemaPolicy:
     effect: Effect | None = None
     deny: bool = False
     outcome: Outcome = Outcome.BLOCK
+    defers: bool = False
+    session: SessionSelector | None = None
 
 
 class SchemaGuard:
@@ -79,6 +83,9 @@ class SchemaGuard:
     def __init__(self, tools: SelectorMap[jsonschema_rs.Validator], policies: Sequence[SchemaPolicy] = ()):
         self._tools = tools
         self._policies = tuple(policies)
+        self.session_reads = frozenset(
+            name for one in policies if one.session is not None for name in one.session.wanted
+        )
         self.idle = tools.is_empty and not self._policies
         self._selected: dict[tuple[str | None, str], tuple[SchemaPolicy, ...]] = {}
 
@@ -92,17 +99,40 @@ class SchemaGuard:
             return _QUIET
         outcome, reason = Outcome.ALLOW, Reason.NONE
         findings: list[Finding] = []
+        missing: list[str] = []
+        awaits: list[str] = []
         for policy in policies:
             if policy.effect is not None and policy.effect not in case.effects:
                 continue
-            if policy.validator.is_valid(case.arguments) is policy.deny:
-                findings.extend(_findings(policy, case.arguments))
-                if policy.outcome > outcome:
-                    outcome, reason = policy.outcome, _reason(policy)
-        if not findings:
+            if policy.validator.is_valid(case.arguments) is not policy.deny:
+                continue
+            if policy.session is not None:
+                record = session_record(case.context)
+                lacking = policy.session.missing(record)
+                if record is None or lacking:
+                    missing.extend(lacking)
+                    continue
+                if not policy.session.matches(record):
+                    continue
+            found = _findings(policy, case.arguments)
+            findings.extend(found)
+            if policy.defers:
+                awaits.extend(_waits(policy, found))
+            asked = _reason(policy)
+            # Of a policy that asks a person and one that waits, the person is named.
+            if policy.outcome > outcome or (policy.outcome == outcome and reason is Reason.DEFERRED):
+                outcome, reason = policy.outcome, asked
+        if not findings and not missing:
             return _QUIET
-        verdict = Verdict.VIOLATION if outcome is Outcome.BLOCK else Verdict.COMPLIANT
-        return Report(guard=self.name, outcome=outcome, verdict=verdict, reason=reason, findings=tuple(findings))
+        return Report(
+            guard=self.name,
+            outcome=outcome,
+            verdict=_VERDICTS.get(reason, Verdict.VIOLATION),
+            reason=reason,
+            findings=tuple(findings),
+            missing=tuple(dict.fromkeys(missing)),
+            awaits=tuple(dict.fromkeys(awaits)) if reason is Reason.DEFERRED else (),
+        )
 
     def _select(self, case: Case) -> tuple[SchemaPolicy, ...]:
         """What the name and the registration of a tool decide about it, remembered."""
@@ -122,7 +152,23 @@ class SchemaGuard:
         return tuple(selected)
 
 
+_VERDICTS: Final = {
+    Reason.NONE: Verdict.COMPLIANT,
+    Reason.APPROVAL_REQUIRED: Verdict.COMPLIANT,
+    Reason.DEFERRED: Verdict.INSUFFICIENT_EVIDENCE,
+}
+
+
+def _waits(policy: SchemaPolicy, found: Sequence[Finding]) -> list[str]:
+    """What a call waits for that a policy defers: what the policy reads of the session, else other arguments."""
+    if policy.session is not None:
+        return [awaited(f"{MISSING}{name}") for name in policy.session.wanted]
+    return [awaited(finding.path) for finding in found]
+
+
 def _reason(policy: SchemaPolicy) -> Reason:
+    if policy.defers:
+        return Reason.DEFERRED
     if policy.outcome is Outcome.REQUIRE_APPROVAL:
         return Reason.APPROVAL_REQUIRED
     return Reason.POLICY_DENIED if policy.deny else Reason.SCHEMA_INVALID
