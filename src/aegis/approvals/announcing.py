@@ -1,7 +1,8 @@
 """Telling people of held calls: messages in the outbox, written together with what they tell.
 
 A message says who asks for which tool, how risky it is and until when; never a value of the arguments, unless the
-operator wants them masked. Its link leads to a page where people sign in; it opens nothing by itself.
+operator wants them masked, or shown to those who may answer in Slack. Its link
+leads to a page where people sign in; it opens nothing by itself.
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ def _message(
     }
     if notifier.arguments and arguments is not None:
         data["arguments"] = mask_value(arguments)
+    if notifier.people and event in ("pending", "passed_on"):
+        data["bound"] = [approval.call_digest, approval.policy_digest]
+        if notifier.values and arguments is not None:
+            data["values"] = arguments
     tool = approval.tool if approval.server is None else f"{approval.server}/{approval.tool}"
     text = f"The call of `{tool}` by the agent `{approval.agent}` {_WORDS[event]} (risk: {approval.risk})"
     if event in ("pending", "passed_on"):

@@ -13,6 +13,7 @@ from aegis.config.hosts import host_tools
 from aegis.config.settings import Settings
 from aegis.config.tools import (
     ApprovalSettings,
+    NotifierSettings,
     OwnApprovalSettings,
     PolicySettings,
     SessionSelectSettings,
@@ -173,14 +174,23 @@ def approval_policy(default: ApprovalSettings, own: OwnApprovalSettings | None =
         on_timeout=chosen("on_timeout"),
         approvers=tuple(chosen("approvers")),
         quorum=chosen("quorum"),
-        notify=tuple(
-            Notifier(kind=one.kind, url=one.url, secret=one.secret, private=tuple(one.private), arguments=one.arguments)
-            for one in chosen("notify")
-        ),
+        notify=tuple(_notifier(one) for one in chosen("notify")),
         always=isinstance(own, ToolApprovalSettings) and own.always,
         narrow=tuple(own.narrow.items()) if isinstance(own, ToolApprovalSettings) else (),
         separate_owner=chosen("separate_owner"),
         session_grant_seconds=chosen("session_grant"),
+    )
+
+
+def _notifier(one: NotifierSettings) -> Notifier:
+    return Notifier(
+        kind=one.kind,
+        url=one.url,
+        secret=one.secret,
+        private=tuple(one.private),
+        arguments=one.arguments,
+        values=one.values,
+        people=tuple(one.people.items()),
     )
 
 
@@ -203,6 +213,9 @@ def approval_rules(settings: Settings) -> ApprovalRules:
         deferred_chain=settings.limits.deferred_chain,
         defers=settings.insufficient_evidence == "defer" or any(one.outcome == "defer" for one in settings.policies),
         notifies=any(own is not None and own.notify for own in own_settings),
+        slack=tuple(
+            _notifier(one) for own in own_settings if own is not None for one in own.notify or () if one.people
+        ),
     )
 
 

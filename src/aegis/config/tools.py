@@ -64,11 +64,19 @@ class NotifierSettings(Section):
     """Hosts, `name` or `name:port`, that may have private addresses and need no TLS."""
     arguments: bool = False
     """Whether the message carries the masked arguments."""
+    values: bool = False
+    """Whether a message of Slack shows the arguments as they are; without it, it offers a no alone. Needs `people`."""
+    people: dict[Name, Name] = Field(default_factory=dict)
+    """Who may answer in Slack: ids of Slack's users (`U...`), each with the account that answers. Needs `secret`."""
 
     @model_validator(mode="after")
     def _no_secret_in_the_file(self) -> NotifierSettings:
         if self.secret and not self.secret.startswith(("${env:", "file:")):
             raise ValueError("a secret is given as `${env:NAME}` or `file:PATH`, never in the file")
+        if self.people and (self.kind != "slack" or not self.secret):
+            raise ValueError("answers come from Slack alone, and need the app's signing secret as `secret`")
+        if self.values and not self.people:
+            raise ValueError("`values` are shown to `people` who may answer")
         if self.kind == "webhook" and not self.secret:
             raise ValueError("a webhook needs a `secret` that signs what is sent")
         return self

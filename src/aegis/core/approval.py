@@ -113,7 +113,8 @@ class Notifier:
     """Where word of a held call is sent. `url` and `secret` are references or plain text, never resolved here.
 
     `private` names hosts on private addresses that may be spoken to; `arguments` adds the masked
-    arguments to the message.
+    arguments to the message. `people` are users of Slack with the accounts that they
+    answer as, and `values` shows them the arguments as they are.
     """
 
     kind: str
@@ -121,6 +122,8 @@ class Notifier:
     secret: str = ""
     private: tuple[str, ...] = ()
     arguments: bool = False
+    values: bool = False
+    people: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,6 +191,7 @@ class ApprovalRules:
     the files that it names, which needs the agent's file system. `notifies` says that somebody is told of
     held calls, `flow_grants` that approvals offer grants of data flow. `defers` says that calls may be held for want of
     evidence: for `defer_seconds`, in chains of `deferred_chain` calls.
+    `slack` are the notifiers whose messages can be answered where they are read.
     """
 
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -200,6 +204,7 @@ class ApprovalRules:
     defers: bool = False
     defer_seconds: int = 120
     deferred_chain: int = 16
+    slack: tuple[Notifier, ...] = ()
 
 
 def _names(principal: Principal, groups: Mapping[str, frozenset[str]]) -> frozenset[str]:

@@ -23,13 +23,12 @@ from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
-from aegis.core.text import visible
+from aegis.core.outcome import Outcome, Reason
 from aegis.enforce.context import Session, current_session
+from aegis.enforce.failures import described, undecided, unobserved
 from aegis.enforce.open import OpenCalls
 from aegis.enforce.words import Hearer, SpokenTurn, TurnHost, Words
 from aegis.errors import InvalidCall
-from aegis.notices import notice
 
 # Held calls that nobody waits for: the same call made again later stands for the one that people were asked about.
 
@@ -60,46 +59,6 @@ class Deferred:
 
 def _key(server: str | None, tool: str, session: str | None, body: bytes) -> str:
     return hashlib.sha256(canonical([server, tool, session]) + b"\0" + body).hexdigest()
-
-
-# What becomes of a call or a result about which no decision could be had: it is refused, and the log says why.
-
-
-def undecided(call: ToolCall, error: Exception | None) -> Decision:
-    """The refusal of a call about which nothing could be learned."""
-    if error is not None:
-        why = f"it could not be decided: {described(error)}"
-        notice(f"a call of `{visible(call.tool)}` was refused because {why}")
-    reason = Reason.SCHEMA_INVALID if isinstance(error, InvalidCall) and error.status == 422 else Reason.UNAVAILABLE
-    return Decision(
-        outcome=Outcome.BLOCK,
-        verdict=Verdict.INSUFFICIENT_EVIDENCE,
-        risk=Risk.HIGH,
-        reason=reason,
-        message=message_for(Outcome.BLOCK, reason),
-        decision_id="",
-        call_id=call.call_id or "",
-        request_digest="",
-        call_digest="",
-        policy_digest="",
-        salt="",
-    )
-
-
-def unobserved(error: Exception) -> ResultDecision:
-    """The refusal of a result about which nothing could be learned."""
-    notice(f"a result was withheld because it could not be observed: {described(error)}")
-    return ResultDecision(
-        outcome=Outcome.BLOCK,
-        verdict=Verdict.INSUFFICIENT_EVIDENCE,
-        reason=Reason.UNAVAILABLE,
-        message=message_for(Outcome.BLOCK, Reason.UNAVAILABLE),
-    )
-
-
-def described(error: Exception) -> str:
-    """What may be logged of an error: foreign messages can hold argument values."""
-    return error.message if isinstance(error, InvalidCall) else type(error).__name__
 
 
 OnApproval = Literal["wait", "block", "defer"]

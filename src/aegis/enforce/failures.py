@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from aegis.core.call import ToolResult
-from aegis.core.decision import Decision
+from aegis.core.call import ToolCall, ToolResult
+from aegis.core.decision import Decision, ResultDecision
+from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
+from aegis.core.text import visible
+from aegis.errors import InvalidCall
+from aegis.notices import notice
 
 MAX_ERRORS: Final = 64  # causes and members of groups that are read; a tool can nest them without end
 
@@ -47,3 +51,43 @@ def words_of(error: BaseException) -> str:
         members = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         waiting += [other for other in (*members, one.__cause__, one.__context__) if other is not None]
     return "\n".join(text for text in texts if text)
+
+
+# What becomes of a call or a result about which no decision could be had: it is refused, and the log says why.
+
+
+def undecided(call: ToolCall, error: Exception | None) -> Decision:
+    """The refusal of a call about which nothing could be learned."""
+    if error is not None:
+        why = f"it could not be decided: {described(error)}"
+        notice(f"a call of `{visible(call.tool)}` was refused because {why}")
+    reason = Reason.SCHEMA_INVALID if isinstance(error, InvalidCall) and error.status == 422 else Reason.UNAVAILABLE
+    return Decision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        risk=Risk.HIGH,
+        reason=reason,
+        message=message_for(Outcome.BLOCK, reason),
+        decision_id="",
+        call_id=call.call_id or "",
+        request_digest="",
+        call_digest="",
+        policy_digest="",
+        salt="",
+    )
+
+
+def unobserved(error: Exception) -> ResultDecision:
+    """The refusal of a result about which nothing could be learned."""
+    notice(f"a result was withheld because it could not be observed: {described(error)}")
+    return ResultDecision(
+        outcome=Outcome.BLOCK,
+        verdict=Verdict.INSUFFICIENT_EVIDENCE,
+        reason=Reason.UNAVAILABLE,
+        message=message_for(Outcome.BLOCK, Reason.UNAVAILABLE),
+    )
+
+
+def described(error: Exception) -> str:
+    """What may be logged of an error: foreign messages can hold argument values."""
+    return error.message if isinstance(error, InvalidCall) else type(error).__name__

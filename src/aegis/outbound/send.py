@@ -36,6 +36,7 @@ from aegis.errors import (
 )
 from aegis.keys.references import read_secret
 from aegis.outbound.client import Egress
+from aegis.outbound.slack import slack_body
 from aegis.outbound.values import EgressPolicy, Request
 
 if TYPE_CHECKING:
@@ -414,20 +415,10 @@ def _resolved(text: str) -> str:
     return read_secret(text).reveal() if text.startswith(("${env:", "file:")) else text
 
 
+def _slack(message: Message) -> dict[str, Any]:
+    secret = _resolved(message.target.secret) if "bound" in message.data else ""
+    return slack_body(message.text, message.link, message.data, secret)
+
+
 def _webhook(message: Message) -> dict[str, Any]:
     return {"type": message.event, "timestamp": rfc3339(message.created_at), "data": message.data}
-
-
-def _slack(message: Message) -> dict[str, Any]:
-    """Text with everything escaped that Slack would read as markup; names of ours can hold anything."""
-    text = escape(message.text)
-    blocks: list[dict[str, Any]] = [{"type": "section", "text": {"type": "mrkdwn", "text": text[:3_000]}}]
-    if message.link:
-        button = {"type": "button", "text": {"type": "plain_text", "text": "Look at it"}, "url": message.link}
-        blocks.append({"type": "actions", "elements": [button]})
-    return {"text": text[:3_000], "blocks": blocks}
-
-
-def escape(text: str) -> str:
-    """Text without Slack's markup: <https://docs.slack.dev/messaging/formatting-message-text>."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -190,8 +190,8 @@ class _Refusals:
             page = f" or {self._pages}/calls/{decision.receipt.id}" if self._pages else ""
             notice(f"`{tool}` was not run ({because}); why: `aegis why {decision.receipt.index}{self._where}`{page}")
         elif decision.reason is Reason.UNAVAILABLE and self._gateway:
-            todo = "`aegis serve` starts it, `aegis doctor` looks for the cause"
-            notice(f"`{tool}` was not run: the gateway at {self._gateway} did not answer; {todo}")
+            remedy = "`aegis serve` starts it, `aegis doctor` looks for the cause"
+            notice(f"`{tool}` was not run: the gateway at {self._gateway} did not answer; {remedy}")
         else:
             notice(f"`{tool}` was not run ({because}): {decision.message}")
 

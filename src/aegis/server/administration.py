@@ -366,6 +366,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         }
     ),
     "Health": closed({"status": {"const": "ok"}}),
+    "SlackAnswer": closed({"status": {"const": "answered"}}),
     "Ready": closed({"status": {"const": "ready"}, "checks": {"type": "object", "additionalProperties": TEXT}}),
 }
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from aegis._version import __version__
 from aegis.approvals import routes as approvals_routes
+from aegis.approvals.slack import ANSWER_IN_SLACK
 from aegis.behaviour import canary_routes
 from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
@@ -264,6 +265,7 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *listing.ENDPOINTS,
     *runs_routes.ENDPOINTS,
     *approvals_routes.ENDPOINTS,
+    ANSWER_IN_SLACK,
     WATCH_EVENTS,
     PERMIT_CHECK,
     *deliveries.ENDPOINTS,
