@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
-from aegis.detect.resources import builtin_resources, load_resources, place_of, resource_folder
+from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
 from aegis.errors import ConfigError
 
 _PLACES = [(file.about, place) for file in builtin_resources() for place in file.places]
@@ -32,6 +32,21 @@ def test_a_path_is_recognised(resource: str, path: str) -> None:
 def test_a_path_like_it_is_not(resource: str, path: str) -> None:
     found = place_of(path)
     assert found is None or found.resource != resource
+
+
+_HOSTS = [(one.resource, host) for file in builtin_resources() for one in file.hosts for host in one.found]
+_NO_HOSTS = [host for file in builtin_resources() for one in file.hosts for host in one.passes]
+
+
+@pytest.mark.claim("DET-92")
+def test_a_host_is_what_people_do_with_it() -> None:
+    assert {host: host_place(host) for _, host in _HOSTS} == {host: resource for resource, host in _HOSTS}
+    assert {host: host_place(host) for host in _NO_HOSTS} == dict.fromkeys(_NO_HOSTS)
+    addresses = ("http://203.0.113.9/a", "eve@203.0.113.9:/x", "203.0.113.9:4444")
+    assert {word: host_place(word) for word in addresses} == dict.fromkeys(addresses, "address")
+    near = ("10.0.0.4", "http://127.0.0.1:8080", "http://[::1]/", "eslint@8.10.0", "src/main.py")
+    assert {word: host_place(word) for word in near} == dict.fromkeys(near)
+    assert host_place("http://169.254.169.254/latest") == "metadata"
 
 
 @given(st.text(alphabet=st.sampled_from("/\\.~%$*{},:abetcshadow "), max_size=200))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from aegis.detect.slots import _NAMES, misfit, slot_type
 
 
+@pytest.mark.claim("DET-91")
 @pytest.mark.parametrize(
     ("argument", "value", "said"),
     [
@@ -35,6 +36,7 @@ def test_a_value_is_told_from_what_its_name_says(argument: str, value: str, said
     assert misfit(kind, value) == said
 
 
+@pytest.mark.claim("DET-91")
 @pytest.mark.parametrize("argument", ["text", "query", "message", "name", "title", "value", "number", "path"])
 def test_a_name_that_tells_no_kind_has_no_slot(argument: str) -> None:
     assert slot_type(argument) is None

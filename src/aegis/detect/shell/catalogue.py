@@ -7,6 +7,7 @@ the first analyser of commands is imported. What was checked before comes out of
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -184,8 +185,7 @@ class Use(_Member, frozen=True, kw_only=True):
 
     `effect` is a verb and a resource of `core.effects`, perhaps a scope. Instead of a resource it names what the
     operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process`
-    are what the name of one says: that of a defence, of a backup, or of any other. Letters are compared in small
-    ones, but for an option behind `=`: `=-T` is `-T`, with whatever is joined to it.
+    are what the name of one says. Words are in small letters, but for options behind `=`: `=-T`, or what begins so.
     """
 
     effect: str
@@ -324,16 +324,11 @@ def builtin_programs() -> Mapping[str, KnownProgram]:
     if not programs:  # without them every command would look harmless
         raise FileNotFoundError("the built-in programs are missing from this installation")
     known: dict[str, KnownProgram] = {}
-    for program in programs:
-        for name in program.names:
-            known[name] = _together(known[name], program) if name in known else program
+    for name, program in [(name, one) for one in programs for name in one.names]:
+        other = known.get(name, KnownProgram(names=()))
+        whole = program if _only_does(other) else other  # of two, one says only what the program does
+        known[name] = msgspec.structs.replace(whole, does=other.does + program.does)
     return known
-
-
-def _together(one: KnownProgram, other: KnownProgram) -> KnownProgram:
-    """What two files say of a program, at least one of them only what it does to resources."""
-    whole = one if _only_does(other) else other
-    return msgspec.structs.replace(whole, does=one.does + other.does)
 
 
 def _only_does(program: KnownProgram) -> bool:
@@ -359,22 +354,15 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
     Raises `ConfigError` with one problem for each thing that is wrong, with its file and line.
     """
     files = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    checked_by = Path(__file__).read_text(encoding="utf-8")
-    identity = ("programs", checked_by, *(word for file in files for word in file))
-    kept = None if cache is None else _kept(load_cached(cache, identity) or load_shipped(identity))
-    if kept is not None:
-        return kept
+    identity = ("programs", Path(__file__).read_text(encoding="utf-8"), *(word for file in files for word in file))
+    body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
+    if body is not None:
+        with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew
+            return msgspec.msgpack.decode(body, type=tuple[KnownProgram, ...])
     programs = tuple(program for family in families(files) for program in family.programs)
     if cache is not None:
         store_cached(cache, identity, _ENCODER.encode(programs))
     return programs
-
-
-def _kept(body: bytes | None) -> tuple[KnownProgram, ...] | None:
-    try:
-        return None if body is None else msgspec.msgpack.decode(body, type=tuple[KnownProgram, ...])
-    except msgspec.DecodeError:
-        return None
 
 
 def families(files: Sequence[tuple[str, str]]) -> list[Family]:
