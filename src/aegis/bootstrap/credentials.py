@@ -164,7 +164,7 @@ def _accounts_draft(account: Account, action: Action, by: str) -> Draft:
     return Draft(members={"kind": "grant", "receipt_id": new_id(), "principal": by, "action": action, "key": key})
 
 
-class Recording(Protocol):
+class KeepsLedger(Protocol):
     """What keeps a log: a state, or a whole deployment."""
 
     @property
@@ -172,7 +172,7 @@ class Recording(Protocol):
 
 
 def create_key(
-    state: Recording,
+    state: KeepsLedger,
     *,
     roles: Sequence[str],
     by: str,
@@ -195,7 +195,7 @@ def create_key(
     return issued
 
 
-def revoke_key(state: Recording, key_id: str, *, by: str) -> ApiKey:
+def revoke_key(state: KeepsLedger, key_id: str, *, by: str) -> ApiKey:
     """Revoke a key for every process on this store, and put that on the record.
 
     Raises `InvalidCall` (404) where there is no such key, and `StoreError` where it cannot be recorded.

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from aegis.cli.running.hosts import Around, Told
+from aegis.cli.running.hosts import Around, HostWords
 from aegis.errors import InvalidCall
 from aegis.sandbox.command import MISSING, program
 
@@ -30,7 +30,7 @@ def inside(around: Around) -> Around:
     return replace(around, port=PORT)
 
 
-def enclosed(told: Told, around: Around, info: int) -> Told:
+def enclosed(told: HostWords, around: Around, info: int) -> HostWords:
     """What is run in place of the command; bubblewrap tells the descriptor `info` which process is the first inside.
 
     Raises `InvalidCall` where this machine has no bubblewrap.
@@ -47,7 +47,7 @@ def enclosed(told: Told, around: Around, info: int) -> Told:
     # Clients that ask a proxy for other hosts hear why they cannot have them.
     refusing = {name: f"http://127.0.0.1:{PORT}" for one in _PROXIES for name in (one, one.lower())}
     first = [sys.executable, "-P", "-m", "aegis.cli.running.inside", str(PORT), around.socket]
-    return Told(command=[*line, "--", *first, *told.command], environment=told.environment | refusing, by=told.by)
+    return HostWords(command=[*line, "--", *first, *told.command], environment=told.environment | refusing, by=told.by)
 
 
 def first_inside(descriptor: int) -> int:

@@ -20,7 +20,7 @@ import typer
 from aegis.cli.options import ConfigFile, Home, home_of
 from aegis.cli.output import USAGE, say
 from aegis.cli.running import boxed
-from aegis.cli.running.hosts import Around, Told, name_of, tell
+from aegis.cli.running.hosts import Around, HostWords, name_of, tell
 from aegis.cli.running.process import NOT_EXECUTABLE, NOT_FOUND, leave, start, wait
 from aegis.errors import AegisError
 from aegis.sdk.client.peer import peer_uid
@@ -208,7 +208,7 @@ def _providers() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _run(told: Told, info: tuple[int, int] | None = None) -> int:
+def _run(told: HostWords, info: tuple[int, int] | None = None) -> int:
     """The exit code of the command, as a shell tells it where it cannot be started.
 
     `info` is the pipe by which bubblewrap tells whom signals are for.
@@ -227,7 +227,7 @@ def _run(told: Told, info: tuple[int, int] | None = None) -> int:
     return wait(child, signalled=boxed.first_inside(info[0]))
 
 
-def _enclosed(told: Told, around: Around) -> int:
+def _enclosed(told: HostWords, around: Around) -> int:
     info = os.pipe()
     return _run(boxed.enclosed(told, around, info[1]), info)
 

@@ -1,9 +1,9 @@
 """The gateway of one `aegis run`, in a process of its own: `python -m aegis.cli.running.gateway`.
 
-(1) standard input says what is wanted, as one line of JSON (`Wanted`), and then stays open while the command runs
-(2) standard output says where the gateway is, one line (`Opened`): the agent's key comes this way and no other
+(1) standard input says what is wanted, as one line of JSON (`RunWanted`), and then stays open while the command runs
+(2) standard output says where the gateway is, one line (`RunGateway`): the agent's key comes this way and no other
 (3) standard input ends: what is under way ends, the key is revoked, the calls are counted and the log is verified
-(4) standard output says that, one line (`Counted`)
+(4) standard output says that, one line (`RunCount`)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OWN: Final = "aegis:proxies"  # what a request brings along is judged as a call
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class RunWanted:
     """What is wanted: the gateway of this home and configuration, with its sockets and files in `folder`.
 
     `providers` are those of the environment, for vendors that the configuration does not name. `found` is the socket of
@@ -58,7 +58,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
+class RunGateway:
     """Where the gateway is. `hooks` and `config` are what a hook needs; `dialects` are the APIs of models it serves."""
 
     port: int
@@ -71,7 +71,7 @@ class Opened:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counted:
+class RunCount:
     """What became of the calls. `would` is what would have become of them, where nothing was enforced.
 
     `log` is `verifies`, or what is wrong with it, or why nobody looked.
@@ -84,7 +84,7 @@ class Counted:
 
 def main() -> None:
     """Serve one run; every failure is one line on standard error and exit code 1."""
-    wanted = Wanted(**json.loads(sys.stdin.readline()))
+    wanted = RunWanted(**json.loads(sys.stdin.readline()))
     try:
         home = home_dir(Path(wanted.home))
         path = config_file(None if wanted.config is None else Path(wanted.config), home)
@@ -102,19 +102,19 @@ def main() -> None:
     _say(counted)
 
 
-def _say(value: Opened | Counted) -> None:
+def _say(value: RunGateway | RunCount) -> None:
     sys.stdout.write(json.dumps(asdict(value)) + "\n")
     sys.stdout.flush()
 
 
-def _join(wanted: Wanted, home: Path, path: Path | None) -> Counted:
+def _join(wanted: RunWanted, home: Path, path: Path | None) -> RunCount:
     """Stand beside a gateway that runs already: programs that only know TCP reach its socket by a relay."""
     state = open_state(path, home)
     try:
         issued = create_key(state, roles=("agent",), agent=wanted.agent, by=operator())
         relay = Relay(wanted.found)
         relay.start()
-        opened = Opened(
+        opened = RunGateway(
             port=relay.port,
             socket=wanted.found,
             hooks=str(home / HOOK_SOCKET),
@@ -132,7 +132,7 @@ def _join(wanted: Wanted, home: Path, path: Path | None) -> Counted:
         state.close()
 
 
-def _serve(wanted: Wanted, home: Path, path: Path | None, composed: str | None) -> Counted:
+def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | None) -> RunCount:
     """Be a gateway over the home, on sockets that nobody else looks for, until standard input ends."""
     from aegis.server.app import create_app
     from aegis.server.serve import ServeSettings, serve
@@ -155,7 +155,7 @@ def _serve(wanted: Wanted, home: Path, path: Path | None, composed: str | None) 
             app.services.workers.start()
             threading.Thread(target=_stop_at_end, args=(server,), daemon=True).start()
             _say(
-                Opened(
+                RunGateway(
                     port=server.port,
                     socket=str(folder / SOCKET),
                     hooks=str(folder / HOOK_SOCKET),
@@ -217,7 +217,7 @@ def compose(config: Config, *, observe: bool, providers: dict[str, dict[str, Any
     return dump(document)
 
 
-def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bool) -> Counted:
+def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bool) -> RunCount:
     """What became of the calls that `agent` made since the receipt `first`, each counted as it was decided first."""
     decisions = dict.fromkeys((one.word for one in Outcome), 0)
     would = dict(decisions)
@@ -235,9 +235,9 @@ def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bo
             if observe:
                 would[_would(reader, keyring, entry)] += 1
         if size > MAX_VERIFIED:
-            return Counted(decisions=decisions, would=would, log="too long to be verified here")
+            return RunCount(decisions=decisions, would=would, log="too long to be verified here")
         verified, broken = verify_log(reader, keyring)
-    return Counted(decisions=decisions, would=would, log="verifies" if verified is not None else str(broken[0].detail))
+    return RunCount(decisions=decisions, would=would, log="verifies" if verified is not None else str(broken[0].detail))
 
 
 def _would(reader: Reader, keyring: Keyring, entry: Entry) -> str:

@@ -56,7 +56,7 @@ class Around:
 
 
 @dataclass(kw_only=True, slots=True)
-class Told:
+class HostWords:
     """What the command is told: its words and its environment; `by` says how its calls are decided."""
 
     command: list[str]
@@ -69,9 +69,9 @@ def name_of(command: Sequence[str]) -> str:
     return Path(command[0]).name
 
 
-def tell(command: Sequence[str], environment: Mapping[str, str], around: Around) -> Told:
+def tell(command: Sequence[str], environment: Mapping[str, str], around: Around) -> HostWords:
     """What `command` is told; raises `InvalidCall` where nothing could be decided of what it does."""
-    told = Told(command=list(command), environment=dict(environment))
+    told = HostWords(command=list(command), environment=dict(environment))
     _models(told, around)
     host = _HOSTS.get(name_of(command))
     if host is not None:
@@ -88,7 +88,7 @@ _ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE", "ANTHROPIC_HOST
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
-def _models(told: Told, around: Around) -> None:
+def _models(told: HostWords, around: Around) -> None:
     url, key, environment = around.url, around.key, told.environment
     if "openai" in around.dialects:
         environment |= dict.fromkeys(_OPENAI, f"{url}/v1") | {"OPENAI_API_KEY": key}
@@ -112,7 +112,7 @@ def _models(told: Told, around: Around) -> None:
 # The hooks of programs that are no known host: Python and Node.js load them by themselves.
 
 
-def _languages(told: Told, around: Around) -> None:
+def _languages(told: HostWords, around: Around) -> None:
     environment = told.environment
     environment |= {"AEGIS_URL": f"unix://{around.socket}", "AEGIS_API_KEY": around.key, "AEGIS_AGENT": around.agent}
     before = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
@@ -144,7 +144,7 @@ def _settings(host: Host, around: Around) -> dict[str, list[Any]]:
     return entries | {host.said: [host.entry(unguarded(around.hook), HOOK_S)]}
 
 
-def _claude(told: Told, around: Around) -> None:
+def _claude(told: HostWords, around: Around) -> None:
     """`--settings FILE` is laid over every other settings file; hooks of several files all run."""
     if any(word == "--settings" or word.startswith("--settings=") for word in told.command):
         hint = "put yours into `.claude/settings.local.json`"
@@ -156,7 +156,7 @@ def _claude(told: Told, around: Around) -> None:
     told.by.append("hooks")
 
 
-def _codex(told: Told, around: Around) -> None:
+def _codex(told: HostWords, around: Around) -> None:
     """`-c KEY=TOML` is laid over every other configuration; a hook that nobody reviewed would be left out silently."""
     options = ["--dangerously-bypass-hook-trust", "-c", "features.hooks=true"]
     for event, entries in _settings(HOSTS["codex"], around).items():
@@ -176,7 +176,7 @@ def _codex(told: Told, around: Around) -> None:
     told.by.append("hooks")
 
 
-def _gemini(told: Told, around: Around) -> None:
+def _gemini(told: HostWords, around: Around) -> None:
     """The system's settings, whose file a variable names, come last; what stands there already is kept."""
     variable = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
     settings = read_json(Path(told.environment.get(variable) or _GEMINI_SETTINGS)) or {}
@@ -188,7 +188,7 @@ def _gemini(told: Told, around: Around) -> None:
     told.by.append("hooks")
 
 
-def _opencode(told: Told, around: Around) -> None:
+def _opencode(told: HostWords, around: Around) -> None:
     """`OPENCODE_CONFIG_CONTENT` is laid over the configuration files; plugins of every source are loaded."""
     variable = "OPENCODE_CONFIG_CONTENT"
     content: dict[str, Any] = json.loads(told.environment.get(variable) or "{}")
@@ -203,7 +203,7 @@ def _opencode(told: Told, around: Around) -> None:
     told.by.append("a plugin")
 
 
-def _cursor(told: Told, around: Around) -> None:
+def _cursor(told: HostWords, around: Around) -> None:
     """Neither its hooks nor its models can be named for one run: its calls are decided where the hook is installed."""
     host = HOSTS["cursor"]
     if not any(installed(path, host) for path in every_place(host, Path.home(), Path.cwd()) if path.is_file()):
@@ -212,7 +212,7 @@ def _cursor(told: Told, around: Around) -> None:
     told.by.append("its installed hooks")
 
 
-def _models_alone(told: Told, around: Around) -> None:
+def _models_alone(told: HostWords, around: Around) -> None:
     """Its tools are called by a model, and that is where they are decided."""
     if not around.dialects:
         hint = "`proxies.providers` of the configuration, or a provider's key in the environment, names the models"
@@ -220,13 +220,13 @@ def _models_alone(told: Told, around: Around) -> None:
         raise InvalidCall(f"`{name}` is decided by its models, and none is known", code="host", hint=hint)
 
 
-def _aider(told: Told, around: Around) -> None:
+def _aider(told: HostWords, around: Around) -> None:
     """It is a program in Python that calls models by LiteLLM."""
     _models_alone(told, around)
     _languages(told, around)
 
 
-_HOSTS: Final[dict[str, Callable[[Told, Around], None]]] = {
+_HOSTS: Final[dict[str, Callable[[HostWords, Around], None]]] = {
     "claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode, "cursor-agent": _cursor,
     "goose": _models_alone, "aider": _aider,
 }  # fmt: skip
