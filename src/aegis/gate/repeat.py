@@ -19,7 +19,7 @@ from aegis.gate.events import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.record import recall
 from aegis.log.writer import Unit
-from aegis.store.shared import Book, Counted
+from aegis.store.shared import CountBook, Counted
 
 # Calls that other processes on the same store let through, for the windows of rates.
 #
@@ -39,7 +39,7 @@ class Elsewhere:
     Processes of one gateway count their calls by themselves: their `leaves` are no others'.
     """
 
-    def __init__(self, store: Store, leaves: Book | None = None):
+    def __init__(self, store: Store, leaves: CountBook | None = None):
         self._store = store
         self._leaves = leaves
         self._family: deque[tuple[int, int]] = deque()
@@ -65,7 +65,7 @@ class Elsewhere:
                 book.write(Counted(b"", start, stop))
                 self._join(start, stop)
 
-    def _learn(self, book: Book) -> None:
+    def _learn(self, book: CountBook) -> None:
         for one in book.others():
             self._join(one.time, one.a)
 

@@ -41,7 +41,7 @@ def key_of(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_KEY).digest()
 
 
-class Book:
+class CountBook:
     """One process's view of a book, as a context in which nobody else counts, no other thread either."""
 
     def __init__(self, *, capacity: int = CAPACITY):
@@ -53,7 +53,7 @@ class Book:
         self._at = 0
         self._threads = Lock()  # the kernel's lock is the process's
 
-    def __enter__(self) -> Book:
+    def __enter__(self) -> CountBook:
         self._threads.acquire()
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         return self
@@ -97,7 +97,7 @@ class Books:
     leaves of the log."""
 
     def __init__(self) -> None:
-        self.calls = Book()
-        self.sizes = Book()
-        self.loops = Book()
-        self.leaves = Book()
+        self.calls = CountBook()
+        self.sizes = CountBook()
+        self.loops = CountBook()
+        self.leaves = CountBook()

@@ -11,7 +11,7 @@ import pytest
 from aegis.core.ports import Store
 from aegis.gate.repeat import Elsewhere
 from aegis.store import MemoryStore
-from aegis.store.shared import Book, Counted, key_of
+from aegis.store.shared import CountBook, Counted, key_of
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -23,13 +23,13 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def times(book: Book) -> list[int]:
+def times(book: CountBook) -> list[int]:
     with book:
         return [one.time for one in book.others()]
 
 
 def test_what_another_process_wrote_is_taken_up_once_and_in_order() -> None:
-    book = Book(capacity=8)
+    book = CountBook(capacity=8)
 
     def count() -> None:
         with book:
@@ -44,7 +44,7 @@ def test_what_another_process_wrote_is_taken_up_once_and_in_order() -> None:
 
 
 def test_who_is_far_behind_gets_what_the_ring_still_holds() -> None:
-    book = Book(capacity=4)
+    book = CountBook(capacity=4)
 
     def count() -> None:
         with book:
@@ -56,7 +56,7 @@ def test_who_is_far_behind_gets_what_the_ring_still_holds() -> None:
 
 
 def test_a_process_that_dies_inside_of_a_book_stops_nobody() -> None:
-    book = Book(capacity=4)
+    book = CountBook(capacity=4)
 
     def die() -> None:
         book.__enter__()
@@ -72,7 +72,7 @@ def store() -> Store:
 
 
 def test_leaves_of_the_same_gateway_are_not_taken_for_those_of_others(store: Store) -> None:
-    book = Book(capacity=64)
+    book = CountBook(capacity=64)
     one = Elsewhere(store, book)
     assert list(one.take(0)) == []  # it begins with an empty log
 
