@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -36,12 +37,12 @@ def _compared(folder: Path, store: str, quick: bool) -> dict[str, Any]:
     many: dict[int, list[Load]] = {count: [] for count in _COUNTS}
     spent: dict[int, list[float]] = {count: [] for count in _COUNTS}
     config = write(folder, CONFIG.format(durability="fsync") + store)
-    key = made_key(folder, "agent")
+    key, auditor = made_key(folder, "agent"), made_key(folder, "auditor")
     data = request(key, json.dumps(CALL).encode())
     alone: Load | None = None
     for _ in range(rounds):  # one after the other: what is idle would still share the machine
         for count in _COUNTS:
-            with _serving(config, folder, count) as (port, pid):
+            with _serving(config, folder, count, auditor) as (port, pid):
                 load(("127.0.0.1", port), data, connections=CONNECTIONS, seconds=seconds / 4)
                 before = _processor_time(pid)
                 run = load(("127.0.0.1", port), data, connections=CONNECTIONS, seconds=seconds)
@@ -64,11 +65,13 @@ def _compared(folder: Path, store: str, quick: bool) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _serving(config: Path, home: Path, count: int) -> Iterator[tuple[int, int]]:
+def _serving(config: Path, home: Path, count: int, auditor: str) -> Iterator[tuple[int, int]]:
     with serving(config, home, count) as (port, process):
-        while len(_children(process.pid)) < count * (count > 1):
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{port}/metrics", headers={"authorization": f"Bearer {auditor}"}
+        )
+        while f"aegis_processes {count}.0" not in urllib.request.urlopen(asked, timeout=20).read().decode():
             time.sleep(0.05)
-        time.sleep(1.0)  # the second decides as soon as it hears the front
         yield port, process.pid
 
 

@@ -21,7 +21,7 @@ from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
 from aegis.judges.access import is_judge
 from aegis.policy.model import Evaluation, observed
-from aegis.store.shared import Book
+from aegis.store.shared import CountBook
 
 _HARMLESS: Final = frozenset({"read"})
 
@@ -30,7 +30,7 @@ class Behaviour(Participant):
     """Weighs what agents do over time; a call pays for what the policy asks about."""
 
     def __init__(
-        self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls, loops: Book | None = None
+        self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls, loops: CountBook | None = None
     ):
         self._control = control
         self._canaries = canaries

@@ -22,7 +22,7 @@ from aegis.gate.participants import DecisionAttempt
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
 from aegis.policy.model import observed
-from aegis.store.shared import Book, Counted, key_of
+from aegis.store.shared import CountBook, Counted, key_of
 
 GUARD: Final = "loops"
 MAX_SESSIONS: Final = 10_000  # sessions that are remembered at once: bounds memory against made-up names
@@ -111,7 +111,7 @@ class Trail:
 class Loops:
     """Remembers what sessions called, and reports calls that go round in circles."""
 
-    def __init__(self, store: Store, clock: Callable[[], int], book: Book | None = None):
+    def __init__(self, store: Store, clock: Callable[[], int], book: CountBook | None = None):
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()

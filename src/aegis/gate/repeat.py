@@ -19,7 +19,7 @@ from aegis.gate.events import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.record import recall
 from aegis.log.writer import Unit
-from aegis.store.shared import Book, Counted
+from aegis.store.shared import CountBook, Counted
 
 # Calls that other processes on the same store let through, for the windows of rates.
 #
@@ -39,7 +39,7 @@ class Elsewhere:
     Processes of one gateway count their calls by themselves: their `leaves` are no others'.
     """
 
-    def __init__(self, store: Store, leaves: Book | None = None):
+    def __init__(self, store: Store, leaves: CountBook | None = None):
         self._store = store
         self._leaves = leaves
         self._family: deque[tuple[int, int]] = deque()
@@ -55,7 +55,7 @@ class Elsewhere:
         """Another process wrote the leaves from `start` to before `stop`."""
         if self._counted < 0 or stop <= self._counted:
             return
-        self._spans.extend(list(self._foreign(max(start, self._counted), stop)))
+        self._spans.extend(self._foreign(max(start, self._counted), stop))
 
     def wrote(self, start: int, stop: int) -> None:
         """This process writes the leaves from `start` to before `stop`, and holds the end of the log."""
@@ -63,9 +63,9 @@ class Elsewhere:
             with self._leaves as book:
                 self._learn(book)
                 book.write(Counted(b"", start, stop))
-            self._join(start, stop)
+                self._join(start, stop)
 
-    def _learn(self, book: Book) -> None:
+    def _learn(self, book: CountBook) -> None:
         for one in book.others():
             self._join(one.time, one.a)
 
@@ -75,20 +75,23 @@ class Elsewhere:
             start = self._family.pop()[0]
         self._family.append((start, stop))
 
-    def _foreign(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _foreign(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The parts of a span that no process of this gateway wrote."""
-        if self._leaves is not None:
-            with self._leaves as book:
-                self._learn(book)
-        for first, end in self._family:
-            if start < end and first < stop:
-                if first > start:
-                    yield start, first
-                start = end
-        while len(self._family) > 1 and self._family[0][1] <= stop:
-            self._family.popleft()
+        if self._leaves is None:
+            return [(start, stop)]
+        found: list[tuple[int, int]] = []
+        with self._leaves as book:
+            self._learn(book)
+            for first, end in self._family:
+                if start < end and first < stop:
+                    if first > start:
+                        found.append((start, first))
+                    start = end
+            while len(self._family) > 1 and self._family[0][1] <= stop:
+                self._family.popleft()
         if start < stop:
-            yield start, stop
+            found.append((start, stop))
+        return found
 
     def take(self, since: int) -> Iterator[tuple[str, int]]:
         """Agents and times of counted calls, not before `since` (microseconds), in order of time.

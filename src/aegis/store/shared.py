@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from hashlib import blake2b
 from struct import Struct
+from threading import Lock
 from typing import Final, NamedTuple
 
 CAPACITY: Final = 1 << 18  # records of one book: what a process that is idle can be behind without missing any
@@ -40,8 +41,8 @@ def key_of(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_KEY).digest()
 
 
-class Book:
-    """One process's view of a book, as a context in which nobody else counts. One thread at a time."""
+class CountBook:
+    """One process's view of a book, as a context in which nobody else counts, no other thread either."""
 
     def __init__(self, *, capacity: int = CAPACITY):
         self._capacity = capacity
@@ -50,13 +51,16 @@ class Book:
             self._file = os.dup(file.fileno())
         self._memory = mmap.mmap(self._file, 0)
         self._at = 0
+        self._threads = Lock()  # the kernel's lock is the process's
 
-    def __enter__(self) -> Book:
+    def __enter__(self) -> CountBook:
+        self._threads.acquire()
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         return self
 
     def __exit__(self, *_: object) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN)
+        self._threads.release()
 
     @property
     def origin(self) -> int:
@@ -93,7 +97,7 @@ class Books:
     leaves of the log."""
 
     def __init__(self) -> None:
-        self.calls = Book()
-        self.sizes = Book()
-        self.loops = Book()
-        self.leaves = Book()
+        self.calls = CountBook()
+        self.sizes = CountBook()
+        self.loops = CountBook()
+        self.leaves = CountBook()

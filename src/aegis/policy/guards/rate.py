@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.policy.guards.base import Case
-from aegis.store.shared import Book, Counted, key_of
+from aegis.store.shared import CountBook, Counted, key_of
 
 MAX_LIMIT: Final = 100_000  # times kept for one agent: bounds what one configuration can make us store
 MAX_AGENTS: Final = 10_000  # agents counted at once: a flood of names cannot grow memory without end
@@ -80,9 +80,9 @@ class Windows:
         self._bytes: OrderedDict[str | bytes, deque[tuple[int, int]]] = OrderedDict()
         self._lock = Lock()
         self._process = os.getpid()
-        self._books: tuple[Book, Book] | None = None
+        self._books: tuple[CountBook, CountBook] | None = None
 
-    def share(self, calls: Book, sizes: Book) -> None:
+    def share(self, calls: CountBook, sizes: CountBook) -> None:
         """Count from now on together with the other processes of this gateway."""
         self._books = (calls, sizes)
 
