@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from support.environments import Fresh, fresh_environment
+from aegis.cli.run import EXTRAS
+from support.environments import ROOT, Fresh, fresh_environment
 
 # What the extra `server` brings, and what only the command line imports.
 OF_SERVERS: Final = (
@@ -68,8 +73,104 @@ def test_the_wheel_without_extras_has_its_command_line(fresh: Fresh, tmp_path: P
     assert asked.returncode == 0, asked.stderr
 
 
-def test_a_command_of_a_server_names_the_extra_that_it_needs(fresh: Fresh, tmp_path: Path) -> None:
-    done = fresh.run("-m", "aegis.cli", "serve", "--home", str(tmp_path / "home"))
-    assert done.returncode == 2
-    assert 'pip install "aegis-guard[server]"' in done.stderr
-    assert "Traceback" not in done.stderr
+# Every command, with arguments that lead as far as its packages; one process tries them all.
+TRIED: Final = """
+import contextlib, io, json, sys
+from aegis.cli.run import run
+found = []
+lines = json.load(sys.stdin)
+sys.stdin = io.StringIO("correct horse battery staple\\n" * 2)
+for line in lines:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            code = run(line)
+    except BaseException as error:
+        code = repr(error)
+    found.append([code, said.getvalue()])
+print(json.dumps(found))
+"""
+NEEDS: Final[tuple[tuple[str, str], ...]] = (
+    ("serve --home {home}", "server"),
+    ("demo --once", "server,openai,anthropic"),
+    ("users create ann --role approver --password-stdin --home {home}", "server"),
+    ("approvals list --home {home}", "server"),
+    ("approvals approve {id} --reason fine --home {home}", "server"),
+    ("approvals deny {id} --reason no --home {home}", "server"),
+    ("approvals grants --home {home}", "server"),
+    ("missions list --home {home}", ""),
+    ("tools scan -- true", "mcp"),
+    ("bench corpus {call}", ""),
+    ("log tail --home {home} --config {postgres}", "postgres"),
+    ("decide {call} --home {other} --config {postgres}", "postgres"),
+    ("init --home {home}", ""),
+    ("doctor --home {home}", ""),
+    ("why last --home {home}", ""),
+    ("log tail --home {home}", ""),
+    ("log verify --home {home}", ""),
+    ("log export --home {home} --out {export}", ""),
+    ("agents list --home {home}", ""),
+    ("keys list --home {home}", ""),
+    ("keys create --role agent --agent a --home {home}", ""),
+    ("users list --home {home}", ""),
+    ("config show", ""),
+    ("config check {config}", ""),
+    ("rules list", ""),
+    ("kill --home {home} --reason test", ""),
+    ("containment list --home {home}", "server"),
+    ("canaries list --home {home}", ""),
+    ("mcp install claude --home {home}", ""),
+    ("hook show claude-code", ""),
+    ("judge list", ""),
+)
+
+
+def test_no_command_without_its_extra_ends_in_a_traceback(fresh: Fresh, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    home = tmp_path / "home"
+    (tmp_path / "call.json").write_text('{"tool": "read_file", "arguments": {"path": "notes.txt"}}')
+    (tmp_path / "aegis.yaml").write_text("version: 1\nprofile: standard\n")
+    (tmp_path / "postgres.yaml").write_text("version: 1\nprofile: standard\nstore: postgresql://localhost/none\n")
+    values = {
+        "home": home, "other": tmp_path / "other", "call": tmp_path / "call.json", "config": tmp_path / "aegis.yaml",
+        "postgres": tmp_path / "postgres.yaml", "export": tmp_path / "export",
+        "id": "0" * 32,
+    }  # fmt: skip
+    made = fresh.run("-m", "aegis.cli", "decide", str(values["call"]), "--home", str(home))
+    assert made.returncode == 0, made.stderr
+    lines = [line.format(**values).split() for line, _ in NEEDS]
+    tried = fresh.run("-c", TRIED, stdin=json.dumps(lines), AEGIS_API_KEY="ak_x")
+    assert tried.returncode == 0, tried.stderr
+    wrong = [
+        (line, code, said)
+        for (line, extra), (code, said) in zip(NEEDS, json.loads(tried.stdout), strict=True)
+        if not isinstance(code, int)
+        or "Traceback" in said
+        or (f'pip install "aegis-guard[{extra}]"' in said if extra else "aegis-guard[" not in said) is False
+    ]
+    assert not wrong, "\n".join(map(repr, wrong))
+
+
+def test_every_package_that_is_imported_is_demanded_or_brought_by_a_named_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    imported = {
+        (name or "").partition(".")[0]
+        for path in (ROOT / "src" / "aegis").rglob("*.py")
+        if not {"adapters", "coverage", "demo", "testing"} & set(path.parts)  # of packages that are there already
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else []
+        )
+    }
+    demanded = {re.split(r"[\[<>=;]", one)[0].lower() for one in project["dependencies"]}
+    outside = {name for name in imported if name not in sys.stdlib_module_names and name not in ("aegis", "")}
+    names = packages_distributions()
+    unnamed = {
+        name for name in outside if not demanded & {one.lower().replace("_", "-") for one in names.get(name, [])}
+    }
+    assert unnamed - set(EXTRAS) - {"pydantic_core", "yarl"} == set()  # what pydantic and aiohttp bring
+    assert {part for extra in EXTRAS.values() for part in extra.split(",")} <= set(project["optional-dependencies"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 import threading
@@ -29,6 +30,7 @@ from support.shell import aegis as command
 
 STRIDE = 1  # every instruction
 ASYNC_STRIDE = 5  # a loop of its own each time
+_LOOPS_OWN = re.compile("asyncio|_weakrefset")
 END = 50_000  # more than any verb has in its caller's thread
 
 Verb = Callable[[DeployedGate, int], Any]
@@ -46,7 +48,8 @@ class Interrupter:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Interrupter:
         frame.f_trace_opcodes = True
-        if event == "opcode" and "asyncio" not in frame.f_code.co_filename:  # a loop's own state is not ours to keep
+        # A loop's own state, its weak sets of tasks included, is not ours to keep.
+        if event == "opcode" and not _LOOPS_OWN.search(frame.f_code.co_filename):
             self._left -= 1
             if not self._left:
                 sys.settrace(None)

@@ -34,18 +34,18 @@ class Fresh:
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", self.python)
         _run(*pip, "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=self.place)
 
-    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str | Path, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         """Run this environment's Python; its exit code is the caller's to look at."""
         env = {"PATH": f"{self.place / 'bin'}:/usr/bin:/bin", "HOME": str(self.place), **variables}
         if "XDG_CACHE_HOME" in os.environ:
             env.setdefault("XDG_CACHE_HOME", os.environ["XDG_CACHE_HOME"])
         return subprocess.run(
-            [self.python, *arguments], cwd=self.place, env=env, capture_output=True, text=True, check=False
+            [self.python, *arguments], cwd=self.place, env=env, input=stdin, capture_output=True, text=True, check=False
         )
 
 
-def fresh_environment(place: Path) -> Fresh:
-    """An environment with the wheel of this project and its mandatory dependencies, as `pip install` would leave it.
+def fresh_environment(place: Path, *, extras: frozenset[str] = frozenset()) -> Fresh:
+    """An environment with the wheel of this project and what it demands with `extras`, as `pip install` would leave it.
 
     The dependencies are links to those of this environment: their files are the same ones, and what no requirement
     leads to is not there.
@@ -56,7 +56,7 @@ def fresh_environment(place: Path) -> Fresh:
     (packages,) = (place / "lib").glob("python*/site-packages")
     (info,) = packages.glob("aegis_guard-*.dist-info")
     demanded = metadata.Distribution.at(info).requires or []
-    for name in sorted(_closure(demanded)):
+    for name in sorted(_closure(demanded, extras)):
         for file in metadata.distribution(name).files or []:
             top = file.parts[0]
             target = packages / top
@@ -65,11 +65,11 @@ def fresh_environment(place: Path) -> Fresh:
     return fresh
 
 
-def _closure(requirements: list[str]) -> set[str]:
+def _closure(requirements: list[str], extras: frozenset[str]) -> set[str]:
     """The names of everything that the requirements lead to, where no extra is asked for but those they name."""
     found: set[str] = set()
     seen: set[tuple[str, frozenset[str]]] = set()
-    waiting = [(text, frozenset[str]()) for text in requirements]
+    waiting = [(text, extras) for text in requirements]
     while waiting:
         text, extras = waiting.pop()
         wanted = Requirement(text)

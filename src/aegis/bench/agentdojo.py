@@ -36,7 +36,7 @@ def is_installed() -> bool:
 def load() -> Iterator[Suite]:
     """Every suite of the package; raises `InvalidCall` where it is not there or is another than is known."""
     if not is_installed():
-        raise InvalidCall("the package `agentdojo` is not installed", hint="install `aegis-guard[bench]`")
+        raise InvalidCall("the package `agentdojo` is not installed", hint='pip install "aegis-guard[bench]"')
     try:
         with _without_clients():
             suites = import_module("agentdojo.task_suite.load_suites").get_suites(VERSION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import orjson
 
@@ -33,7 +33,7 @@ from aegis.keys.accounts import (
 )
 from aegis.keys.accounts import State as AccountState
 from aegis.keys.api import ApiKey, IssuedKey, check_unlike, issue, list_keys, store_key
-from aegis.log.writer import Unit
+from aegis.log.writer import Ledger, Unit
 
 # Which agents there are: who holds a key, who made a call, and who was registered, stopped or restored.
 
@@ -164,8 +164,15 @@ def _accounts_draft(account: Account, action: Action, by: str) -> Draft:
     return Draft(members={"kind": "grant", "receipt_id": new_id(), "principal": by, "action": action, "key": key})
 
 
+class Recording(Protocol):
+    """What keeps a log: a state, or a whole deployment."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+
 def create_key(
-    state: State,
+    state: Recording,
     *,
     roles: Sequence[str],
     by: str,
@@ -188,7 +195,7 @@ def create_key(
     return issued
 
 
-def revoke_key(state: State, key_id: str, *, by: str) -> ApiKey:
+def revoke_key(state: Recording, key_id: str, *, by: str) -> ApiKey:
     """Revoke a key for every process on this store, and put that on the record.
 
     Raises `InvalidCall` (404) where there is no such key, and `StoreError` where it cannot be recorded.

@@ -18,6 +18,10 @@ def main() -> None:
             code = inside(sys.argv[2:])
         if code is not None:
             sys.exit(code)
+    if sys.argv[1:2] == ["run"]:  # stands before every start of an agent, so it loads its own command alone
+        from aegis.cli.running.command import main as run_command
+
+        sys.exit(run_command(sys.argv[2:]))
     from aegis.cli.run import run
 
     sys.exit(run(sys.argv[1:]))

@@ -250,7 +250,9 @@ def _suites(own: Path | None, episodes: Path | None, names: list[str]) -> list[S
         if agentdojo.is_installed():
             found += agentdojo.load()
         elif "agentdojo" in names or not names:
-            note("the package `agentdojo` is not installed, so its suites are left out; install `aegis-guard[bench]`")
+            note(
+                'the package `agentdojo` is not installed, so its suites are left out: pip install "aegis-guard[bench]"'
+            )
     chosen = [one for one in found if not names or one.name in names or one.source in names]
     if not chosen:
         raise InvalidCall(f"there is no suite `{names[0]}`", hint=", ".join(one.name for one in found))

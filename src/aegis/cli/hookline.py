@@ -1,8 +1,8 @@
 """`aegis hook` as a gateway of the same home answers it: one exchange over its socket, with hardly anything loaded.
 
 Where no gateway listens, or where it decides by another configuration, the hook decides by itself. Where the command
-line says anything but where to decide, all of it is loaded (`aegis.cli.hook`). Once a gateway answered,
-everything but its whole answer is exit 2 with the reason on standard error.
+line says anything but where to decide, all of it is loaded (`aegis.cli.hook`). Once a gateway answered, and where `--door` names the socket of
+the one that has to, everything but its whole answer is exit 2 with the reason on standard error.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DEFAULT_TIMEOUT_S: Final = 55.0
 BLOCK: Final = 2
 _OPTIONS: Final = {"--home": "AEGIS_HOME", "--config": "AEGIS_CONFIG", "--agent": "AEGIS_AGENT"}
 _NUMBERS: Final = ("--timeout", "--wait")
+_DOOR: Final = "--door"  # the socket of the gateway around this host (`aegis run`): it decides, or nobody
 _CHUNK: Final = 1_048_576
 
 
@@ -35,7 +36,7 @@ class _Failed(Exception):
 def answered(argv: Sequence[str]) -> int | None:
     """The exit code for the words after `aegis hook`, or `None` where no gateway answers for them."""
     given = _options(argv)
-    if given is None or "AEGIS_URL" in os.environ:
+    if given is None or ("AEGIS_URL" in os.environ and _DOOR not in given):
         return None
     deadline = time.monotonic() + float(given.get("--timeout", DEFAULT_TIMEOUT_S))
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -43,8 +44,10 @@ def answered(argv: Sequence[str]) -> int | None:
         home = Path(given.get("--home", "~/.aegis")).expanduser().absolute()
         try:
             door.settimeout(_left(deadline))
-            door.connect(str(home / SOCKET))
+            door.connect(given.get(_DOOR) or str(home / SOCKET))
         except (FileNotFoundError, ConnectionRefusedError):
+            if _DOOR in given:
+                return _refused("the gateway of this run is gone, so the call was not made")
             return None  # nobody listens
         try:
             return _exchange(door, home, given, deadline)
@@ -99,7 +102,7 @@ def _exchange(door: socket.socket, home: Path, given: dict[str, str], deadline: 
     }
     door.sendall(message(hello))
     greeted = read_object(_message(door, MAX_HELLO, deadline))
-    if greeted == {"mine": False}:
+    if greeted == {"mine": False} and _DOOR not in given:
         return None
     if greeted != {"mine": True}:
         raise _Failed("it is not understood")
@@ -128,7 +131,7 @@ def _options(argv: Sequence[str]) -> dict[str, str] | None:
     words = iter(argv)
     for word in words:
         name, has_value, value = word.partition("=")
-        if name not in _OPTIONS and name not in _NUMBERS:
+        if name not in _OPTIONS and name not in _NUMBERS and name != _DOOR:
             return None
         if not has_value:
             value = next(words, "")

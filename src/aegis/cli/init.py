@@ -69,18 +69,25 @@ def init(
 def _next_steps(home: Path, config: Path, key: str) -> list[str]:
     """What comes next, as commands that can be pasted as they are."""
     where = "" if home == home_of(None) else f" --home {shlex.quote(str(home))}"
-    lines = ["", "next, the gateway:", f"  aegis serve{where} --config {shlex.quote(str(config))}"]
+    named = "" if config == home / "aegis.yaml" else f" --config {shlex.quote(str(config))}"
+    lines = ["", "next, the gateway:", f"  aegis serve{where}{named}"]
     if key:
         lines += ["and where the agent runs (the key is not shown again):", f"  export AEGIS_API_KEY={key}"]
     else:
         lines += [f"and where the agent runs, with its key (`aegis keys create --role agent{where}` makes another):"]
     return [
         *lines,
-        f"  export AEGIS_URL={DEFAULT_URL}",
+        f"  export AEGIS_URL={_url()}",
         "  python -c 'import aegis; aegis.auto()'   # the line that goes into the agent",
         f"what was decided, and why: `aegis log tail -f{where}`, `aegis why{where}`",
         f"what is wrong, if anything: `aegis doctor{where}`",
     ]
+
+
+def _url() -> str:
+    """Where `aegis serve` of this environment listens."""
+    port = os.environ.get("AEGIS_PORT", "")
+    return f"http://127.0.0.1:{port}" if port.isascii() and port.isdecimal() and int(port) else DEFAULT_URL
 
 
 def _write_starter(path: Path, template: Template | None) -> bool:

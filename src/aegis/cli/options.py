@@ -8,7 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-DEFAULT_URL: Final = "http://127.0.0.1:8787"
+DEFAULT_PORT: Final = 8787
+DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 Home = Annotated[
     Path | None,

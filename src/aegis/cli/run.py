@@ -5,41 +5,36 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 
 from aegis._version import __version__
-from aegis.approvals import commands as approvals_commands
-from aegis.behaviour import canary_commands
-from aegis.behaviour import commands as behaviour_commands
-from aegis.cli import agents, bench, config, hook, keys, log, mcp, output, rules, tools, users
-from aegis.cli.decide import decide
-from aegis.cli.demo.run import demo
-from aegis.cli.doctor.command import doctor
-from aegis.cli.explain import explain
-from aegis.cli.false_alarm import report_false_alarm
-from aegis.cli.init import init
+from aegis.cli import output
 from aegis.cli.output import say, say_problems
-from aegis.cli.serve import serve
-from aegis.cli.why import why
 from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
-from aegis.judges import commands as judges_commands
-from aegis.missions import commands as missions_commands
 
-# The tree of commands. Modules of commands import what they need when they run, so that help is quick.
+# The tree of commands, by where each stands. Only what is asked for is loaded: most of a short command is its imports.
+# A module of a command may say in `SETTINGS` how it is registered.
 
-GROUPS: Final[Mapping[str, Any]] = {
-    "approvals": approvals_commands, "agents": agents, "containment": behaviour_commands,
-    "canaries": canary_commands, "keys": keys, "users": users,
-    "log": log, "config": config,
-    "rules": rules, "missions": missions_commands, "tools": tools, "judge": judges_commands, "hook": hook, "mcp": mcp,
-    "bench": bench,
+COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "aegis.cli.demo.run", "init": "aegis.cli.init", "serve": "aegis.cli.serve", "decide": "aegis.cli.decide",
+    "why": "aegis.cli.why", "explain": "aegis.cli.explain", "doctor": "aegis.cli.doctor.command",
+    "kill": "aegis.behaviour.commands", "report-false-alarm": "aegis.cli.false_alarm",
+    "run": "aegis.cli.running.command",
+}  # fmt: skip
+GROUPS: Final[Mapping[str, str]] = {
+    "approvals": "aegis.approvals.commands", "agents": "aegis.cli.agents", "containment": "aegis.behaviour.commands",
+    "canaries": "aegis.behaviour.canary_commands", "keys": "aegis.cli.keys", "users": "aegis.cli.users",
+    "log": "aegis.cli.log", "config": "aegis.cli.config", "rules": "aegis.cli.rules",
+    "missions": "aegis.missions.commands", "tools": "aegis.cli.tools", "judge": "aegis.judges.commands",
+    "hook": "aegis.cli.hook", "mcp": "aegis.cli.mcp", "bench": "aegis.cli.bench",
 }  # fmt: skip
 
 
-def build() -> Any:
-    """The command line as one callable; boxes and colours only where a person looks."""
+def build(asked: str = "") -> Any:
+    """The command line as one callable, of the command `asked` alone where that is one; plain where no person looks."""
     app = typer.Typer(
         name="aegis",
         help="Decide whether an AI agent's tool call may run, before it runs, and prove it afterwards.",
@@ -47,10 +42,14 @@ def build() -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    for command in (demo, init, serve, decide, why, explain, doctor, behaviour_commands.kill, report_false_alarm):
-        app.command()(command)
-    for name, group in GROUPS.items():
-        app.add_typer(group.app, name=name)
+    known = asked in COMMANDS or asked in GROUPS
+    for name, module in COMMANDS.items():
+        if name == asked or not known:
+            loaded = import_module(module)
+            app.command(**getattr(loaded, "SETTINGS", {}))(getattr(loaded, name.replace("-", "_")))
+    for name, module in GROUPS.items():
+        if name == asked or not known:
+            app.add_typer(import_module(module).app, name=name)
     return typer.main.get_command(app)
 
 
@@ -69,15 +68,18 @@ def _aegis(
 
 
 # Packages that an extra brings, by the name that is imported: a command that needs one says which extra it is.
-_EXTRAS: Final = {
+EXTRAS: Final = {
     "aiosmtplib": "server",
     "argon2": "server",
     "jinja2": "server",
+    "markupsafe": "server",
     "opentelemetry": "server",
     "prometheus_client": "server",
     "reportlab": "server",
     "starlette": "server",
     "uvicorn": "server",
+    "uvloop": "server",
+    "aiosqlite": "runs",
     "langgraph": "runs",
     "mcp": "mcp",
     "psycopg": "postgres",
@@ -93,7 +95,7 @@ def run(argv: Sequence[str]) -> int:
         say("Windows is not supported", code="platform", hint="use Linux or macOS; WSL is Linux", as_json=as_json)
         return output.USAGE
     try:
-        code = build()(list(argv) or ["--help"], prog_name="aegis", standalone_mode=False)
+        code = build(argv[0] if argv else "")(list(argv) or ["--help"], prog_name="aegis", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else output.DONE
     except TyperException as error:
@@ -120,7 +122,7 @@ def run(argv: Sequence[str]) -> int:
         say(f"{(error.strerror or type(error).__name__).lower()}{name}", code="system", as_json=as_json)
         return output.USAGE
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         hint = f'pip install "aegis-guard[{extra}]"'

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from aegis.cli.options import AcceptRollback, ConfigFile, Home, home_of
+from aegis.cli.options import DEFAULT_PORT, AcceptRollback, ConfigFile, Home, home_of
 from aegis.cli.output import print_line
 
 Certificate = Annotated[
@@ -21,7 +21,9 @@ def serve(
     config: ConfigFile = None,
     home: Home = None,
     host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="the TCP port; 0 takes a free one")] = 8787,
+    port: Annotated[
+        int, typer.Option("--port", envvar="AEGIS_PORT", min=0, max=65_535, help="the TCP port; 0 takes a free one")
+    ] = DEFAULT_PORT,
     tls_certificate: Certificate = None,
     tls_key: CertificateKey = None,
     trusted_proxies: Annotated[

@@ -354,7 +354,7 @@ async def _ask(command: Sequence[str]) -> list[dict[str, Any]]:
     try:
         from mcp import Client, MCPError, StdioServerParameters
     except ImportError as error:
-        raise InvalidCall("asking a server needs the package `mcp`", hint="install `aegis-guard[mcp]`") from error
+        raise InvalidCall("asking a server needs the package `mcp`", hint='pip install "aegis-guard[mcp]"') from error
     parameters = StdioServerParameters(command=command[0], args=list(command[1:]))
     tools: list[dict[str, Any]] = []
     cursor: str | None = None

@@ -248,7 +248,7 @@ def verify_home(
             raise InvalidCall("a log in memory ends with its process", hint="`store` names a file or a database")
         store = SealedStore(inner, keyring.document_key())
         with inner.reader() as reader, counted(reader.head().size, title="verifying") as progress:
-            verified, broken = _verified(reader, keyring, key, since, issuers, progress)
+            verified, broken = verify_log(reader, keyring, key, since, issuers, progress)
             size = reader.head().size
             stored = chain(
                 filter(None, [mark_break(store, HighWater(home, keyring.log_signer), keyring)]),
@@ -261,15 +261,15 @@ def verify_home(
         inner.close()
 
 
-def _verified(
+def verify_log(
     reader: Reader,
     keyring: Keyring,
-    key: Path | None,
-    since: Path | None,
-    issuers: Sequence[Path],
-    progress: Callable[[int], None] | None,
+    key: Path | None = None,
+    since: Path | None = None,
+    issuers: Sequence[Path] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[Verified | None, list[Break]]:
-    """The log as an export of it would verify."""
+    """The log as an export of it would verify, or `None` and what is wrong with it."""
     announced = public_keys(reader)
     own = keyring.log_signer()
     if not any(one["kid"] == own.kid and "until" not in one for one in announced["keys"]):

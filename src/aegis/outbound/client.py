@@ -160,9 +160,7 @@ class Egress:
         try:  # the library is an extra, and half a hundred milliseconds: whoever sends nothing needs neither
             import aiohttp
         except ImportError as error:
-            raise EgressRefused(
-                "requests that leave need the package `aiohttp`: install `aegis-guard[server]`"
-            ) from error
+            raise EgressRefused("requests that leave need the package `aiohttp`: pip install aiohttp") from error
         context = ssl.create_default_context(cafile=self._policy.ca_file)
         self._loop = loop
         self._session = aiohttp.ClientSession(

@@ -140,7 +140,7 @@ async def send_mail(
     try:  # the library is an extra, and whoever sends no mail does not wait for it
         from aiosmtplib import SMTPException, SMTPResponseException
     except ImportError as error:
-        raise EgressRefused("mail needs the package `aiosmtplib`: install `aegis-guard[server]`") from error
+        raise EgressRefused('mail needs the package `aiosmtplib`: pip install "aegis-guard[server]"') from error
     try:
         async with asyncio.timeout(policy.total_seconds):
             client = await _client(server, policy)

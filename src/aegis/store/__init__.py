@@ -68,7 +68,7 @@ def _postgres(url: str, durability: Durability, busy_s: float) -> Store:
     try:
         from aegis.store.postgres import PostgresStore
     except ImportError as error:
-        raise _wrong("`store` needs the package `psycopg`", "install `aegis-guard[postgres]`") from error
+        raise _wrong("`store` needs the package `psycopg`", 'pip install "aegis-guard[postgres]"') from error
     return PostgresStore(url, durability=durability, busy_s=busy_s)
 
 

@@ -80,7 +80,7 @@ def check_statement(text: str, engine: Engine, allowed: frozenset[str]) -> tuple
 # still the same one is checked before anything is believed.
 
 MAX_ROWS: Final = 100_000
-_MISSING: Final = "PostgreSQL support is not installed (`pip install aegis-guard[postgres]`)"
+_MISSING: Final = 'PostgreSQL support is not installed: pip install "aegis-guard[postgres]"'
 _RIGHTS: Final = """
 SELECT rolsuper OR rolreplication OR rolcreaterole OR rolcreatedb OR rolbypassrls
     OR pg_has_role(current_user, 'pg_execute_server_program', 'member')

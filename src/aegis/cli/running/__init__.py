@@ -1,0 +1,1 @@
+"""`aegis run`: a gateway around one command and whatever it starts."""

@@ -1,0 +1,82 @@
+"""A network in which there is nothing but the gateway: bubblewrap on Linux.
+
+The command keeps the files, the user and the terminal that it would have had. What it loses: every network but a
+loopback of its own, the Unix sockets of other programs that are bound when it starts, other processes (it could steer
+them), and the home of Aegis.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from aegis.cli.running.hosts import Around, Told
+from aegis.errors import InvalidCall
+from aegis.sandbox.command import MISSING, program
+
+PORT: Final = 8787  # in a network of its own every port is free
+MAX_SOCKETS: Final = 4_096  # more are not hidden one by one: the command line would be too long, and it is refused
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def inside(around: Around) -> Around:
+    """What is around the command, as it is seen from inside."""
+    return replace(around, port=PORT)
+
+
+def enclosed(told: Told, around: Around, info: int) -> Told:
+    """What is run in place of the command; bubblewrap writes to the descriptor `info` which process is the first inside.
+
+    Raises `InvalidCall` where this machine has no bubblewrap.
+    """
+    bwrap = program()
+    if bwrap is None:
+        raise InvalidCall(f"`--strict-network` cannot be kept: {MISSING}", code="sandbox", hint="install bubblewrap")
+    line = [bwrap, "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--unshare-ipc"]
+    line += ["--as-pid-1", "--die-with-parent", "--info-fd", str(info)]
+    if around.home.is_dir():
+        line += ["--tmpfs", str(around.home)]
+    for path in _sockets(around):
+        line += ["--ro-bind", "/dev/null", path]
+    # Clients that ask a proxy for other hosts hear why they cannot have them.
+    refusing = {name: f"http://127.0.0.1:{PORT}" for one in _PROXIES for name in (one, one.lower())}
+    first = [sys.executable, "-P", "-m", "aegis.cli.running.inside", str(PORT), around.socket]
+    return Told(command=[*line, "--", *first, *told.command], environment=told.environment | refusing, by=told.by)
+
+
+def first_inside(descriptor: int) -> int:
+    """The process that hears signals inside, as bubblewrap tells it; raises `InvalidCall` where nothing was started."""
+    with os.fdopen(descriptor) as told:
+        text = told.read()
+    try:
+        return int(json.loads(text)["child-pid"])
+    except (ValueError, KeyError) as error:
+        hint = "`aegis doctor` says whether sandboxes can be made here"
+        raise InvalidCall("bubblewrap could not make the network", code="sandbox", hint=hint) from error
+
+
+def _sockets(around: Around) -> Iterator[str]:
+    """The Unix sockets of others that lie in the file system, as the kernel lists them (proc(5), /proc/net/unix)."""
+    own = {around.socket, around.hooks}
+    found: set[str] = set()
+    for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]:
+        path = line.split(maxsplit=7)[7] if line.count("/") else ""
+        if path.startswith("/") and path not in own and not Path(path).is_relative_to(around.home):
+            found.add(path)
+    hidden = [path for path in sorted(found) if _is_socket(path)]
+    if len(hidden) > MAX_SOCKETS:
+        raise InvalidCall("there are too many Unix sockets on this machine to hide them", code="sandbox")
+    yield from hidden
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(Path(path).stat().st_mode)
+    except OSError:  # gone, or in a folder that the command cannot enter either
+        return False

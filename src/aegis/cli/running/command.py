@@ -1,0 +1,248 @@
+"""`aegis run -- COMMAND`: the command with a gateway around it, and one line at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from aegis.cli.options import ConfigFile, Home, home_of
+from aegis.cli.output import INTERRUPTED, USAGE, say
+from aegis.cli.running import boxed
+from aegis.cli.running.hosts import Around, Told, name_of, tell
+from aegis.cli.running.process import NOT_EXECUTABLE, NOT_FOUND, leave, start, wait
+from aegis.errors import AegisError, InvalidCall
+from aegis.sdk.client.peer import peer_uid
+
+START_S: Final = 120.0  # the first start of all compiles the rules
+STOP_S: Final = 30.0
+_SOCKET: Final = "aegis.sock"
+_MARK: Final = "AEGIS_RUN"
+_LOGGED: Final = 2_000  # characters of what a gateway that did not start has to say
+
+
+class NoGateway(AegisError):
+    """The gateway of a run did not start, or is gone."""
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND ARGS...", help="what is run")],
+    observe: Annotated[bool, typer.Option("--observe", help="change nothing, and say what would have been")] = False,
+    strict_network: Annotated[
+        bool, typer.Option("--strict-network", help="let the command reach nothing but the gateway (bubblewrap)")
+    ] = False,
+    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="decide as this agent; default: its name")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="say nothing at the start and at the end")] = False,
+    config: ConfigFile = None,
+    home: Home = None,
+) -> int:
+    """Run COMMAND so that every tool call of it and of whatever it starts is decided first; its exit code is ours.
+
+    The gateway that runs for the home is asked, or one is started for as long as the command runs. Nothing of the
+    user's own is written. The last line, on standard error, says what was decided.
+    """
+    place = home_of(home)
+    named = agent or os.environ.get("AEGIS_AGENT") or name_of(command)
+    with _folder() as folder, _gateway(place, config, folder, named, observe=observe) as gateway:
+        around = gateway.around(folder, place, named)
+        told = tell(command, os.environ, boxed.inside(around) if strict_network else around)
+        if not quiet:
+            mode = ", observed" if observe else ""
+            sys.stderr.write(f"aegis: {named}{mode}: decided by {', '.join(told.by) or 'nothing'}\n")
+            sys.stderr.flush()
+        code = _enclosed(told, around) if strict_network else _run(told)
+        counted = gateway.close()
+    if not quiet:
+        sys.stderr.write(f"aegis: {_line(counted, observe=observe)}\n")
+        sys.stderr.flush()
+    return leave(code)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run this one command of the tree, without the rest being loaded: `aegis run` stands before every start."""
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    app.command(**SETTINGS)(run)
+    try:
+        code = typer.main.get_command(app)(list(argv), prog_name="aegis run", standalone_mode=False)
+    except typer.TyperException as error:
+        say(" ".join(error.format_message().split()).rstrip("."), code="usage", hint="`aegis run --help` shows how")
+        return USAGE
+    except (InvalidCall, NoGateway) as error:
+        say(str(error), code=getattr(error, "code", "refused"), hint=getattr(error, "hint", ""))
+        return USAGE
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+# Words after the command's name are the command's, whatever they look like.
+SETTINGS: Final[dict[str, Any]] = {"name": "run", "context_settings": {"allow_interspersed_args": False}}
+
+
+class _Gateway:
+    """The process of the gateway (`aegis.cli.running.gateway`), which knows the key and counts."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path):
+        self._process = process
+        self._log = log
+        self._opened = self._read()
+
+    def around(self, folder: Path, home: Path, agent: str) -> Around:
+        """What is around the command now."""
+        known = {name: self._opened[name] for name in ("port", "socket", "hooks", "config", "key", "dialects")}
+        return Around(folder=folder, home=home, agent=agent, **known)
+
+    def close(self) -> dict[str, Any] | None:
+        """End the gateway; what it counted, or `None` where it is gone."""
+        try:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            return self._read()
+        except (NoGateway, BrokenPipeError):
+            return None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Wait for its end, and make an end after a while."""
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _read(self) -> dict[str, Any]:
+        line = "" if self._process.stdout is None else self._process.stdout.readline()
+        if not line:
+            self._process.wait(STOP_S)
+            said = self._log.read_text(encoding="utf-8", errors="replace")[-_LOGGED:].strip().splitlines()
+            raise NoGateway(said[-1] if said else "the gateway did not start")
+        value: dict[str, Any] = json.loads(line)
+        return value
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder of this run alone, which nobody else may enter; gone at its end."""
+    path = Path(tempfile.mkdtemp(prefix="aegis-run-")).resolve()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, observe: bool) -> Iterator[_Gateway]:
+    wanted = {
+        "home": str(home),
+        "folder": str(folder),
+        "agent": agent,
+        "config": None if config is None else str(config.expanduser().absolute()),
+        "observe": observe,
+        "providers": {} if _MARK in os.environ else _providers(),  # of a run inside of a run they are the outer gateway
+        "found": "" if observe else _listening(home),
+    }
+    log = folder / "gateway.log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "aegis.cli.running.gateway"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # the keys of the terminal are for the command
+        )
+    try:
+        if process.stdin is not None:
+            process.stdin.write(json.dumps(wanted) + "\n")
+            process.stdin.flush()
+        gateway = _Gateway(process, log)
+        yield gateway
+    finally:
+        if process.stdin is not None and not process.stdin.closed:
+            process.stdin.close()
+        process.wait(STOP_S)
+
+
+def _listening(home: Path) -> str:
+    """The socket of a gateway of ours that runs for the home; empty where there is none."""
+    path = home / _SOCKET
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return ""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+            tried.connect(str(path))
+            return str(path) if peer_uid(tried) in (0, os.geteuid()) else ""
+    except OSError:
+        return ""
+
+
+# Where a provider's key stands in the environment, its address, and the one that its clients take without it.
+_VENDORS: Final = (
+    ("openai", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
+    ("anthropic", ("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),
+)
+
+
+def _providers() -> dict[str, dict[str, Any]]:
+    """The providers whose keys the environment holds: the gateway keeps them, and the command gets the agent's key."""
+    found: dict[str, dict[str, Any]] = {}
+    for dialect, keys, urls, default in _VENDORS:
+        key = next((name for name in keys if os.environ.get(name)), None)
+        if key is not None:
+            url = next((os.environ[name] for name in urls if os.environ.get(name)), default)
+            # An address that somebody wrote into their environment may be one of their own network.
+            found[f"env-{dialect}"] = {
+                "dialect": dialect, "url": url, "key": f"${{env:{key}}}", "private": url != default,
+            }  # fmt: skip
+    return found
+
+
+def _run(told: Told, info: tuple[int, int] | None = None) -> int:
+    """The exit code of the command, as a shell tells it where it cannot be started.
+
+    `info` is the pipe by which bubblewrap tells whom signals are for.
+    """
+    try:
+        child = start(told.command, told.environment | {_MARK: "1"}, keep=info[1:] if info else ())
+    except FileNotFoundError:
+        say(f"there is no program `{told.command[0]}`", code="not_found")
+        return NOT_FOUND
+    except PermissionError:
+        say(f"`{told.command[0]}` cannot be run", code="not_executable")
+        return NOT_EXECUTABLE
+    if info is None:
+        return wait(child)
+    os.close(info[1])
+    return wait(child, signalled=boxed.first_inside(info[0]))
+
+
+def _enclosed(told: Told, around: Around) -> int:
+    info = os.pipe()
+    return _run(boxed.enclosed(told, around, info[1]), info)
+
+
+def _line(counted: dict[str, Any] | None, *, observe: bool) -> str:
+    if counted is None:
+        return "the gateway ended before the command, so nothing was counted; no call ran undecided after that"
+    calls = sum(counted["decisions"].values())
+    words = _words(counted["decisions"])
+    if observe:
+        words += f"; would have been {_words(counted['would'])}"
+    return f"{calls} call{'' if calls == 1 else 's'}: {words}; log {counted['log']}"
+
+
+def _words(decisions: dict[str, int]) -> str:
+    spelled = (("allow", "allowed"), ("sanitize", "changed"), ("require_approval", "held"), ("block", "blocked"))
+    return ", ".join(f"{decisions[name]} {word}" for name, word in spelled)

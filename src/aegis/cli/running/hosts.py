@@ -1,0 +1,233 @@
+"""What each host of agents is told so that its calls are decided: variables, options and files of this run alone.
+
+Nothing of the user's own is written. A program that is no known host gets the base URLs of models, and the hooks of
+Python and Node.js for whatever it runs. The forms are those of the hosts' public documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from aegis.cli.hookline import MARGIN_S
+from aegis.errors import InvalidCall
+from aegis.proxies.edits import read_json
+from aegis.proxies.hooks.event import HOSTS, Host, every_place
+from aegis.proxies.hooks.install import guarded, installed, unguarded
+
+HOOK_S: Final = 600  # seconds that a host gives the hook: as long as a held call may wait for a person
+_GEMINI_SETTINGS: Final = Path("/etc/gemini-cli/settings.json")
+_PYTHON_HOOK: Final = Path(__file__).parent / "hook"
+_PLUGIN: Final = Path(__file__).parent / "opencode.js"
+_REGISTER: Final = Path("node_modules", "aegis-guard", "dist", "register.mjs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Around:
+    """What is around the command: the gateway, whom it decides for, and a folder for files of this run."""
+
+    folder: Path
+    home: Path
+    agent: str
+    port: int
+    socket: str
+    hooks: str
+    config: str | None
+    key: str
+    dialects: Sequence[str]
+
+    @property
+    def url(self) -> str:
+        """The gateway's address for programs that know TCP alone."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def hook(self) -> str:
+        """The command that a host runs around its tools; it holds no key, its socket knows who asks."""
+        words = [sys.executable, "-P", "-m", "aegis.cli", "hook", "--door", self.hooks, "--home", str(self.home)]
+        words += ["--agent", self.agent, "--timeout", str(HOOK_S - MARGIN_S)]
+        return shlex.join(words + (["--config", self.config] if self.config is not None else []))
+
+
+@dataclass(kw_only=True, slots=True)
+class Told:
+    """What the command is told: its words, its environment, and how its calls are decided, for the line at the start."""
+
+    command: list[str]
+    environment: dict[str, str]
+    by: list[str] = field(default_factory=list)
+
+
+def name_of(command: Sequence[str]) -> str:
+    """The name of the program, by which its host is known and its agent is called."""
+    return Path(command[0]).name
+
+
+def tell(command: Sequence[str], environment: Mapping[str, str], around: Around) -> Told:
+    """What `command` is told; raises `InvalidCall` where nothing could be decided of what it does."""
+    told = Told(command=list(command), environment=dict(environment))
+    _models(told, around)
+    host = _HOSTS.get(name_of(command))
+    if host is not None:
+        host(told, around)
+    else:
+        _languages(told, around)
+    return told
+
+
+# The APIs of models: the gateway's address in place of the provider's, and the agent's key in place of the provider's.
+
+_OPENAI: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")  # the latter: LiteLLM and what is built on it, as aider
+_ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE", "ANTHROPIC_HOST")
+_LOOPBACK: Final = ("127.0.0.1", "localhost")
+
+
+def _models(told: Told, around: Around) -> None:
+    url, key, environment = around.url, around.key, told.environment
+    if "openai" in around.dialects:
+        environment |= dict.fromkeys(_OPENAI, f"{url}/v1") | {"OPENAI_API_KEY": key}
+        environment |= {"OPENAI_HOST": url, "OPENAI_BASE_PATH": "v1/chat/completions"}  # goose
+    if "anthropic" in around.dialects:
+        environment |= dict.fromkeys(_ANTHROPIC, url) | {"ANTHROPIC_API_KEY": key}
+        environment.pop("ANTHROPIC_AUTH_TOKEN", None)  # two credentials in one request are none
+    if around.dialects:
+        told.by.append(f"models ({', '.join(around.dialects)})")
+    for name in ("NO_PROXY", "no_proxy"):
+        kept = [one for one in environment.get(name, "").split(",") if one]
+        environment[name] = ",".join(dict.fromkeys([*kept, *_LOOPBACK]))
+
+
+# The hooks of programs that are no known host: Python and Node.js load them by themselves.
+
+
+def _languages(told: Told, around: Around) -> None:
+    environment = told.environment
+    environment |= {"AEGIS_URL": f"unix://{around.socket}", "AEGIS_API_KEY": around.key, "AEGIS_AGENT": around.agent}
+    before = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
+    environment["PYTHONPATH"] = os.pathsep.join([str(_PYTHON_HOOK), *before])
+    told.by.append("Python")
+    register = _register(told.command)
+    if register is not None:
+        options = environment.get("NODE_OPTIONS", "")
+        environment["NODE_OPTIONS"] = f"{options} --import={register.as_uri()}".strip()
+        told.by.append("Node.js")
+
+
+def _register(command: Sequence[str]) -> Path | None:
+    """Where the folder of the program, or this one, has the package `aegis-guard` for Node.js."""
+    named = [Path(word).absolute().parent for word in command[1:2] if Path(word).is_file()]
+    for start in (*named, Path.cwd()):
+        for folder in (start, *start.parents):
+            if (folder / _REGISTER).is_file():
+                return folder / _REGISTER
+    return None
+
+
+# The hosts.
+
+
+def _settings(host: Host, around: Around) -> dict[str, list[Any]]:
+    """The hooks of `host`, in its own form."""
+    entries = {event: [host.entry(guarded(around.hook), HOOK_S)] for event in host.events}
+    return entries | {host.said: [host.entry(unguarded(around.hook), HOOK_S)]}
+
+
+def _claude(told: Told, around: Around) -> None:
+    """`--settings FILE` is laid over every other settings file; hooks of several files all run."""
+    if any(word == "--settings" or word.startswith("--settings=") for word in told.command):
+        hint = "put yours into `.claude/settings.local.json`"
+        raise InvalidCall("`--settings` is what this command gives Claude Code itself", code="settings", hint=hint)
+    settings = {"hooks": _settings(HOSTS["claude"], around), "disableAllHooks": False}
+    told.command[1:1] = ["--settings", _written(around, "claude.json", settings)]
+    if "anthropic" in around.dialects:  # asks nobody whether it may be used, as a key from elsewhere would
+        told.environment["ANTHROPIC_AUTH_TOKEN"] = told.environment.pop("ANTHROPIC_API_KEY")
+    told.by.append("hooks")
+
+
+def _codex(told: Told, around: Around) -> None:
+    """`-c KEY=TOML` is laid over every other configuration; what stands on the command line was reviewed by its author."""
+    options = ["--dangerously-bypass-hook-trust", "-c", "features.hooks=true"]
+    for event, entries in _settings(HOSTS["codex"], around).items():
+        options += ["-c", f"hooks.{event}={_toml(entries)}"]
+    if "openai" in around.dialects:
+        provider = {"name": "Aegis", "base_url": f"{around.url}/v1", "env_key": "OPENAI_API_KEY", "wire_api": "responses"}
+        options += ["-c", 'model_provider="aegis"']
+        options += [word for name, value in provider.items() for word in ("-c", f"model_providers.aegis.{name}={_toml(value)}")]
+    told.command[1:1] = options
+    told.by.append("hooks")
+
+
+def _gemini(told: Told, around: Around) -> None:
+    """The system's settings, whose file a variable names, come last; what stands there already is kept."""
+    variable = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+    settings = read_json(Path(told.environment.get(variable) or _GEMINI_SETTINGS)) or {}
+    hooks = settings.setdefault("hooks", {})
+    for event, entries in _settings(HOSTS["gemini"], around).items():
+        hooks[event] = [*hooks.get(event, []), *entries]
+    settings["hooksConfig"] = {**settings.get("hooksConfig", {}), "enabled": True, "disabled": []}
+    told.environment[variable] = _written(around, "gemini.json", settings)
+    told.by.append("hooks")
+
+
+def _opencode(told: Told, around: Around) -> None:
+    """`OPENCODE_CONFIG_CONTENT` is laid over the configuration files; plugins of every source are loaded."""
+    variable = "OPENCODE_CONFIG_CONTENT"
+    content: dict[str, Any] = json.loads(told.environment.get(variable) or "{}")
+    content["plugin"] = [*content.get("plugin", []), _PLUGIN.as_uri()]
+    providers = content.setdefault("provider", {})
+    for name, path in (("openai", "/v1"), ("anthropic", "/v1")):
+        if name in around.dialects:
+            options = {"baseURL": around.url + path, "apiKey": around.key}
+            providers[name] = {**providers.get(name, {}), "options": options}
+    told.environment[variable] = json.dumps(content)
+    told.environment["AEGIS_HOOK_COMMAND"] = json.dumps(shlex.split(around.hook))
+    told.by.append("a plugin")
+
+
+def _cursor(told: Told, around: Around) -> None:
+    """Neither its hooks nor its models can be named for one run: what it does is decided where the hook is installed."""
+    host = HOSTS["cursor"]
+    if not any(installed(path, host) for path in every_place(host, Path.home(), Path.cwd()) if path.is_file()):
+        hint = "`aegis hook install cursor` (or `--project .`) writes the hook that it reads"
+        raise InvalidCall("Cursor takes no hooks for one run, and has none installed", code="host", hint=hint)
+    told.by.append("its installed hooks")
+
+
+def _models_alone(told: Told, around: Around) -> None:
+    """Its tools are called by a model, and that is where they are decided."""
+    if not around.dialects:
+        hint = "`proxies.providers` of the configuration, or a provider's key in the environment, names the models"
+        raise InvalidCall(f"`{name_of(told.command)}` is decided by its models, and none is known", code="host", hint=hint)
+
+
+def _aider(told: Told, around: Around) -> None:
+    """It is a program in Python that calls models by LiteLLM."""
+    _models_alone(told, around)
+    _languages(told, around)
+
+
+_HOSTS: Final[dict[str, Callable[[Told, Around], None]]] = {
+    "claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode, "cursor-agent": _cursor,
+    "goose": _models_alone, "aider": _aider,
+}  # fmt: skip
+
+
+def _written(around: Around, name: str, value: dict[str, Any]) -> str:
+    path = around.folder / name
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return str(path)
+
+
+def _toml(value: Any) -> str:
+    """Text, numbers, lists and mappings as an inline value of TOML (1.0), whose text JSON spells alike."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(one) for one in value) + "]"
+    return json.dumps(value)
