@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go test unit golden test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go sdk-record test unit golden test-all frameworks check bench mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -27,6 +27,9 @@ sdk-test-go: setup
 
 sdk-test-js: setup # ARGS="tests/conformance.test.mjs" for some of the tests
 	@AEGIS=$(abspath .venv/bin/aegis) ARGS="$(ARGS)" sh sdk/js/scripts/test.sh
+
+sdk-record: sdk-test # and keep what the contract came to for the reference page of frameworks
+	@$(PY) scripts/record_sdks.py
 
 test: setup system conformance ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

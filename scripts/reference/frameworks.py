@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from run_frameworks import ROOT, Environment, environments, result_of
+from run_frameworks import RESULTS, ROOT, Environment, environments, result_of
 
 from aegis import __version__
 from aegis.enforce.enforcement import Enforcer
@@ -54,7 +54,50 @@ def render() -> str:
             ["package", "supported", "tested", "ways", "seams", "refused while hooked", "not covered"],
             [_sdk_row(name) for name in SDKS],
         ),
+        *_javascript(),
+        *_go(),
     )
+
+
+def _javascript() -> Iterator[str]:
+    """What `aegis-guard` hooks in Node, and the ways that its contract ran over."""
+    recorded = json.loads((RESULTS / "javascript.json").read_text())
+    yield "## JavaScript"
+    yield (
+        "What `auto()` of the npm package `aegis-guard` hooks. The contract runs over every way with the released "
+        "packages and a model on loopback (`make sdk-test`); this is what the last recorded run came to "
+        "(`make sdk-record`)."
+    )
+    yield table(
+        ["package", "supported", "tested", "seams", "refused while hooked", "not covered"],
+        [
+            (
+                f"`{one['framework']}`",
+                one["supported"].replace(",", ", "),
+                ", ".join(one["tested"]),
+                ", ".join(f"`{seam}`" for seam in one["seams"]),
+                ", ".join(one["barred"]) or "-",
+                ", ".join(one["uncovered"]) or "-",
+            )
+            for one in recorded["packages"]
+        ],
+    )
+    yield table(
+        ["hook", "ways and their cases"],
+        [(f"`{name}`", "; ".join(_counted(ways))) for name, ways in sorted(recorded["ways"].items())],
+    )
+
+
+def _go() -> Iterator[str]:
+    """What the Go modules hook, and the ways that their contract ran over."""
+    recorded = json.loads((RESULTS / "go.json").read_text())
+    tested = ", ".join(f"`{name}` {version}" for name, version in recorded["packages"].items())
+    yield "## Go"
+    yield (
+        f"The hooks of `sdk/go`, over {tested}, a model on loopback and a real gateway (`make sdk-test`, recorded by "
+        "`make sdk-record`). What passes undecided stands beside each module in [its README](../../sdk/go/README.md)."
+    )
+    yield table(["way", "cases"], [tuple(one[:-1].split(" (")) for one in _counted(recorded["ways"])])
 
 
 def _sdk_row(name: str) -> tuple[str, ...]:
@@ -94,7 +137,7 @@ def _row(framework: str, environment: Environment) -> tuple[str, ...]:
         f">={low}, <{high}",
         _tested(recorded, _locked(environment.lock, adapter.DISTRIBUTION)),
         _tested(oldest, ""),
-        f"not recorded: {'; '.join(_driven(framework))}" if recorded is None else "; ".join(_ways(recorded)),
+        f"not recorded: {'; '.join(_driven(framework))}" if recorded is None else "; ".join(_counted(recorded["ways"])),
         "not recorded" if recorded is None else recorded["again"] or "decided and executed once",
         ", ".join(f"`{seam}`" for seam in seams.seams),
         ", ".join(seams.barred) or "-",
@@ -117,9 +160,9 @@ def _tested(recorded: Any, locked: str) -> str:
     return f"{recorded['version']} (older than {' and '.join(newer)})" if newer else str(recorded["version"])
 
 
-def _ways(recorded: Any) -> Iterator[str]:
-    """The ways of a framework, with their cases."""
-    for name, counted in recorded["ways"].items():
+def _counted(ways: Mapping[str, Any]) -> Iterator[str]:
+    """Ways with their cases."""
+    for name, counted in ways.items():
         passed, cases = counted["passed"], counted["cases"]
         yield f"{name} ({passed if passed == cases else f'{passed} of {cases}'})"
 

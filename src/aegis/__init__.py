@@ -68,7 +68,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module `aegis` has no attribute `{name}`")
-    return getattr(import_module(_HOMES[name]), name)
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)  # looked for once
+    return found
 
 
 def __dir__() -> list[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +28,45 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OURS} | dict(extra or {})
 
 
+@cache
+def _template() -> str:
+    """The socket of the one process of this worker that forks for every command; it ends with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="aegis-template-")
+    atexit.register(folder.cleanup)
+    path = str(Path(folder.name) / "s")
+    loaded = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("template.py")), path],
+        stdout=subprocess.PIPE, env=environment(), text=True, start_new_session=True,
+    )  # fmt: skip
+    atexit.register(loaded.kill)
+    assert loaded.stdout is not None
+    assert loaded.stdout.readline() == "ready\n"
+    return path
+
+
 def aegis(
     *arguments: str | Path, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One finished run of the command line."""
-    return subprocess.run(
-        [str(AEGIS), *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=environment(env),
-        cwd=cwd,
-        timeout=120,
-        check=False,
-    )
+    """One finished run of the command line, in a process of its own that is a fork of one that has loaded it."""
+    words = [str(AEGIS), *map(str, arguments)]
+    asked = {"argv": words, "env": environment(env), "cwd": str(cwd or Path.cwd())}
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller,
+    ):
+        given.write(stdin.encode())
+        given.seek(0)
+        caller.settimeout(120)
+        caller.connect(_template())
+        line = json.dumps(asked).encode() + b"\n"
+        sent = socket.send_fds(caller, [line], [given.fileno(), out.fileno(), err.fileno()])
+        caller.sendall(line[sent:])
+        status = int(caller.recv(64))
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, status, out.read().decode(), err.read().decode())
 
 
 def read_json(finished: subprocess.CompletedProcess[str]) -> Any:

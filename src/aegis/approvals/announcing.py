@@ -105,6 +105,6 @@ def _message(
 def announced(policy: Policy, approval: Approval, unit: Unit, now: int) -> Unit:
     """`unit`, and the messages of what it does to `approval`, where the policy in force has anybody told."""
     notify = policy.approval_for(approval.server, approval.tool, approval.held_by).notify
-    if not notify:
+    if not notify or approval.waiting_for:
         return unit
     return structs.replace(unit, apply=told(unit.apply, composer(policy, approval, notify, None, now)))

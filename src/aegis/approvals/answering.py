@@ -16,15 +16,24 @@ from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
 from aegis.approvals.announcing import announced
-from aegis.approvals.lifecycle import bound_files, digest_of, payload_of, running
+from aegis.approvals.binding import bound_files, digest_of, payload_of, running
+from aegis.approvals.lifecycle import end_wait, said_before
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
-from aegis.approvals.values import FLOW_SCOPES, Approval, OfferedGrant, Scope
+from aegis.approvals.values import (
+    COLLECTION,
+    FLOW_SCOPES,
+    Approval,
+    OfferedGrant,
+    Scope,
+    from_document,
+    is_deferred,
+)
 from aegis.context.heads import note_grant
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall
@@ -47,6 +56,8 @@ from aegis.log.writer import Unit
 from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 
+PAGE: Final = 500  # approvals read at once
+
 # An approver's other arguments for a held call.
 #
 # (1) they are judged as the call itself was, and would do no more
@@ -65,7 +76,7 @@ class Narrowing:
 
     def narrowed(self, approval: Approval, arguments: dict[str, Any], policy: Policy) -> Doing[Narrowed | None]:
         """The narrowed call, or `None` where nothing would change; raises `InvalidCall` where it may not be."""
-        subject, held = self._subject(approval, arguments)
+        subject, held = _held_subject(self._parts, approval, arguments)
         # (1)
         state = self._control.current()
         known = look_up(self._parts, (approval.principal, approval.session, approval.call_id))
@@ -94,37 +105,79 @@ class Narrowing:
             salt=salt,
         )
 
-    def _subject(self, approval: Approval, arguments: dict[str, Any]) -> tuple[Subject, dict[str, Any]]:
-        """The held call with other arguments, as if its own caller had made it; and the arguments held now."""
-        with self._parts.store.reader() as reader:
-            payload = payload_of(self._parts, reader, approval.decision_id)
-            held = running(self._parts, reader, approval)
-            principal = holders(reader).get(approval.principal)
-        if payload is None or held is None:
-            raise InvalidCall("the call was erased, so it cannot be narrowed", code="erased", status=409)
-        if principal is None or "agent" not in principal.roles:  # the agent of this process holds no key
-            principal = Principal(id=approval.principal, roles=frozenset({"agent"}), agent=approval.agent)
-        call = ToolCall(
-            tool=approval.tool,
-            server=approval.server,
-            arguments=arguments,
-            call_id=approval.call_id,
-            session=approval.session or None,
-            task=payload.get("claimed", {}).get("task"),
-            parent=payload.get("claimed", {}).get("parent"),
-            proof=payload.get("proof"),
-        )
-        subject = Subject(
-            call=call,
-            call_id=approval.call_id,
-            principal=principal,
-            agent=approval.agent,
-            session=approval.session,
-            canonical=canonical(arguments),
-            request_digest=approval.request_digest,
-            generated=False,
-        )
-        return subject, held
+
+def _held_subject(
+    parts: Parts, approval: Approval, arguments: dict[str, Any] | None = None
+) -> tuple[Subject, dict[str, Any]]:
+    """The held call as if its own caller had made it, perhaps with other arguments; and the arguments held now."""
+    with parts.store.reader() as reader:
+        payload = payload_of(parts, reader, approval.decision_id)
+        held = running(parts, reader, approval)
+        principal = holders(reader).get(approval.principal)
+    if payload is None or held is None:
+        raise InvalidCall("the call was erased, so it cannot be narrowed", code="erased", status=409)
+    if principal is None or "agent" not in principal.roles:  # the agent of this process holds no key
+        principal = Principal(id=approval.principal, roles=frozenset({"agent"}), agent=approval.agent)
+    given = payload["arguments"] if arguments is None else arguments
+    call = ToolCall(
+        tool=approval.tool,
+        server=approval.server,
+        arguments=given,
+        call_id=approval.call_id,
+        session=approval.session or None,
+        task=payload.get("claimed", {}).get("task"),
+        parent=payload.get("claimed", {}).get("parent"),
+        proof=payload.get("proof"),
+    )
+    subject = Subject(
+        call=said_before(call, payload) if approval.waiting_for else call,
+        call_id=approval.call_id,
+        principal=principal,
+        agent=approval.agent,
+        session=approval.session,
+        canonical=canonical(given),
+        request_digest=approval.request_digest,
+        generated=False,
+    )
+    return subject, held
+
+
+# Evidence that came: waiting calls are judged again, and one that would not wait any more waits no more.
+
+
+def waiting_in(parts: Parts, principal: str, session: str) -> list[Approval]:
+    """The deferred calls of a session that wait now."""
+    now, after = parts.clock(), ""
+    found: list[Approval] = []
+    with parts.store.reader() as reader:
+        while True:
+            documents = reader.documents(COLLECTION, state="pending", after=after, limit=PAGE)
+            found += [
+                one
+                for one in map(from_document, documents)
+                if one.waiting_for and (one.principal, one.session) == (principal, session)
+            ]
+            if len(documents) < PAGE:
+                return [one for one in found if one.state_at(now) == "pending"]
+            after = documents[-1].key
+
+
+def settle(parts: Parts, control: Control, judge: Evaluator, principal: str, session: str) -> Doing[None]:
+    """The steps that end the wait of the deferred calls of a session for which the evidence came."""
+    if not parts.policy.current.approval_rules.defers:
+        return
+    for approval in waiting_in(parts, principal, session):
+        try:
+            subject, _ = _held_subject(parts, approval)
+            known = look_up(parts, (approval.principal, approval.session, approval.call_id))
+            asked = DecisionAttempt(
+                subject=subject, policy=parts.policy.current, state=control.current(), known=known, charge=False
+            )
+            _, evaluation = yield from judge.judge(asked)
+            if not is_deferred(evaluation.combined):
+                yield from end_wait(parts, approval, evaluation)
+        except (InvalidCall, StoreConflict):  # it was erased, or answered meanwhile
+            continue
 
 
 def _check_does_no_more(approval: Approval, evaluation: Evaluation) -> None:
@@ -255,7 +308,8 @@ def check_may_answer(principal: Principal, approval: Approval, asked: ApprovalPo
         raise InvalidCall("nobody answers a call of their own", code="own_call", status=403)
     if name_skeleton(principal.id) in map(name_skeleton, approval.barred):
         raise InvalidCall("the owner of a session answers none of its calls", code="own_session", status=403)
-    if not asked.names(principal, policy.approval_rules.groups, approval.turn_at(now)):
+    turn = asked.turns if approval.waiting_for else approval.turn_at(now)
+    if not asked.names(principal, policy.approval_rules.groups, turn):
         wanted = ", ".join(f"`{name}`" for names in (asked.approvers, *asked.also) for name in names)
         message = "the configuration names other approvers for this tool"
         if asked.names(principal, policy.approval_rules.groups, asked.turns):

@@ -164,6 +164,7 @@ State = Annotated[
 _COLUMNS = (
     Column(title="APPROVAL", member="id", is_id=True),
     Column(title="STATE", member="state", weight=3),
+    Column(title="KIND", member="kind", weight=1),
     Column(title="AGENT", member="agent", weight=2),
     Column(title="TOOL", member="tool"),
     Column(title="LEFT", member="expires_at", brief=time_left),
@@ -177,7 +178,7 @@ _GRANT_COLUMNS = (
     Column(title="TOOL", member="tool"),
     Column(title="EXPIRES", member="expires_at", brief=time_left),
 )
-_FIRST = ("id", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")
+_FIRST = ("id", "kind", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")
 _LAST = ("resolved_by", "reason", "call_digest", "policy_digest")
 
 
@@ -321,6 +322,8 @@ def _show(value: dict[str, Any]) -> None:
 def _about(value: dict[str, Any]) -> list[str]:
     """What the gateway worked out about the call: its facts, what it would do, and who agreed so far."""
     lines: list[str] = []
+    if value.get("waiting_for"):
+        lines.append(f"waits for evidence: {', '.join(value['waiting_for'])}")
     facts = value.get("facts")
     if facts:
         kinds = ", ".join(facts["effects"]) or "none"

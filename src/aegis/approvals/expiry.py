@@ -1,12 +1,14 @@
 """Time passes for pending approvals whether or not anybody asks: turns pass on, and in the end they expire.
 
-Whatever of a stopped agent still waits is cancelled.
+Whatever of a stopped agent still waits is cancelled. Calls that wait for evidence are judged again now and then: what
+another process recorded, a status that is back, or a result whose gateway ended before it looked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,17 +21,22 @@ from aegis.log.writer import Unit
 from aegis.server.services import Services
 
 PERIOD_S: Final = 1.0
+SETTLE_S: Final = 5.0  # how often calls that wait for evidence are judged again though nothing was heard
+MAX_SETTLED: Final = 64  # sessions in one round: bounds what many waiting calls can make us do
 PAGE: Final = 500  # approvals read at once
 _log = logging.getLogger("aegis.server.expiry")
 
 
 async def expire(services: Services) -> None:
     """Record what time did to pending approvals; runs until it is cancelled."""
+    settled: dict[tuple[str, str], float] = {}
     while True:
         await asyncio.sleep(PERIOD_S)
         try:
             for approval, action, unit in await asyncio.to_thread(_due, services):
                 await _record(services, approval, action, unit)
+            if services.policy.current.approval_rules.defers:
+                await _settle(services, settled)
         except StoreError:  # they are refused all the same; the record follows when the store is back
             _log.warning("approvals could not be ended, the store does not answer")
 
@@ -42,6 +49,22 @@ async def _record(services: Services, approval: Approval, action: str, unit: Uni
         return
     members = {"approval_id": approval.id, "tool": approval.tool, "action": action}
     notify(services.gate.parts.listeners, Event(kind="approval", members=members, recorded=recorded[0]))
+
+
+async def _settle(services: Services, settled: dict[tuple[str, str], float]) -> None:
+    """Judge the waiting calls of sessions again, those first that were not for longest."""
+    now = time.monotonic()
+    waiting = {(one.principal, one.session) for one in await asyncio.to_thread(_deferred, services)}
+    for gone in settled.keys() - waiting:
+        del settled[gone]
+    due = sorted(one for one in waiting if now - settled.get(one, 0.0) >= SETTLE_S)
+    for principal, session in sorted(due, key=lambda one: settled.get(one, 0.0))[:MAX_SETTLED]:
+        settled[principal, session] = now
+        await services.gate.asettle(principal, session)
+
+
+def _deferred(services: Services) -> list[Approval]:
+    return [approval for approval in _pending(services) if approval.waiting_for]
 
 
 def _due(services: Services) -> list[tuple[Approval, str, Unit]]:

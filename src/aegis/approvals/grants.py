@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import orjson
@@ -16,7 +16,8 @@ import orjson
 from aegis.approvals.values import MAX_OFFERED, Approval, OfferedGrant
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Reader, Transaction
-from aegis.core.times import MICROS
+from aegis.core.receipt import Draft
+from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
 from aegis.policy.dataflow.judge import place_of_sink
 from aegis.policy.model import Evaluation
@@ -168,3 +169,24 @@ def _call_key(principal: str, session: str, call_digest: str) -> str:
 
 
 _read: Final = msgspec.json.Decoder(Grant)
+
+
+def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str) -> Draft:
+    """The receipt of a grant that was opened or revoked."""
+    members: dict[str, Any] = {
+        "kind": "grant",
+        "receipt_id": receipt_id,
+        "principal": principal,
+        "agent": grant.agent,
+        "session": grant.session,
+        "tool": grant.tool,
+        "policy_digest": grant.policy_digest,
+        "approval_id": grant.approval_id,
+        "approvers": list(grant.approvers),
+        "grant_id": grant.id,
+        "expires": rfc3339(grant.expires_at),
+        "action": action,
+    }
+    if grant.server is not None:
+        members["server"] = grant.server
+    return Draft(members=members)

@@ -13,20 +13,31 @@ denied, expired, cancelled, redeemed: refused
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
 from aegis.approvals.announcing import announced, composer, told
+from aegis.approvals.binding import base_of, bound_files, digest_of, payload_of, running
+from aegis.approvals.deferral import chain_of
 from aegis.approvals.grants import Grant, find_for, offered
-from aegis.approvals.queue import REASON_OF, find, is_late, opened, redeemed_by_grant, transition
-from aegis.approvals.values import Approval, State
-from aegis.context.sessions import find_session, find_surroundings, key_of_session
+from aegis.approvals.queue import (
+    REASON_OF,
+    find,
+    is_late,
+    opened,
+    redeemed_by_grant,
+    resolved_by_evidence,
+    transition,
+)
+from aegis.approvals.values import Approval, State, deferral_members, is_deferred
+from aegis.context.sessions import find_session
 from aegis.core.approval import ApprovalPolicy
-from aegis.core.canonical import call_digest, canonical
+from aegis.core.call import MAX_DEPENDS, ToolCall
+from aegis.core.canonical import canonical
+from aegis.core.combine import awaited
 from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
 from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.core.ports import Reader, Store, Transaction
@@ -36,12 +47,10 @@ from aegis.core.times import MICROS
 from aegis.detect.fold import name_skeleton
 from aegis.errors import StoreCorrupt
 from aegis.gate.events import Event, new_id, notify
-from aegis.gate.identities import Bound, identities_of
 from aegis.gate.participants import DecisionAttempt, DecisionRecord, Doing, Evaluator, Part, Participant, Write, joined
 from aegis.gate.parts import Parts
 from aegis.gate.permits import mint
 from aegis.gate.record import Subject
-from aegis.gate.repeat import load_payload
 from aegis.keys.api import Holders
 from aegis.log.writer import Apply
 from aegis.missions.deciding import Attended, mission_of
@@ -49,7 +58,6 @@ from aegis.policy.model import DEFAULT_TIMEOUT, Evaluation
 from aegis.policy.policy import Policy
 
 Resumed = Doing[Decision | None]
-_CWD: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # arguments that say where a call runs
 
 
 class Approvals(Participant):
@@ -69,8 +77,11 @@ class Approvals(Participant):
             mission_of(parts),
             approval_id=new_id(),
             decision_id=decision_id,
+            chain=chain_of(parts),
         )
-        granted = find_grant(self._parts, self._standing, approval, policy, asked.state.epoch)
+        granted: Granted | None = None
+        if approval.kind == "approval":
+            granted = find_grant(self._parts, self._standing, approval, policy, asked.state.epoch)
         return _Held(self._parts, approval, granted, policy)
 
     def resume(self, asked: DecisionAttempt, judge: Evaluator) -> Doing[Decision | None]:
@@ -98,14 +109,18 @@ class _Held(Part):
 
     @property
     def approval(self) -> ApprovalRef:
-        return ApprovalRef(id=self._approval.id, expires_at=self._approval.expires)
+        approval = self._approval
+        return ApprovalRef(id=approval.id, expires_at=approval.expires, waiting_for=approval.waiting_for)
 
     @property
     def releases(self) -> bool:
         return self._granted is not None
 
     def members(self, evaluation: Evaluation) -> Mapping[str, Any]:
-        return {"approval_id": self._approval.id}
+        members: dict[str, Any] = {"approval_id": self._approval.id}
+        if self._approval.waiting_for:
+            members["deferral"] = deferral_members(self._approval, "pending")
+        return members
 
     def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Open the approval, or redeem it by its grant: whoever holds a call looks last, so it is written at once."""
@@ -118,7 +133,7 @@ class _Held(Part):
             return self._granted.apply
         apply = opened(approval, policy.approval_rules.max_pending)
         notify = () if evaluation.approval is None else evaluation.approval.notify
-        if not notify:
+        if not notify or approval.waiting_for:  # people are asked for their answer, not for evidence
             return apply
         return told(apply, composer(policy, approval, notify, evaluation.arguments, approval.created_at), opens=True)
 
@@ -147,11 +162,16 @@ def ask(
     *,
     approval_id: str,
     decision_id: str,
+    chain: int = 1,
 ) -> Approval:
     """The approval that `evaluation` asks for, pending and not yet stored."""
     asked, now = evaluation.approval, parts.clock()
     turn = (DEFAULT_TIMEOUT if asked is None else asked.timeout_seconds) * MICROS
     turns = 1 if asked is None else asked.turns
+    waiting_for: tuple[str, ...] = ()
+    if is_deferred(evaluation.combined):
+        waiting_for = evaluation.combined.awaits or (awaited(""),)
+        turn, turns = policy.approval_rules.defer_seconds * MICROS, 1
     call = subject.call
     base = base_of(parts, subject, policy, evaluation.arguments, attended)
     bound = bound_files(evaluation, policy, base)
@@ -181,7 +201,9 @@ def ask(
         identities=bound.digest,
         base=base,
         loose=not bound.complete,
-        grants=offered(evaluation, policy) if subject.session else (),
+        grants=offered(evaluation, policy) if subject.session and not waiting_for else (),
+        waiting_for=waiting_for,
+        chain=chain,
     )
 
 
@@ -195,51 +217,6 @@ def _owners(parts: Parts, subject: Subject, attended: Attended | None) -> tuple[
     if attended is not None:
         owners |= {one.iss for one in attended.lineage.declarations}
     return tuple(sorted(owners))
-
-
-def digest_of(subject: Subject, evaluation: Evaluation) -> str:
-    """The digest of the call as it would run."""
-    runs = subject.canonical if evaluation.canonical is None else evaluation.canonical
-    return call_digest(server=subject.call.server, tool=subject.call.tool, arguments=runs)
-
-
-def bound_files(evaluation: Evaluation, policy: Policy, base: str) -> Bound:
-    """The files that the call names, where the policy binds them; relative ones start at `base`."""
-    if evaluation.combined.outcome is Outcome.BLOCK or not policy.approval_rules.bind_files:
-        return Bound(None, complete=False)
-    return identities_of(evaluation.arguments, policy.limits, base)
-
-
-def base_of(
-    parts: Parts, subject: Subject, policy: Policy, arguments: dict[str, Any], attended: Attended | None
-) -> str:
-    """Where the relative paths of a call start; empty where nobody knows.
-
-    The call's own argument says it, else its mission, the first folder that its session was opened with, the working
-    directory of this process where the caller is in it, or the workspace that the operator configured.
-    """
-    named = next((value for name, value in arguments.items() if _plain(name) in _CWD and isinstance(value, str)), "")
-    if named.startswith(("/", "~/")):
-        return named
-    known = _known_base(parts, subject, policy, attended)
-    return f"{known}/{named}" if known and named else "" if named else known
-
-
-def _known_base(parts: Parts, subject: Subject, policy: Policy, attended: Attended | None) -> str:
-    if attended is not None and attended.view.acting.scope.base:
-        return attended.view.acting.scope.base
-    if subject.session:
-        with parts.store.reader() as reader:
-            mounts = find_surroundings(reader, key_of_session(subject.principal.id, subject.session)).mounts
-        if mounts:
-            return mounts[0]
-    if subject.principal.id == parts.local:
-        return os.getcwd()  # noqa: PTH109 - the text, links and all
-    return policy.previews.rules.workspace
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
 
 
 class Standing:
@@ -335,6 +312,8 @@ class Resuming:
         return refused(held, approval.state)
 
     def _pending(self, approval: Approval, held: Decision, now: int) -> Resumed:
+        if approval.waiting_for:
+            return (yield from self._waiting(approval, held, now))
         _, evaluation = yield from self.judge.judge(self.asked)
         if evaluation.combined.outcome is Outcome.BLOCK:
             yield from self._move(approval, "cancelled")
@@ -344,7 +323,27 @@ class Resuming:
         yield from self._move(approval, "expired")
         return refused(held, "expired")
 
+    def _waiting(self, approval: Approval, held: Decision, now: int) -> Resumed:
+        """A deferred call that is made again: it is judged with what it said when it was deferred."""
+        if approval.state_at(now) != "pending":
+            yield from self._move(approval, "expired")
+            return refused(held, "expired")
+        with self.parts.store.reader() as reader:
+            payload = payload_of(self.parts, reader, approval.decision_id)
+        if payload is None:
+            yield from self._move(approval, "cancelled")
+            return None
+        call = said_before(self.asked.subject.call, payload)
+        asked = structs.replace(self.asked, subject=structs.replace(self.asked.subject, call=call))
+        _, evaluation = yield from self.judge.judge(asked)
+        if is_deferred(evaluation.combined):
+            return held
+        yield from end_wait(self.parts, approval, evaluation)
+        return None
+
     def _approved(self, approval: Approval, held: Decision, now: int) -> Resumed:
+        if approval.by_evidence:
+            return None
         if is_late(approval, now):
             yield from self._move(approval, "expired")
             return refused(held, "expired")
@@ -420,6 +419,30 @@ class Resuming:
         notify(self.parts.listeners, Event(kind="approval", members=members, recorded=recorded[0]))
 
 
+def said_before(call: ToolCall, payload: Mapping[str, Any]) -> ToolCall:
+    """`call` with the evidence that it said it misses when it was deferred: repeating it without takes nothing back."""
+    claimed = payload.get("claimed", {})
+    return replace(
+        call,
+        unresolved=tuple(dict.fromkeys((*call.unresolved, *claimed.get("unresolved", ())))),
+        depends_on=tuple(dict.fromkeys((*call.depends_on, *claimed.get("depends_on", ()))))[:MAX_DEPENDS],
+        resolves=call.resolves or claimed.get("resolves"),
+    )
+
+
+def end_wait(parts: Parts, approval: Approval, evaluation: Evaluation) -> Doing[None]:
+    """Record that a deferred call waits no more: for evidence, or for nothing where it would be blocked by now."""
+    if evaluation.combined.outcome is Outcome.BLOCK:
+        action: State = "cancelled"
+        unit = transition(approval, action, receipt_id=new_id(), principal="gate")
+    else:
+        action = "approved"
+        unit = resolved_by_evidence(approval, now=parts.clock(), receipt_id=new_id())
+    recorded = yield unit
+    members = {"approval_id": approval.id, "tool": approval.tool, "action": action}
+    notify(parts.listeners, Event(kind="approval", members=members, recorded=recorded[0]))
+
+
 def released(
     parts: Parts,
     held: Decision,
@@ -470,18 +493,3 @@ def refused(held: Decision, state: State) -> Decision:
         approval=None,
         arguments=None,
     )
-
-
-def running(parts: Parts, reader: Reader, approval: Approval) -> dict[str, Any] | None:
-    """The arguments that `approval` is for, as submitted, patched or narrowed; `None` where they were erased."""
-    payload = payload_of(parts, reader, approval.narrowed_by or approval.decision_id)
-    if payload is None:
-        return None
-    arguments: dict[str, Any] = payload.get("patched", payload["arguments"])
-    return arguments
-
-
-def payload_of(parts: Parts, reader: Reader, receipt_id: str) -> dict[str, Any] | None:
-    """The payload beside a receipt; `None` where there is none any more."""
-    entry = reader.entry_by_id(receipt_id)
-    return None if entry is None else load_payload(parts, reader, entry)[0]

@@ -12,9 +12,10 @@ from typing import Any, Final
 from msgspec import structs
 
 from aegis.approvals import grants
-from aegis.approvals.grants import Grant, granted_by
+from aegis.approvals.grants import Grant, grant_receipt, granted_by
 from aegis.approvals.values import (
     COLLECTION,
+    EVIDENCE,
     Approval,
     OfferedGrant,
     Scope,
@@ -24,13 +25,14 @@ from aegis.approvals.values import (
     check_room,
     count_answer,
     count_pending,
+    deferral_members,
     from_document,
+    resolution_of,
     to_document,
 )
 from aegis.core.outcome import Reason
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft, Kind
-from aegis.core.times import rfc3339
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.log.writer import Apply, Unit
@@ -169,33 +171,14 @@ def receipt(
         members["session"] = approval.session
     if approval.server is not None:
         members["server"] = approval.server
+    if approval.waiting_for:
+        members["deferral"] = deferral_members(approval, resolution_of(approval))
     if approvers:
         members["approvers"] = list(approvers)
     if permit_id is not None:
         members["permit_id"] = permit_id
     if grant_id is not None:
         members["grant_id"] = grant_id
-    return Draft(members=members)
-
-
-def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str) -> Draft:
-    """The receipt of a grant that was opened or revoked."""
-    members: dict[str, Any] = {
-        "kind": "grant",
-        "receipt_id": receipt_id,
-        "principal": principal,
-        "agent": grant.agent,
-        "session": grant.session,
-        "tool": grant.tool,
-        "policy_digest": grant.policy_digest,
-        "approval_id": grant.approval_id,
-        "approvers": list(grant.approvers),
-        "grant_id": grant.id,
-        "expires": rfc3339(grant.expires_at),
-        "action": action,
-    }
-    if grant.server is not None:
-        members["server"] = grant.server
     return Draft(members=members)
 
 
@@ -365,13 +348,37 @@ def transition(
     """
 
     def step(_: Transaction, stored: Approval) -> ApprovalChange:
-        moved = move(stored, to, receipt_id=receipt_id)
-        said = _moved(moved, principal, permit_id)
+        change = ended(stored, to, receipt_id=receipt_id, principal=principal, permit_id=permit_id)
         if members:
-            said = structs.replace(said, members=said.members | dict(members))
-        return ApprovalChange(after=moved, drafts=(said,))
+            said = change.drafts[0]
+            change = replace(change, drafts=(structs.replace(said, members=said.members | dict(members)),))
+        return change
 
     return changed(approval.id, step, version=approval.version, epoch=epoch)
+
+
+def ended(
+    approval: Approval, to: State, *, receipt_id: str, principal: str, permit_id: str | None = None
+) -> ApprovalChange:
+    """The change that moves `approval` to `to`, with its receipt; raises `StoreConflict` where that cannot be."""
+    moved = move(approval, to, receipt_id=receipt_id)
+    return ApprovalChange(after=moved, drafts=(_moved(moved, principal, permit_id),))
+
+
+def resolved_by_evidence(approval: Approval, *, now: int, receipt_id: str) -> Unit:
+    """The unit that ends the wait of a deferral: what it waited for is there.
+
+    Recording it raises `StoreConflict` where it is not pending any more.
+    """
+
+    def step(_: Transaction, stored: Approval) -> ApprovalChange:
+        if stored.state_at(now) != "pending":
+            raise StoreConflict("the approval is not in that state any more")
+        moved = move(stored, "approved", receipt_id=receipt_id)
+        moved = replace(moved, resolved_by=EVIDENCE, resolved_at=now, votes=())  # a yes before it decides nothing
+        return ApprovalChange(after=moved, drafts=(_signed(moved, "approved", "gate", ()),))
+
+    return changed(approval.id, step)
 
 
 def passed_on(approval: Approval, *, now: int, receipt_id: str) -> Unit:

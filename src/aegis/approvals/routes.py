@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from aegis.approvals import grants
 from aegis.approvals.answering import Answer, may_answer
+from aegis.approvals.binding import payload_of, running
 from aegis.approvals.grants import from_document as grant_from_document
-from aegis.approvals.lifecycle import payload_of, running
 from aegis.approvals.previews.look import preview_of
 from aegis.approvals.queue import load, revoked
 from aegis.approvals.values import COLLECTION, Approval, Scope, from_document
@@ -50,7 +50,17 @@ from aegis.server.services import Services
 STATES: Final = ("pending", "approved", "denied", "expired", "cancelled", "redeemed")
 _STATUS: Final[dict[str, Schema]] = {
     "id": ID,
+    "kind": {
+        "type": "string",
+        "enum": ["approval", "deferral"],
+        "description": "what it waits for: people, or evidence",
+    },
     "state": {"type": "string", "enum": list(STATES)},
+    "waiting_for": {
+        "type": "array",
+        "items": TEXT,
+        "description": "of a deferral: `result:CALL_ID`, `turn`, `session:FIELD`, `status:NAME`, `evidence:POINTER`",
+    },
     "call_id": TEXT,
     "call_digest": DIGEST,
     "expires_at": TIME,
@@ -91,7 +101,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "files_bound",
                 "working_directory",
             ),
-            "kind": {"type": "string", "enum": ["approval", "deferral"]},
+            "replaced_by": {**nullable(TEXT), "description": "the call that took the place of a deferred one"},
             "grants": {
                 "type": "array",
                 "items": optional({"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT}),

@@ -8,7 +8,8 @@ from typing import Final, Literal
 import msgspec
 import orjson
 
-from aegis.core.outcome import Effect, Reason
+from aegis.core.combine import Combined
+from aegis.core.outcome import Effect, Outcome, Reason
 from aegis.core.ports import Document, Transaction
 from aegis.core.times import MICROS, rfc3339
 from aegis.detect.fold import name_skeleton
@@ -88,6 +89,10 @@ FLOW_SCOPES: Final[tuple[Scope, ...]] = ("document", "deed")
 MAX_OFFERED: Final = 16  # grants that one approval offers
 
 
+EVIDENCE: Final = "evidence"  # who resolved a deferral that no person answered
+Resolution = Literal["pending", "evidence", "approver", "denied", "timeout", "cancelled", "replaced"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedGrant:
     """What an approver may grant beside one call: a document may name values of a kind at a sink, or a deed."""
@@ -124,6 +129,8 @@ class Approval:
     requester. `identities` digests the files that the call names, of which relative ones start at `base` (empty
     where nobody knows the caller's working directory); `loose` says that there are some which it does not cover.
     `grant` is the grant that this approval opened, or by which it was answered; `grants` are those that it offers.
+    `waiting_for` is what a deferral waits for, `chain` how many deferred calls wait for one another up to it, and
+    `replaced_by` the id of the call that took its place.
     """
 
     id: str
@@ -158,6 +165,8 @@ class Approval:
     grant: str | None = None
     grants: tuple[OfferedGrant, ...] = ()
     waiting_for: tuple[str, ...] = ()
+    chain: int = 1
+    replaced_by: str = ""
     fatigued: tuple[str, ...] = ()
     resolved_by: str | None = None
     resolved_at: int | None = None
@@ -169,6 +178,11 @@ class Approval:
     def kind(self) -> Literal["approval", "deferral"]:
         """What a call waits for: people, or evidence."""
         return "deferral" if self.waiting_for else "approval"
+
+    @property
+    def by_evidence(self) -> bool:
+        """Whether evidence ended the wait, and no person: a person's yes is a vote."""
+        return self.state == "approved" and self.resolved_by == EVIDENCE and not self.votes
 
     @property
     def expires(self) -> str:
@@ -201,6 +215,36 @@ class Approval:
     def voters(self) -> tuple[str, ...]:
         """Who said yes, in their order."""
         return tuple(vote.by for vote in self.votes)
+
+
+def is_deferred(combined: Combined) -> bool:
+    """Whether a call waits for evidence alone: people are asked about one that is held for another reason as well."""
+    return combined.outcome is Outcome.REQUIRE_APPROVAL and combined.reason is Reason.DEFERRED
+
+
+def deferral_members(approval: Approval, resolution: Resolution) -> dict[str, str]:
+    """What a receipt says of a deferral: which kinds of evidence it waits for, how that ended, and since when."""
+    kinds = dict.fromkeys(word.partition(":")[0] for word in approval.waiting_for)
+    return {"reason": " ".join(kinds), "resolution": resolution, "time": rfc3339(approval.created_at)}
+
+
+def resolution_of(approval: Approval) -> Resolution:
+    """How the wait of a deferral ended, where it has."""
+    if approval.by_evidence:
+        return "evidence"
+    if approval.state == "cancelled" and approval.replaced_by:
+        return "replaced"
+    return _RESOLUTIONS[approval.state]
+
+
+_RESOLUTIONS: Final[dict[State, Resolution]] = {
+    "pending": "pending",
+    "approved": "approver",
+    "redeemed": "approver",
+    "denied": "denied",
+    "expired": "timeout",
+    "cancelled": "cancelled",
+}
 
 
 def to_document(approval: Approval) -> Document:

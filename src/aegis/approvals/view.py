@@ -13,13 +13,15 @@ from aegis.gate.record import findings_of
 
 def status_view(approval: Approval, *, now: int) -> dict[str, Any]:
     """Return what an agent sees of its own approval."""
-    return {
+    view: dict[str, Any] = {
         "id": approval.id,
+        "kind": approval.kind,
         "state": approval.state_at(now),
         "call_id": approval.call_id,
         "call_digest": approval.call_digest,
         "expires_at": approval.expires,
     }
+    return {**view, "waiting_for": list(approval.waiting_for)} if approval.waiting_for else view
 
 
 def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def approval_view(approval: Approval, *, now: int) -> dict[str, Any]:
         "fatigued": list(approval.fatigued),
         "narrowed": approval.narrowed_by is not None,
         "grant": approval.grant,
-        "kind": approval.kind,
+        "replaced_by": approval.replaced_by or None,
         "grants": [one.to_wire() for one in approval.grants],
         "resolved_by": approval.resolved_by,
         "resolved_at": None if approval.resolved_at is None else rfc3339(approval.resolved_at),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import log2
@@ -270,19 +270,17 @@ def called_of(
     return LearnedCall(time, values[0].value, values[:MAX_VALUES])
 
 
-def _leaves(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Numbers and strings, two levels deep; items of a list count as their list."""
+    found: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):
-            for inner, leaf in item.items():
-                if not isinstance(leaf, dict | list):
-                    yield inner, leaf
+            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, dict | list)]
         elif isinstance(item, list):
-            for leaf in item[:MAX_STRINGS]:
-                if not isinstance(leaf, dict | list):
-                    yield key, leaf
+            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, dict | list)]
         else:
-            yield key, item
+            found.append((key, item))
+    return found
 
 
 # Values are made once and kept: most calls are made of values that were there before.

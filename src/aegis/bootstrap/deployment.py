@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.approvals.answering import Answer, Answering
+from aegis.approvals.answering import Answer, Answering, settle
+from aegis.approvals.deferral import Deferrals
 from aegis.approvals.lifecycle import Approvals
 from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
@@ -27,7 +28,7 @@ from aegis.context.heads import note_said
 from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
-from aegis.context.turns import TurnSteps, UserTurn, turn_steps
+from aegis.context.turns import UserTurn, turn_steps
 from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
@@ -39,6 +40,7 @@ from aegis.gate.control import Control
 from aegis.gate.events import Event, Listener, new_id, notify
 from aegis.gate.gate import Gate
 from aegis.gate.observe import Results
+from aegis.gate.participants import Doing
 from aegis.gate.parts import Parts
 from aegis.judges.access import JudgeDoor
 from aegis.judges.deciding import Judging
@@ -72,6 +74,7 @@ class DeployedGate(Gate):
             self.memory,
             Behaviour(parts, control, canaries, self.usual),
             self.missions,
+            Deferrals(parts),
             Approvals(parts),
         )
         super().__init__(
@@ -86,6 +89,8 @@ class DeployedGate(Gate):
         parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
+        self._settle = partial(settle, parts, control, self._decisions)
+        self.results.settle = self._settle
 
     def begin(self) -> None:
         """Start what a long-lived gate does beside its calls: end judge runs that a crash left behind.
@@ -175,8 +180,14 @@ class DeployedGate(Gate):
         said = UserTurn(text=text, turn=turn, documents=tuple(documents))
         return await self._commits.arun(self._saying(principal or self.principal, session, said))
 
-    def _saying(self, whose: Principal, session: str, said: UserTurn) -> TurnSteps:
-        return turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
+    def _saying(self, whose: Principal, session: str, said: UserTurn) -> Doing[SaidTurn]:
+        told = yield from turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
+        yield from self._settle(whose.id, session)
+        return told
+
+    async def asettle(self, principal: str, session: str) -> None:
+        """End the wait of the deferred calls of a session for which the evidence came, whoever recorded it."""
+        await self._commits.arun(self._settle(principal, session))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
         return open_steps(self.parts, self.issuing, whose, session, said)

@@ -5,11 +5,18 @@ Exit codes: 0 done or allowed, 1 refused or not verified, 2 usage or configurati
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def main() -> None:
     """Run the command that `sys.argv` names and leave with its exit code."""
+    code = _run()
+    gc.freeze()  # the collection at exit would walk every module that was loaded: a third of a short command
+    sys.exit(code)
+
+
+def _run() -> int:
     if sys.argv[1:2] == ["hook"]:  # asked at every call of a coding agent's tool, so it loads next to nothing
         from aegis.cli.hookline import answered, inside
 
@@ -17,11 +24,11 @@ def main() -> None:
         if code is None:
             code = inside(sys.argv[2:])
         if code is not None:
-            sys.exit(code)
+            return code
     if sys.argv[1:2] == ["run"]:  # stands before every start of an agent, so it loads its own command alone
         from aegis.cli.running.command import main as run_command
 
-        sys.exit(run_command(sys.argv[2:]))
+        return run_command(sys.argv[2:])
     from aegis.cli.run import run
 
-    sys.exit(run(sys.argv[1:]))
+    return run(sys.argv[1:])

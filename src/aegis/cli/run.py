@@ -42,7 +42,7 @@ def build(asked: str = "") -> Any:
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
     )
     app.callback()(_aegis)
-    known = asked in COMMANDS or asked in GROUPS
+    known = asked in COMMANDS or asked in GROUPS or asked == "--version"
     for name, module in COMMANDS.items():
         if name == asked or not known:
             loaded = import_module(module)

@@ -138,6 +138,9 @@ def _explained(
         "guards": [one["guard"] for one in receipt["guards"] if one["outcome"] != "allow"],
         "findings": said,
     }
+    if "deferral" in receipt:
+        held = (payload or {}).get("approval", ())
+        told["deferral"] = {**receipt["deferral"], "waiting_for": held[2] if len(held) > 2 else []}
     return told, remedies(receipt, findings, detectors=rules, now=time.time(), reason=reason)
 
 
@@ -208,6 +211,9 @@ def _show(told: dict[str, Any], entry: Entry) -> None:
         print_line(visible(f"  why    {found['title'] or found['message']}"))
         if found["origins"]:
             print_line(visible(f"  where  {found['origins']}"))
+    if "deferral" in told:
+        waited = ", ".join(told["deferral"]["waiting_for"]) or told["deferral"]["reason"]
+        print_line(visible(f"  waits for evidence: {waited}  ({told['deferral']['resolution']})"))
     for name in told["missing"]:
         print_line(visible(f"  nobody could look at: {name}"))
     if "allowed" in told:

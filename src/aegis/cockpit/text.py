@@ -127,6 +127,18 @@ _SHARED: Final = {
 }  # fmt: skip
 
 
+_AWAITED: Final = {
+    "result": "the result of {}", "turn": "what the user says next", "session": "what the session has of {}",
+    "status": "the status of {}", "evidence": "the argument {}",
+}  # fmt: skip
+
+
+def evidence(awaited: Sequence[str]) -> str:
+    """Say in words what a deferred call waits for."""
+    parts = (word.partition(":") for word in awaited)
+    return ", ".join(_AWAITED.get(kind, kind).format(name or "as a whole") for kind, _, name in parts)
+
+
 def outcome(word: str) -> str:
     """Return what an outcome is called on a page."""
     return OUTCOMES.get(word, word)

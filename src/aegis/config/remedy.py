@@ -37,6 +37,10 @@ def remedies(
     exceptions. Values of the call are never part of it.
     """
     found: list[Remedy] = []
+    if receipt.get("deferral", {}).get("resolution") == "pending":
+        found.append(
+            Remedy(text=f"what it waits for, and the same call again; or a person's yes: {_answered(receipt)}")
+        )
     tool = f"{receipt['server']}/{receipt['tool']}" if receipt.get("server") else receipt["tool"]
     for guard in receipt["guards"]:
         if guard["outcome"] == Outcome.ALLOW.word:
@@ -132,6 +136,7 @@ _EVIDENCE: Final = (
 )
 _UNKNOWN: Final = ("a change of what this guard is configured to refuse; `aegis config show` prints it", "")
 _OTHERS: Final[dict[str, tuple[str, str]]] = {
+    "deferral": ("a longer chain of calls that wait for one another", "limits:\n  deferred_chain: 32"),
     "rate": ("more calls in that time, for every agent", "limits:\n  rate: 1000/minute"),
     "protected": ("nothing: no agent may reach the keys, the log, the configuration or the process of Aegis", ""),
     "revocation": ("an administrator, who restores the agent: `aegis agents restore {agent}`", ""),

@@ -68,6 +68,7 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     strays: int = 0
     parent: str = ""
     inherited: int = 0  # segments of the parent that it had read when this session began
+    owner: str = ""
     inherited_taken: int = 0  # of what had come back to the parent then
     taken: tuple[Taken, ...] = ()
 
@@ -158,9 +159,16 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, ca
         secret=sealed_secret(parts, MemorySecret(key=open_secret(parts, head).key)),
         reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
         sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
-        inherited_taken=len(head.taken),
+        inherited_taken=len(head.taken), owner=head.owner,
     )  # fmt: skip
     put_head(transaction, key, own, 0)
+
+
+def note_owner(parts: Parts, transaction: Transaction, key: str, owner: str) -> None:
+    """Remember for whom a session runs."""
+    document = transaction.document(COLLECTION, key)
+    head = fresh_head(parts) if document is None else read_head(document)
+    put_head(transaction, key, msgspec.structs.replace(head, owner=owner), 0 if document is None else document.version)
 
 
 def take_children(reader: Reader, key: str, call_id: str, head: MemoryHead) -> MemoryHead:

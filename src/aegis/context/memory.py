@@ -69,7 +69,7 @@ from aegis.policy.dataflow.reading import (
 )
 from aegis.policy.dataflow.words import read_words
 from aegis.policy.model import Evaluation, ResultEvaluation
-from aegis.policy.session import COUNTED
+from aegis.policy.session import COUNTED, receipt_context
 
 MAX_KEPT: Final = 2_048  # sessions that one process keeps folded: the oldest are read again from the store
 
@@ -119,8 +119,8 @@ class SessionMemory(Participant):
         named = view is not None and is_named(view.words, asked.tool, arguments)
         if view is None:
             salt = os.urandom(KEY_BYTES)
-            return _ResultPart(self._parts, key, salt, sealed_secret(self._parts, MemorySecret(key=salt)), named)
-        return _ResultPart(self._parts, key, view.key, secret, named)
+            return _ResultPart(self._parts, key, salt, sealed_secret(self._parts, MemorySecret(key=salt)), named, view)
+        return _ResultPart(self._parts, key, view.key, secret, named, view)
 
     def load(self, reader: Reader, key: str) -> SessionView | None:
         """What a session knows now; `None` where it remembers nothing yet."""
@@ -165,6 +165,7 @@ class SessionMemory(Participant):
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
         view.acting, view.strays = head.acting, head.strays
         view.reads = head.reads
+        view.owner = head.owner
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -219,6 +220,9 @@ class _MemoryPart(Part):
 
     def shows(self) -> Mapping[str, Any]:
         return {"context": self._view}
+
+    def members(self, evaluation: Evaluation) -> Mapping[str, Any]:
+        return _members(self._view)
 
     def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         """Count the call; where it runs, nothing that its verdict depends on may have moved since."""
@@ -289,6 +293,12 @@ def _alarm(record: DecisionRecord) -> Draft:
     return Draft(members=members)
 
 
+def _members(view: SessionView) -> Mapping[str, Any]:
+    """What receipts of a session say of it: as it was when the call or the result was judged."""
+    context = {"context": receipt_context(view)}
+    return {"owner": view.owner, **context} if view.owner else context
+
+
 def _counts(head: MemoryHead, view: SessionView, reads: frozenset[str]) -> bool:
     """Whether what policies read of earlier calls has moved since."""
     if reads.isdisjoint(COUNTED):
@@ -328,9 +338,10 @@ def _ran(head: MemoryHead, asked: DecisionAttempt, evaluation: Evaluation) -> Me
 class _ResultPart(ResultPart):
     """One result of a session: the key that its values are hashed under, and the segment that is written."""
 
-    __slots__ = ("_key", "_named", "_parts", "_salt", "_secret")
+    __slots__ = ("_key", "_named", "_parts", "_salt", "_secret", "_view")
 
-    def __init__(self, parts: Parts, key: str, salt: bytes, secret: bytes, named: bool):
+    def __init__(self, parts: Parts, key: str, salt: bytes, secret: bytes, named: bool, view: SessionView | None):
+        self._view = view
         self._parts = parts
         self._key = key
         self._salt = salt
@@ -339,6 +350,9 @@ class _ResultPart(ResultPart):
 
     def shows(self) -> Mapping[str, Any]:
         return {"memory": self._salt}
+
+    def members(self, evaluation: ResultEvaluation) -> Mapping[str, Any]:
+        return {} if self._view is None else _members(self._view)
 
     def look(self, transaction: Transaction, record: ResultRecord) -> Callable[[Transaction], None] | None:
         document = transaction.document(COLLECTION, self._key)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from aegis.context.heads import note_child, note_said
+from aegis.context.heads import note_child, note_owner, note_said
 from aegis.context.sessions import (
     SessionRecorded,
     Surroundings,
@@ -115,6 +115,8 @@ def _open(parts: Parts, issuing: Issuing, principal: Principal, session: str, sa
     key = session_key(principal, session)
     if said.parent is not None:
         unit = _below(parts, unit, key, session_key(principal, said.parent.session), said.parent.call_id)
+    if said.owner:
+        unit = _owned(parts, unit, key, said.owner)
     if said.task:
         unit = with_task(unit, key, said.task, partial(note_said, parts))
     try:
@@ -130,6 +132,18 @@ def _open(parts: Parts, issuing: Issuing, principal: Principal, session: str, sa
     proves = acting is not None and acting.cnf is not None
     audience = parts.policy.current.missions.audience if proves else None
     return OpenedSession(session=session, receipt=receipt, fresh=True, audience=audience)
+
+
+def _owned(parts: Parts, unit: Unit, key: str, owner: str) -> Unit:
+    """`unit`, which opens a session, so that its receipts say for whom it runs."""
+    first = unit.apply
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        drafts = () if first is None else first(transaction)
+        note_owner(parts, transaction, key, owner)
+        return drafts
+
+    return structs.replace(unit, apply=apply)
 
 
 def _below(parts: Parts, unit: Unit, key: str, parent: str, call_id: str | None) -> Unit:

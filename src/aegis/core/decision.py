@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -63,10 +63,19 @@ class SaidTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalRef:
-    """The approval that a held call waits for; `expires_at` is RFC 3339, UTC."""
+    """The approval that a held call waits for; `expires_at` is RFC 3339, UTC.
+
+    `waiting_for` is the evidence that a deferred call waits for; one that waits for people has none.
+    """
 
     id: str
     expires_at: str
+    waiting_for: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Literal["approval", "deferral"]:
+        """What a call waits for: people, or evidence."""
+        return "deferral" if self.waiting_for else "approval"
 
     @property
     def url(self) -> str:
@@ -129,6 +138,8 @@ class Decision:
         if self.approval is not None:
             approval = self.approval
             wire["approval"] = {"id": approval.id, "expires_at": approval.expires_at, "url": approval.url}
+            if approval.waiting_for:
+                wire["approval"] |= {"kind": approval.kind, "waiting_for": list(approval.waiting_for)}
         if self.permit is not None:
             wire["permit"] = self.permit
         if self.receipt is not None:

@@ -6,11 +6,12 @@ A draft is what the deciding side knows; the appender adds the position (`index`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-RECEIPT_VERSION: Final = 1
+RECEIPT_VERSION: Final = 2  # of new receipts; those of version 1 stay valid
 
 Kind = Literal[
     "decision", "result", "approval", "redemption", "judge", "session", "mission", "revocation", "key",
@@ -21,9 +22,9 @@ KINDS: Final[tuple[Kind, ...]] = (
     "config", "grant", "run", "access", "erasure", "alarm",
 )  # fmt: skip
 
-# Members that a receipt of version 1 may have. Those that are absent carry no information: a
+# Members that a receipt may have, by its version. Those that are absent carry no information: a
 # receipt never holds null.
-MEMBERS: Final[frozenset[str]] = frozenset({
+_FIRST_MEMBERS: Final[frozenset[str]] = frozenset({
     "v", "index", "log", "time", "kind", "receipt_id", "prev", "parent", "agent", "principal", "session",
     "call_id", "tool", "server", "call_commitment", "payload_commitment", "effects", "risk", "decision",
     "verdict", "reason", "guards", "policy_digest", "settings", "approval_id", "approvers", "permit_id",
@@ -31,6 +32,8 @@ MEMBERS: Final[frozenset[str]] = frozenset({
     "preview", "judge",
     "grant_id", "expires",
 })  # fmt: skip
+MEMBERS: Final = _FIRST_MEMBERS | {"owner", "roles", "context", "deferral", "execution"}
+MEMBERS_OF: Final[Mapping[int, frozenset[str]]] = {1: _FIRST_MEMBERS, 2: MEMBERS}
 REQUIRED: Final[frozenset[str]] = frozenset(
     {"v", "index", "log", "time", "kind", "receipt_id", "prev", "principal", "sig"}
 )

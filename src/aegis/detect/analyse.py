@@ -18,7 +18,7 @@ from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
-from aegis.detect.paths import climbs, is_plain_path, is_secret_file, is_settings_file
+from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.resources import place_of
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in
@@ -370,10 +370,9 @@ def _path(text: Text, found: Gathering) -> None:
         return
     if ".." in value and climbs(value, 1 if value.startswith(("/", "\\")) else _MOST_CLIMBED):
         found.signal("path.leaves", text, value)
-    if is_settings_file(value):
-        found.signal("path.settings", text, value)
-    elif is_secret_file(value):
-        found.signal("path.secret", text, value)
+    told = told_by(value)
+    if told:
+        found.signal(f"path.{told}", text, value)
     if value.startswith(("http://", "https://")):
         _url(text, found)
 

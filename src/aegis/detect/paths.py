@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 import re2
 
@@ -32,10 +32,11 @@ _FILES_OF_SECRETS: Final = (
 )
 _SECRET: Final = one_of(_FILES_OF_SECRETS)
 # Settings that usually hold secrets beside much else, and that people open every day: reading one is a question.
-_SETTINGS: Final = one_of(
+_FILES_OF_SETTINGS: Final = (
     r"(?i)(?:^|[/\\])(?:\.env(?:\.\w+)?|\.npmrc|\.pypirc|\.yarnrc(?:\.yml)?|\.aws[/\\]config|\.docker[/\\]config\.json|"
     r"\.my\.cnf|\.s3cfg|\.boto|wp-config\.php|tomcat-users\.xml|unattend\.xml)$"
 )
+_SETTINGS: Final = one_of(_FILES_OF_SETTINGS)
 _TEMPLATES: Final = one_of(r"(?i)\.env\.(?:example|sample|template|dist|defaults?|tpl|test|ci|schema)$")
 
 
@@ -69,7 +70,17 @@ _RANGE: Final = re2.compile(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{
 _ODDITY: Final = r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)"
 _ODD: Final = one_of(_ODDITY)
 # All that a path of ASCII needs to be looked at closely: the name of a secret, or a way to spell another path.
-_NOTABLE: Final = one_of(_FILES_OF_SECRETS, _WILDCARD, _ODDITY, r"\{")
+_NOTABLE: Final = one_of(_FILES_OF_SECRETS, _WILDCARD, _ODDITY, r"\{", _FILES_OF_SETTINGS)
+
+
+@remembered
+def told_by(path: str) -> Literal["secret", "settings", ""]:
+    """What a path names that people look for: a file of settings, a file of secrets, or neither, as most do."""
+    if path.isascii() and not _NOTABLE(path):
+        return ""
+    if is_settings_file(path):
+        return "settings"
+    return "secret" if is_secret_file(path) else ""
 
 
 @remembered

@@ -16,7 +16,7 @@ def failure_of(decision: Decision, error: Exception) -> ToolResult:
 
     Raises `ValueError` where the exception has no text.
     """
-    return ToolResult(decision_id=decision.decision_id, result=words_of(error), further=True)
+    return ToolResult(decision_id=decision.decision_id, result=words_of(error), further=True, failed=True)
 
 
 def is_one_of(error: Exception, names: Collection[str]) -> bool:

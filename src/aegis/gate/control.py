@@ -94,14 +94,9 @@ class ControlState:
     contained: Mapping[tuple[ContainedKind, str], Contained] = field(default_factory=lambda: _NONE)
     clock: Clock = system_clock
 
-    @property
-    def is_limiting(self) -> bool:
-        """Whether anything is stopped or contained at all: most of the time nothing is."""
-        return bool(self.stopped or self.contained)
-
     def stops(self, agent: str) -> bool:
         """Whether `agent` is stopped or suspended: under its name, or under one that looks the same."""
-        if not self.is_limiting:
+        if not self.stopped and not self.contained:
             return False
         name = name_skeleton(agent)
         return name in self.stopped or self.refuses("everything", "") or self.refuses("agent", name)

@@ -205,15 +205,16 @@ class Decisions:
     def judge(self, asked: DecisionAttempt) -> Doing[tuple[tuple[Part, ...], Evaluation]]:
         """What the policy makes of the call, and the parts of those that showed it something."""
         subject, call = asked.subject, asked.subject.call
-        if asked.state.is_limiting:
-            if asked.state.stops(subject.agent):
+        state, principal = asked.state, subject.principal
+        if state.stopped or state.contained:  # most of the time nothing is
+            if state.stops(subject.agent):
                 return _NO_PARTS, refuse("revocation", Reason.REVOKED)
-            if asked.state.refuses_call(subject.principal.id, subject.session, call.server, call.tool):
+            if state.refuses_call(principal.id, subject.session, call.server, call.tool):
                 return _NO_PARTS, refuse("containment", Reason.REVOKED)
-        if not subject.principal.may_call(call.server, call.tool):
+        if principal.tools and not principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS
-        if subject.session or call.parent is not None or subject.worker is not None:
+        if subject.session or call.parent is not None or subject.worker is not None or _is_of_chain(asked):
             for view in self._view:
                 part = view(asked)
                 if isinstance(part, Evaluation):
@@ -306,7 +307,7 @@ class Decisions:
     def _release(self, made: Made, recorded: Recorded, started: int) -> Decision:
         """(6): the decision with the place where the log keeps it; listeners hear of it."""
         receipt = ReceiptRef(id=recorded.receipt_id, index=recorded.index, leaf_hash=recorded.leaf_hash.hex())
-        decision = made.released(receipt)
+        decision = Decision(**made.members, receipt=receipt)
         seconds = (perf_counter_ns() - started) / 1e9
         notify(
             self._parts.listeners,
@@ -324,6 +325,13 @@ class Decisions:
         self._seen[key] = None
         if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _is_of_chain(asked: DecisionAttempt) -> bool:
+    """Whether a call names others, or waited before."""
+    call, known = asked.subject.call, asked.known
+    waited = known is not None and known.decision is not None and known.decision.approval is not None
+    return bool(call.depends_on) or call.resolves is not None or waited
 
 
 def _unit(asked: DecisionAttempt, made: Made) -> Unit:

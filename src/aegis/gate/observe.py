@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -150,6 +150,7 @@ class Results:
 
     def __init__(self, parts: Parts, control: Control, participants: Sequence[Participant]):
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
+        self.settle: Callable[[str, str], Doing[None]] | None = None  # calls of that session that waited for a result
         self._parts = parts
         self._control = control
         self._result = asked_of(participants, "result")
@@ -166,7 +167,7 @@ class Results:
             if earlier is not None:
                 return _revoked(earlier) if self._control.current().stops(call.entry.agent) else earlier
             try:
-                return (yield from self._judge(principal, call, data, result.provenance, place, state))
+                return (yield from self._judge(principal, call, data, result, place, state))
             except StoreConflict:
                 state = self._control.current()
         raise StoreUnavailable("the result could not be recorded")
@@ -214,7 +215,7 @@ class Results:
         )
 
     def _judge(
-        self, principal: Principal, call: _Made, data: bytes, token: str | None, place: str, state: ControlState
+        self, principal: Principal, call: _Made, data: bytes, given: ToolResult, place: str, state: ControlState
     ) -> Steps:
         parts = self._parts
         policy = parts.policy.current
@@ -222,7 +223,7 @@ class Results:
         if wait:
             return withheld(Reason.RATE_LIMITED, retry_after=wait)
         further = place != call.entry.receipt_id  # the result itself settles what its mission counts
-        asked = _attempt(principal, policy, call, data, token, further=further)
+        asked = _attempt(principal, policy, call, data, given.provenance, further=further, failed=given.failed)
         parts_of = self._parts_of(asked)
         # (3)
         incoming = _shown(
@@ -319,6 +320,7 @@ class Results:
             settings = part.settings(settings)
             members.update(part.members(evaluation))
         draft = self._draft(asked.principal, call, asked.data, evaluation, asked.policy.digest, settings)
+        draft.members["execution"] = "failed" if asked.failed else "ok"
         draft.members.update(members)
         receipt_id = draft.members["receipt_id"]
         document = Document(collection=COLLECTION, key=place, version=1, body=receipt_id.encode())
@@ -339,6 +341,8 @@ class Results:
                 part.drop()
             raise
         notify(parts.listeners, Event(kind="result", members=draft.members, recorded=recorded))
+        if self.settle is not None:
+            yield from self.settle(asked.principal.id, asked.session)
         combined = evaluation.combined
         return ResultDecision(
             outcome=combined.outcome,
@@ -373,6 +377,7 @@ class Results:
             "parent": call.entry.receipt_id,
             "agent": call.entry.agent,
             "principal": principal.id,
+            "roles": sorted(principal.roles),
             "call_id": call.body["call_id"],
             "tool": call.tool,
             "call_commitment": call.body["call_commitment"],
@@ -392,7 +397,14 @@ class Results:
 
 
 def _attempt(
-    principal: Principal, policy: Policy, call: _Made, data: bytes, token: str | None, *, further: bool = False
+    principal: Principal,
+    policy: Policy,
+    call: _Made,
+    data: bytes,
+    token: str | None,
+    *,
+    further: bool = False,
+    failed: bool = False,
 ) -> ResultAttempt:
     return ResultAttempt(
         principal=principal,
@@ -402,6 +414,7 @@ def _attempt(
         data=data,
         token=token,
         further=further,
+        failed=failed,
     )
 
 

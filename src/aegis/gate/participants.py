@@ -117,7 +117,7 @@ class ResultAttempt(Struct, frozen=True, kw_only=True):
     """One result that is to be judged, and the call that it is of: `body` is the receipt of that call's decision.
 
     `data` are the canonical bytes of the result, and `token` is what its tool signed of it. `further` says that it is
-    another text of a result that was judged before.
+    another text of a result that was judged before, and `failed` that the call did not do its work.
     """
 
     principal: Principal
@@ -127,6 +127,7 @@ class ResultAttempt(Struct, frozen=True, kw_only=True):
     data: bytes
     token: str | None = None
     further: bool = False
+    failed: bool = False
 
     @property
     def tool(self) -> str:

@@ -20,7 +20,8 @@ from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, agent_signer
 from aegis.policy.model import Evaluation
 
-_CLAIMS: Final = ("parent", "turn", "task", "messages_digest")  # members that are the caller's word alone
+# Members that are the caller's word alone.
+_CLAIMS: Final = ("parent", "turn", "task", "messages_digest", "unresolved", "depends_on", "resolves")
 _NO_RULES: Final[tuple[str, ...]] = ()
 _NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
@@ -51,10 +52,6 @@ class Made(Struct, frozen=True, kw_only=True):
     decision_id: str
     call_digest: str
     members: dict[str, Any]
-
-    def released(self, receipt: ReceiptRef) -> Decision:
-        """The decision, recorded at `receipt`."""
-        return Decision(**self.members, receipt=receipt)
 
 
 def make(
@@ -104,6 +101,7 @@ def make(
         "receipt_id": decision_id,
         "agent": subject.agent,
         "principal": subject.principal.id,
+        "roles": sorted(subject.principal.roles),
         "call_id": subject.call_id,
         "tool": call.tool,
         "call_commitment": call_commitment(salt, subject.request_digest, digest),
@@ -134,7 +132,13 @@ def make(
 
 def _closed_names(missing: Sequence[str]) -> list[str]:
     """What was missing, in words of ours: pointers hold names that the caller chose."""
-    return sorted({"argument" if name.startswith("/") or not name else name for name in missing})
+    return sorted({_closed_name(name) for name in missing})
+
+
+def _closed_name(name: str) -> str:
+    if not name or name.startswith("/"):
+        return "argument"
+    return "result" if name.startswith("result:") else name
 
 
 def guard_members(combined: Combined) -> list[dict[str, Any]]:
@@ -191,9 +195,14 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
         value["guards"] = [[time.guard, time.outcome.word, time.us] for time in evaluation.times]
     if approval is not None:
         value["approval"] = [approval.id, approval.expires_at]
+        if approval.waiting_for:
+            value["approval"].append(approval.waiting_for)
         if call.proof is not None:  # whoever narrows the call is judged under the same proof
             value["proof"] = call.proof
-    claimed = (call.parent, call.turn, call.task, call.messages_digest)
+    claimed = (
+        call.parent, call.turn, call.task, call.messages_digest, call.unresolved or None, call.depends_on or None,
+        call.resolves,
+    )  # fmt: skip
     if claimed != _NO_CLAIMS and not evaluation.unread:
         value["claimed"] = {name: member for name, member in zip(_CLAIMS, claimed, strict=True) if member is not None}
     return orjson.dumps(value)
@@ -234,6 +243,10 @@ def findings_of(payload: dict[str, Any]) -> tuple[Finding, ...]:
     )
 
 
+def _approval(kept: Sequence[Any]) -> ApprovalRef:
+    return ApprovalRef(id=kept[0], expires_at=kept[1], waiting_for=tuple(kept[2]) if len(kept) > 2 else ())
+
+
 def recall(entry: Entry, payload: dict[str, Any], salt: bytes) -> Decision:
     """The decision that a recorded entry and its payload stand for, as it was released."""
     body = orjson.loads(entry.body)
@@ -252,7 +265,7 @@ def recall(entry: Entry, payload: dict[str, Any], salt: bytes) -> Decision:
         policy_digest=body["policy_digest"],
         salt=salt.hex(),
         arguments=payload["patched"] if outcome is Outcome.SANITIZE else None,
-        approval=None if approval is None else ApprovalRef(id=approval[0], expires_at=approval[1]),
+        approval=None if approval is None else _approval(approval),
         receipt=ReceiptRef(id=entry.receipt_id, index=entry.index, leaf_hash=entry.leaf_hash.hex()),
         findings=findings_of(payload),
         missing=tuple(payload.get("missing", ())),

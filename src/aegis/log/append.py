@@ -21,9 +21,9 @@ from msgspec import UNSET, Struct, UnsetType
 from aegis.core.breaks import Break, BreakKind
 from aegis.core.canonical import canonical_record
 from aegis.core.ed25519 import SIGNATURE_BYTES, verify
-from aegis.core.outcome import Effect, Reason
+from aegis.core.outcome import Effect, Reason, Role
 from aegis.core.ports import Entry, Head, Node, Payload, Signer
-from aegis.core.receipt import MEMBERS, RECEIPT_VERSION, REQUIRED, Draft, Kind, Recorded
+from aegis.core.receipt import MEMBERS_OF, RECEIPT_VERSION, REQUIRED, Draft, Kind, Recorded
 from aegis.core.times import rfc3339
 from aegis.errors import LogInvalid, SignatureInvalid
 from aegis.log.merkle import HASH_BYTES, Frontier, leaf_hash, root_from_inclusion
@@ -190,10 +190,25 @@ class _Guard(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     rules: list[str]
 
 
-class Members(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The members of version 1 and their types; those below `sig` may be absent."""
+class _Context(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    labels: list[Literal["public", "internal", "confidential", "restricted"]]
+    untrusted: bool
+    task: bool
+    turns: _Number
+    calls: _Number
+    drift: _Number | UnsetType = UNSET
 
-    v: Literal[1]
+
+class _Deferral(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    reason: _Text
+    resolution: Literal["pending", "evidence", "approver", "denied", "timeout", "cancelled", "replaced"]
+    time: str
+
+
+class Members(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The members of every version and their types; those below `sig` may be absent."""
+
+    v: Literal[1, 2]
     index: _Number
     log: _Text
     time: str
@@ -233,6 +248,11 @@ class Members(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     judge: dict[str, Any] | UnsetType = UNSET
     grant_id: _Text | UnsetType = UNSET
     expires: str | UnsetType = UNSET
+    owner: _Text | UnsetType = UNSET
+    roles: list[Role] | UnsetType = UNSET
+    context: _Context | UnsetType = UNSET
+    deferral: _Deferral | UnsetType = UNSET
+    execution: Literal["ok", "failed", "unknown"] | UnsetType = UNSET
 
 
 def check_members(receipt: dict[str, Any]) -> None:
@@ -242,10 +262,10 @@ def check_members(receipt: dict[str, Any]) -> None:
     """
     # (1) The version decides about everything else.
     version = receipt.get("v")
-    if type(version) is not int or version != RECEIPT_VERSION:
+    if type(version) is not int or version not in MEMBERS_OF:
         raise _invalid("unknown_version")
     # (2) No member too many, none too few.
-    if not receipt.keys() <= MEMBERS:
+    if not receipt.keys() <= MEMBERS_OF[version]:
         raise _invalid("unknown_member")
     if not receipt.keys() >= REQUIRED:
         missing = sorted(REQUIRED - receipt.keys())
@@ -260,6 +280,8 @@ def check_members(receipt: dict[str, Any]) -> None:
         raise _invalid("malformed_member", "time")
     if found.expires is not UNSET and found.expires.translate(_DIGITS) != _TIME:
         raise _invalid("malformed_member", "expires")
+    if found.deferral is not UNSET and found.deferral.time.translate(_DIGITS) != _TIME:
+        raise _invalid("malformed_member", "deferral.time")
     if len(found.prev) not in {0, 64} or found.prev.strip(_HEX):
         raise _invalid("malformed_member", "prev")
     kid = found.sig.get("kid")

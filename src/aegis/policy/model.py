@@ -26,7 +26,7 @@ from aegis.keys.jws import IssuerKey
 from aegis.keys.references import is_reference
 from aegis.policy.dataflow.declare import NOTHING, ToolFlow
 from aegis.policy.dataflow.reading import ResultReading, SessionView
-from aegis.policy.guards.base import Guard, Provenance, ResultGuard, ToolEntry
+from aegis.policy.guards.base import Dependence, Guard, Provenance, ResultGuard, ToolEntry
 from aegis.policy.mission import Cost, MissionView, Quote
 
 # What a policy adds to what its guards say: reports of guards that failed or are only observed, and patches.
@@ -312,7 +312,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
     the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
-    what the guards that count said, where they were asked already. `context` is what its session said and read.
+    what the guards that count said, where they were asked already. `context` is what its session said and read, and
+    `dependence` what is not there of the calls that this one depends on.
     """
 
     tool: str
@@ -332,6 +333,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     size: int = 0
     counted: Mapping[str, Report] | None = None
     context: SessionView | None = None
+    dependence: Dependence | None = None
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):

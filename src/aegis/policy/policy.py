@@ -350,6 +350,7 @@ class Policy:
             size=incoming.size,
             context=incoming.context,
             flow=route.flow,
+            dependence=incoming.dependence,
         )
         reports = _ask(asked, case, times, broken)
         if incoming.counted:

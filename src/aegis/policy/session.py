@@ -54,6 +54,20 @@ def session_record(view: SessionView | None) -> dict[str, Any] | None:
     return record
 
 
+def receipt_context(view: SessionView) -> dict[str, Any]:
+    """What a receipt says of the session in which its call was judged."""
+    context: dict[str, Any] = {
+        "labels": sorted(view.labels),
+        "untrusted": view.untrusted,
+        "task": view.words is not None,
+        "turns": view.turns,
+        "calls": view.calls,
+    }
+    if view.words is not None:
+        context["drift"] = view.drift
+    return context
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionSelector:
     """The sessions that a policy is about; every member that is given must hold.

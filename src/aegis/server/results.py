@@ -209,6 +209,7 @@ async def judge_result(request: ApiRequest) -> Response:
         result=request.body["result"],
         provenance=request.body.get("provenance"),
         further=request.body.get("further", False),
+        failed=request.body.get("failed", False),
     )
     if request.apart:
         (data,) = request.apart
@@ -218,6 +219,7 @@ async def judge_result(request: ApiRequest) -> Response:
                 result=None,
                 provenance=result.provenance,
                 further=result.further,
+                failed=result.failed,
                 canonical=data,
             )
     await request.services.scheduler.turn(request.principal.id)

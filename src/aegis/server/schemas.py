@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, get_args
 
-from aegis.core.call import MAX_NAME_CHARS, MAX_TASK_CHARS, MAX_UNRESOLVED
+from aegis.core.call import MAX_DEPENDS, MAX_NAME_CHARS, MAX_TASK_CHARS, MAX_UNRESOLVED
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 from aegis.core.receipt import KINDS
 from aegis.keys.jws import MAX_CHARS as MAX_PERMIT_CHARS
@@ -127,6 +127,13 @@ CALL_SCHEMAS: Final[dict[str, Schema]] = {
                 "items": {"type": "string", "pattern": "^(/|$)"},
             },
             "proof": {"type": "string", "maxLength": MAX_PROOF_CHARS},
+            "depends_on": {
+                "type": "array",
+                "maxItems": MAX_DEPENDS,
+                "items": NAME,
+                "description": "the calls out of whose results the arguments are made",
+            },
+            "resolves": {**NAME, "description": "the deferred call that this one is, with its arguments filled in"},
         },
         "tool",
         "arguments",
@@ -162,7 +169,22 @@ CALL_SCHEMAS: Final[dict[str, Schema]] = {
             },
             "arguments": {"type": "object", "description": "only with `sanitize`: what must be executed instead"},
             "missing": {"type": "array", "items": TEXT, "description": "what could not be evaluated"},
-            "approval": closed({"id": ID, "expires_at": TIME, "url": TEXT}),
+            "approval": closed(
+                {
+                    "id": ID,
+                    "expires_at": TIME,
+                    "url": TEXT,
+                    "kind": {"type": "string", "enum": ["approval", "deferral"]},
+                    "waiting_for": {
+                        "type": "array",
+                        "items": TEXT,
+                        "description": "the evidence that is still to come",
+                    },
+                },
+                "id",
+                "expires_at",
+                "url",
+            ),
             "permit": {"type": "string", "description": "compact JWS"},
             "receipt": ref("ReceiptRef"),
             "findings": FINDINGS,
@@ -197,6 +219,7 @@ CALL_SCHEMAS: Final[dict[str, Schema]] = {
                 "description": "another text of a call beside its one result, such as how an attempt failed: judged "
                 "and recorded for itself, and settling nothing",
             },
+            "failed": {"type": "boolean", "description": "whether the call ran and did not do its work"},
         },
         "decision_id",
         "result",

@@ -15,7 +15,7 @@ from aegis.errors import InvalidCall
 CALL_MEMBERS: Final = frozenset(
     {
         "tool", "arguments", "server", "call_id", "agent", "session", "parent", "turn", "want_permit", "task",
-        "messages_digest", "unresolved", "proof",
+        "messages_digest", "unresolved", "proof", "depends_on", "resolves",
     }
 )  # fmt: skip
 MAX_PROOF_CHARS: Final = 16_384  # a compact JWS; bounds what is kept beside the log
@@ -52,6 +52,10 @@ def call_of(value: Any) -> ToolCall:
         if type(members["unresolved"]) is not list:
             raise InvalidCall("`unresolved` must be a list of JSON pointers")
         members["unresolved"] = tuple(members["unresolved"])
+    if "depends_on" in members:
+        if type(members["depends_on"]) is not list:
+            raise InvalidCall("`depends_on` must be a list of call ids")
+        members["depends_on"] = tuple(members["depends_on"])
     for name, member in members.items():
         if member is None:
             raise InvalidCall(f"`{name}` must not be null", hint="leave the member out")

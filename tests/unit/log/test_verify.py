@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 import orjson
 import pytest
@@ -194,9 +195,29 @@ def test_missing_signature() -> None:
     assert place(changed(GOOD, 5, sig=None).broken()) == ("missing_signature", 6, 5, "r5")
 
 
-@pytest.mark.parametrize("version", [0, 2, True, "1", 1.0, None])
+@pytest.mark.parametrize("version", [0, 3, True, "1", 1.0, None])
 def test_unknown_version(version: object) -> None:
     assert changed(GOOD, 5, v=version).broken().kind == "unknown_version"
+
+
+SECOND: list[tuple[str, Any, Any]] = [
+    ("owner", "ann", 7),
+    ("roles", ["agent", "auditor"], ["king"]),
+    ("context", {"labels": ["public"], "untrusted": True, "task": True, "turns": 1, "calls": 2, "drift": 3}, {}),
+    ("context", {"labels": [], "untrusted": False, "task": False, "turns": 0, "calls": 0}, {"labels": ["secret"]}),
+    ("deferral", {"reason": "result", "resolution": "pending", "time": "2027-01-15T08:00:00.000000Z"}, {"reason": "x"}),
+    ("deferral", {"reason": "turn", "resolution": "evidence", "time": "2027-01-15T08:00:00.000000Z"}, {"time": "now"}),
+    ("execution", "failed", "perhaps"),
+]
+
+
+@pytest.mark.parametrize(("member", "value", "wrong"), SECOND)
+def test_the_second_version_has_members_of_its_own_and_the_first_keeps_to_its(
+    member: str, value: Any, wrong: Any
+) -> None:
+    assert changed(GOOD, 5, **{member: value}).broken().kind == "unknown_member"
+    assert changed(GOOD, 5, v=2, **{member: value}).broken().kind == "edited"  # but for its signature it is well-formed
+    assert changed(GOOD, 5, v=2, **{member: wrong}).broken().kind == "malformed_member"
 
 
 def test_unknown_member() -> None:

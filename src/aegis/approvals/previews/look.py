@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from aegis.approvals.lifecycle import payload_of, running
+from aegis.approvals.binding import payload_of, running
 from aegis.approvals.previews import programs
 from aegis.approvals.previews.dryrun import DryRuns, by_callable, by_endpoint
 from aegis.approvals.queue import load, receipt

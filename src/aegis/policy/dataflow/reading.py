@@ -115,6 +115,7 @@ class SessionView:
     """
 
     id: str = ""
+    owner: str = ""  # the person for whom it runs, where its host said so
     key: bytes = b""
     words: TrustedWords | None = None
     values: dict[int, tuple[ValueOrigin, ...]] = field(default_factory=dict)

@@ -108,6 +108,14 @@ class ToolEntry:
     permit: bool = False
 
 
+class Dependence(Struct, frozen=True, kw_only=True):
+    """What a call depends on and is not there: ids of calls without a result, of deferred ones, of ones that ended."""
+
+    missing: tuple[str, ...] = ()
+    deferred: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
 class Case(Struct, frozen=True, kw_only=True):
     """One call as the guards see it: a private copy of its arguments and what we computed from it.
 
@@ -116,6 +124,7 @@ class Case(Struct, frozen=True, kw_only=True):
     it has one; then `touched` is what the call names, and `cost` what it takes from budgets. `orphan` says that
     the call names a parent, and the log knows no such call of its principal. `size` are the bytes of the arguments as
     they were sent. `context` is what the session said and read, and `flow` what is declared of the tool's data flow.
+    `dependence` is what is not there of the calls that this one depends on.
     """
 
     tool: str
@@ -139,6 +148,7 @@ class Case(Struct, frozen=True, kw_only=True):
     size: int = 0
     context: SessionView | None = None
     flow: ToolFlow = NOTHING
+    dependence: Dependence | None = None
 
 
 def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:

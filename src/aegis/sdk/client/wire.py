@@ -17,7 +17,7 @@ from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for, outc
 from aegis.errors import InvalidCall
 
 MAX_RETRY_AFTER: Final = 86_400  # a gateway cannot put a caller to sleep for longer than a day
-_MEMBERS: Final = ("server", "agent", "session", "parent", "turn", "task", "messages_digest", "proof")
+_MEMBERS: Final = ("server", "agent", "session", "parent", "turn", "task", "messages_digest", "proof", "resolves")
 
 
 class BadAnswer(Exception):
@@ -53,6 +53,8 @@ def ask(call: ToolCall, call_id: str, agent: str | None) -> AskedCall:
         envelope["want_permit"] = True
     if call.unresolved:
         envelope["unresolved"] = list(call.unresolved)
+    if call.depends_on:
+        envelope["depends_on"] = list(call.depends_on)
     body = b'{"arguments":' + arguments + b"," + canonical(envelope)[1:]
     digest = call_digest(server=call.server, tool=call.tool, arguments=arguments)
     return AskedCall(server=call.server, tool=call.tool, call_id=call_id, digest=digest, body=body)
@@ -65,6 +67,8 @@ def result_body(result: ToolResult) -> bytes:
         body += b',"provenance":' + canonical(result.provenance)
     if result.further:
         body += b',"further":true'
+    if result.failed:
+        body += b',"failed":true'
     return body + b"}"
 
 
@@ -269,7 +273,8 @@ def _approval(wire: dict[str, Any]) -> ApprovalRef:
         or not all(c.isascii() and (c.isalnum() or c in "-_.~") for c in approval_id)
     ):
         raise ValueError("`id` is not an approval's")
-    return ApprovalRef(id=approval_id, expires_at=_text(wire, "expires_at"))
+    waiting_for = tuple(str(word) for word in _optional(wire, "waiting_for", list) or ())
+    return ApprovalRef(id=approval_id, expires_at=_text(wire, "expires_at"), waiting_for=waiting_for)
 
 
 def _guard(wire: Any) -> GuardTime:
