@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,3 +188,36 @@ def test_an_account_that_one_agent_read_and_another_pays_is_traced_on_every_gate
         assert held.reason is Reason.UNTRUSTED_VALUE
         found = next(one for one in held.findings if one.rule == "untrusted-sink")
         assert len(found.origins) == 2  # the document, and the sub-agent's word of it
+
+
+def test_the_last_calls_of_a_long_session_cost_what_its_first_did(tmp_path: Path) -> None:
+    opened = deployment(tmp_path / "long", "version: 1\nlimits: {rate: unlimited}\nguards: {loops: {mode: off}}\n")
+    try:
+        opened.gate.open_session("s", task=TASK)
+        for number in range(40):
+            read(opened, f"{BILL}{number}@example.com", path=f"{number}.txt")
+
+        def worked() -> int:
+            """How many functions ten calls call, in the threads that this one starts nothing in."""
+            count = 0
+
+            def seen(_frame: Any, event: str, _argument: Any) -> None:
+                nonlocal count
+                count += event == "call"
+
+            sys.setprofile(seen)
+            try:
+                for _ in range(10):
+                    call(opened, "read_file", path="notes.txt")
+            finally:
+                sys.setprofile(None)
+            return count
+
+        for _ in range(100):
+            call(opened, "read_file", path="notes.txt")
+        first = worked()
+        for _ in range(400):
+            call(opened, "read_file", path="notes.txt")
+        assert worked() <= first * 1.02
+    finally:
+        opened.close()
