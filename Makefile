@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go sdk-record test unit golden test-all frameworks check bench mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go sdk-record test unit golden test-all frameworks check bench trend mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -31,7 +31,8 @@ sdk-test-js: setup # ARGS="tests/conformance.test.mjs" for some of the tests
 sdk-record: sdk-test # and keep what the contract came to for the reference page of frameworks
 	@$(PY) scripts/record_sdks.py
 
-test: setup system conformance ## run every test, those of the frameworks in their own environments
+# One test wants what it needs itself: programs of the system are asked for where every test is run.
+test: setup $(if $(ARGS),,system conformance) ## run every test, those of the frameworks in their own environments
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(if $(ARGS),,$(PY) scripts/run_frameworks.py)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory sdk-test)
@@ -52,14 +53,19 @@ frameworks: setup ## run the contract of adapters over the frameworks; ARGS="lan
 check: setup ## types, lint, layers, generated files
 	@sh scripts/check.sh
 
-docs: setup ## write the generated reference pages
+docs: setup ## write the generated reference pages, and the site into .cache/site, strictly and offline
 	@$(PY) scripts/generate.py
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "docs: .cache/site/index.html"
 
 screenshots: setup system ## every page of the cockpit, into docs/screenshots
 	@$(PY) scripts/screenshots.py
 
 bench: setup ## measure on this machine; writes benchmarks/results and the table in docs
 	@$(PY) -m benchmarks $(ARGS)
+
+trend: setup ## what a decision costs beside a bare signed append, against the history; ARGS=--record adds to it
+	@$(PY) -m benchmarks.trend $(ARGS)
 
 mutate: setup ## mutation tests of the breach-critical modules (minutes)
 	@$(PY) scripts/mutate.py $(ARGS)

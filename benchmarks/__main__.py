@@ -12,10 +12,14 @@ import time
 from pathlib import Path
 
 from aegis import __version__
+from benchmarks import trend
+from benchmarks.processes import processes
 from benchmarks.report import chart, table
-from benchmarks.sections import SECTIONS, Section
+from benchmarks.sections import SECTIONS as MEASURED
+from benchmarks.sections import Section
 
 ROOT = Path(__file__).resolve().parent.parent
+SECTIONS = {**MEASURED, "processes": processes}
 RESULTS = ROOT / "benchmarks" / "results"
 
 
@@ -42,6 +46,8 @@ def main() -> None:
         latest.write_text(json.dumps(results, indent=1) + "\n")
         (ROOT / "docs" / "benchmarks.md").write_text(table(results))
         (ROOT / "docs" / "benchmarks.svg").write_text(chart(results))
+        trend.append(results, runs=[trend.measured() for _ in range(trend.RUNS)])
+        trend.CHART.write_text(trend.chart(trend.read_history()))
     print(table(results))
 
 

@@ -2,12 +2,16 @@
 
 `python -m benchmarks.behaviour` lets fleets of agents work for weeks, puts strange calls of ten kinds into the second
 half of their time, and counts which are called unusual, and how many honest calls are. With `--replays FOLDER` it
-reads labelled calls (`{tool, args, label, source}` a line) and takes each source for one agent at its daily work.
+reads labelled calls (`{id, tool, args, label, source}` a line) and takes each source for one agent at its daily work,
+halved by the digest of the calls' ids: A to develop on, B to look at seldom. Such collections are in no order, so that
+another order says nothing there and is not put in; one whose calls are all of other tools (`bfcl`) is nobody's work,
+and is counted all the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import sys
@@ -17,13 +21,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.behaviour.learning import AgentModel, LearnedCall, called_of
+from aegis.behaviour.features import LearnedCall, called_of
+from aegis.behaviour.learning import AgentModel
 from aegis.core.times import MICROS
 
 AFTER: Final = 200
+LEAST_CALLS: Final = 380  # of a replay that says anything: half of them are after what is learned only
 KINDS: Final = (
     "tool", "host", "recipient", "size", "hour", "burst", "order", "path", "shape", "amount",
 )  # fmt: skip
+_UNORDERED: Final = tuple(kind for kind in KINDS if kind != "order")
 _DAY: Final = 86_400
 _START: Final = 1_790_000_000 // _DAY * _DAY
 _ROLES: Final[dict[str, list[list[str]]]] = {
@@ -140,7 +147,7 @@ class Counts:
         self.why: Counter[str] = Counter()
         self.seconds = 0.0
 
-    def follow(self, calls: Sequence[Call], draw: random.Random, *, every: int) -> None:
+    def follow(self, calls: Sequence[Call], draw: random.Random, *, every: int, kinds: Sequence[str] = KINDS) -> None:
         """Let one agent work, with a strange call after every so many of the second half."""
         model = AgentModel()
         for number, call in enumerate(calls):
@@ -155,7 +162,7 @@ class Counts:
             model.learn(called, surprise)
             self.seconds += time.process_time() - began
             if number > len(calls) // 2 and number % every == 0:
-                self._try(model, KINDS[number // every % len(KINDS)], draw, call, calls[max(0, number - 100) : number])
+                self._try(model, kinds[number // every % len(kinds)], draw, call, calls[max(0, number - 100) : number])
 
     def _try(self, model: AgentModel, kind: str, draw: random.Random, after: Call, usual: Sequence[Call]) -> None:
         if kind == "order" and len({tool for _, tool, _ in usual}) < 2:
@@ -210,12 +217,12 @@ def replays(folder: Path, half: str) -> Iterator[tuple[str, Counts]]:
             if not line:
                 continue
             one = json.loads(line)
-            if one.get("label") == "benign" and one.get("where") == "call" and not one.get("wrapped"):
+            is_first = hashlib.sha256(one.get("id", "").encode()).digest()[0] % 2 == 0
+            is_meant = half == "both" or is_first == (half == "A")
+            if is_meant and one.get("label") == "benign" and one.get("where") == "call" and not one.get("wrapped"):
                 by_source[one["source"]].append((one["tool"], one["args"]))
     for name, found in sorted(by_source.items()):
-        if half != "both" and (sum(name.encode()) % 2 == 0) != (half == "A"):
-            continue
-        if len(found) < 3 * AFTER:
+        if len(found) < LEAST_CALLS:
             continue
         draw, moment = random.Random(7), _START + 8 * 3_600
         calls: list[Call] = []
@@ -225,7 +232,7 @@ def replays(folder: Path, half: str) -> Iterator[tuple[str, Counts]]:
                 moment = moment // _DAY * _DAY + _DAY + 8 * 3_600
             calls.append((moment, tool, arguments))
         counts = Counts()
-        counts.follow(calls, draw, every=13)
+        counts.follow(calls, draw, every=3, kinds=_UNORDERED)
         yield name, counts
 
 
@@ -243,14 +250,16 @@ def main() -> int:
     per_call = 1e6 * counts.seconds / max(1, asked.agents * asked.calls)
     print(f"\n{per_call:.0f} us a call to make, score and learn; {len(AgentModel().encode())} bytes an agent")
     if asked.replays is not None:
-        together = Counts()
+        together, shares = Counts(), list[float]()
         for name, one in replays(asked.replays, asked.half):
             print("\n" + one.table(name))
             together.found += one.found
             together.put += one.put
             together.honest += one.honest
             together.false += one.false
+            shares.append(one.found.total() / max(1, one.put.total()))
         print("\n" + together.table("All replays"))
+        print(f"\nmean over {len(shares)} sources: {100 * sum(shares) / max(1, len(shares)):.0f} %")
     return 0
 
 

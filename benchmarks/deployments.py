@@ -78,11 +78,11 @@ def made_key(home: Path, role: str, agent: str = "bench") -> str:
 
 
 @contextlib.contextmanager
-def serving(config: Path, home: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def serving(config: Path, home: Path, workers: int = 1) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """A gateway over a home that is there: its port and its process, which may be killed meanwhile."""
     port = free_port()
     process = subprocess.Popen(
-        [AEGIS, "serve", "--config", str(config), "--home", str(home), "--port", str(port)],
+        [AEGIS, "serve", "--config", str(config), "--home", str(home), "--port", str(port), "--workers", str(workers)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -15,6 +15,12 @@ same machine: quote the ratios, not the absolute times.
 
 ![Cost of one decision](benchmarks.svg)
 
+How the costs developed, as processor time over that of a bare signed append (JSON, hash, signature, row, commit) in
+the same moment; each run is a line of `benchmarks/history.jsonl`. `make trend` measures three times and fails where
+all three are worse by a fifth than the last line of the same processor.
+
+![Processor time of a decision over that of a bare signed append, by commit](benchmarks-trend.svg)
+
 """
 
 
@@ -70,6 +76,8 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
             yield "the same with `wrk`", f"{wrk['per_second']:,}, median {wrk['p50']}", "", ""
         memory = http["gateway_resident_mib"]
         yield "memory of the gateway before and after the load", f"{memory['before']} and {memory['after']} MiB", "", ""
+    for store, cost in (results.get("processes") or {}).items():
+        yield from process_rows(store, cost)
     size = results.get("argument_size")
     if size:
         for name, cost in size.items():
@@ -116,6 +124,25 @@ def rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
                 "at most 30 us",
                 f"the same call without hooks {cost['unhooked_us']:.0f} us",
             )
+
+
+def process_rows(store: str, cost: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """One process of a gateway and two, over one kind of store."""
+    alone, one, two = cost["sequential"], cost["1"], cost["2"]
+    yield (
+        f"over `{store}`, one connection, durable, median",
+        f"{alone['p50_ms']:.2f} ms (p99 {alone['p99_ms']:.1f})",
+        "",
+        "",
+    )
+    yield (
+        f"over `{store}`, 32 connections, `--workers 2`, decisions a second",
+        f"{two['per_second']:,.0f} (median {two['p50_ms']:.1f} ms, p99 {two['p99_ms']:.1f}), "
+        f"{cost['two_over_one']:.2f} times one process, {two['processor_us']} us of processor time each",
+        "1.6 times one where two cores are free",
+        f"one process {one['per_second']:,.0f} (median {one['p50_ms']:.1f} ms, p99 {one['p99_ms']:.1f}), "
+        f"{one['processor_us']} us",
+    )
 
 
 def proxy_rows(proxies: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -31,6 +31,7 @@ check format "$bin/ruff" format --check .
 check layers "$bin/lint-imports" --no-logo
 check house "$bin/python" scripts/house.py --check
 check generated "$bin/python" scripts/generate.py --check
+check site env NO_MKDOCS_2_WARNING=1 "$bin/python" -m mkdocs build --strict --quiet
 check wheel wheel
 "$bin/python" scripts/import_time.py
 

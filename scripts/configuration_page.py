@@ -157,6 +157,7 @@ def _sections() -> Iterator[str]:
         "`policies.*.approvals`": "OwnApprovalSettings",
         "`containment`": "ContainmentSettings",
         "`containment.*.when`": "WhenSettings",
+        "`budgets`": "BudgetSettings",
         "`approvals`": "ApprovalSettings",
         "`approvals.notify`": "NotifierSettings",
         "`judges`": "ValidatorSettings",

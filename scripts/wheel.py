@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +33,8 @@ def problems(wheel: Path) -> list[str]:
                     found.append(f"the wheel lacks `{name}`")
                 elif archive.read(name) != file.read_bytes():
                     found.append(f"`{name}` differs in the wheel")
+        if find_spec("hyperscan") is not None and not any(name.startswith("aegis/_data/compiled/") for name in names):
+            found.append("the wheel lacks the compiled rules")
         found.extend(
             f"the wheel lacks `{name}`" for name in ("aegis/py.typed", "aegis/__init__.py") if name not in names
         )

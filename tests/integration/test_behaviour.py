@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
+from aegis.errors import ConfigError
 from support.approvals import resolve
 from support.deployments import TOOLS, deployment
 from support.people import person
@@ -46,6 +51,65 @@ def test_a_call_that_is_far_from_usual_is_held_and_a_yes_teaches_it(tmp_path: Pa
         again.close()
 
 
+def test_a_new_agent_of_a_known_program_begins_with_what_is_usual_of_it(tmp_path: Path) -> None:
+    place = deployment(tmp_path / "home", CONFIG)
+
+    def decide(agent: str, call: ToolCall) -> Reason:
+        principal = Principal(id=agent, roles=frozenset({"agent"}), agent=agent)
+        return place.gate.decide(call, principal=principal).reason
+
+    try:
+        for number in range(200):
+            assert decide("worker-1", read(number)) is Reason.NONE
+        assert decide("worker-2", read(1, "/data/payroll")) is Reason.ANOMALY
+        assert decide("courier-1", read(1, "/data/payroll")) is Reason.NONE
+    finally:
+        place.close()
+
+
+TRUSTED = (
+    CONFIG
+    + """policies:
+- name: allow
+  cedar: permit (principal, action, resource);
+- name: distrusted-agents-ask
+  outcome: require_approval
+  cedar: forbid (principal, action, resource) when { context.agent.trust < 40 };
+"""
+)
+
+
+def test_a_policy_holds_the_calls_of_an_agent_that_lost_trust_and_of_no_other(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    place = deployment(home, TRUSTED)
+    try:
+        assert place.gate.decide(read(1)).outcome is Outcome.ALLOW
+        for number in range(3):
+            place.gate.decide(read(number, "../../../etc/shadow"))
+    finally:
+        place.close()
+    again = deployment(home, TRUSTED)
+    try:
+        held = again.gate.decide(read(2))
+        assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.APPROVAL_REQUIRED)
+        other = Principal(id="other", roles=frozenset({"agent"}), agent="other")
+        assert again.gate.decide(read(2), principal=other).outcome is Outcome.ALLOW
+    finally:
+        again.close()
+
+
+def test_no_policy_can_permit_by_trust(tmp_path: Path) -> None:
+    loose = (
+        CONFIG
+        + """policies:
+- name: trusted-agents-may
+  cedar: permit (principal, action, resource) when { context.agent.trust > 80 };
+"""
+    )
+    with pytest.raises(ConfigError, match="may not read the trust"):
+        deployment(tmp_path / "home", loose)
+
+
 def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
     with served(tmp_path / "home") as gateway:
         for _ in range(3):
@@ -62,3 +126,30 @@ def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
         assert f"trust {seen['trust']['score']} of 100" in page
         assert "calls were learned from; the last one was usual" in page
         assert gateway.ask("GET", "/v1/agents/nobody/behaviour", key="auditor").json["baseline"] is None
+
+
+def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_held(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as gateway:
+        wrote: dict[str, Any] = {
+            "tool": "write_file",
+            "arguments": {"path": "/srv/plan.txt", "content": "x"},
+            "session": "first",
+        }
+        assert gateway.decide(**wrote).json["decision"] == "allow"
+        gateway.decide(arguments={"path": "/srv/plan.txt"}, session="second")
+        gateway.decide(arguments={"path": "/srv/other.txt"}, session="third")
+        for number in range(5):
+            gateway.decide(arguments={"path": f"../../../../etc/shadow{number}"}, session="first")
+        contained = gateway.ask("GET", "/v1/containment", key="auditor").json["items"]
+        assert [one["session"] for one in contained] == ["first"]
+        place = f"/v1/containment/{contained[0]['id']}/downstream"
+        found = gateway.ask("GET", place, key="auditor").json
+        assert [one["session"] for one in found["items"]] == ["second"]
+        assert found["items"][0]["way"][0]["by"] == "read `/srv/plan.txt`"
+        assert gateway.ask("POST", place, {"do": "hold"}, key="auditor").status == 403
+        assert gateway.ask("POST", place, {"do": "hold"}, key="root").json == found
+        again = {**wrote, "session": "second"}
+        assert gateway.decide(**again).json["decision"] == "require_approval"
+        assert gateway.decide(**{**again, "session": "third"}).json["decision"] == "allow"
+        assert gateway.decide(arguments={"path": "/srv/plan.txt"}, session="second").json["decision"] == "allow"
+        assert gateway.ask("GET", "/v1/containment/nothing/downstream", key="auditor").status == 404

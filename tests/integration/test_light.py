@@ -65,6 +65,29 @@ def test_the_wheel_without_extras_decides_a_call(fresh: Fresh, tmp_path: Path) -
     assert there.stdout.split() == []
 
 
+def test_the_wheel_brings_its_rules_compiled_and_compiles_only_what_does_not_fit(fresh: Fresh, tmp_path: Path) -> None:
+    pytest.importorskip("hyperscan", reason="no wheel of the engine for this platform")
+
+    def compiles(name: str) -> tuple[bool, bool]:
+        """Whether a first decision over an empty cache compiled the rules, and whether it said so."""
+        done = fresh.run("-c", DECIDES, str(tmp_path / name), "", XDG_CACHE_HOME=str(tmp_path / f"cache-{name}"))
+        assert json.loads(done.stdout)[0] == ["allow", "block"]
+        made = tmp_path / f"cache-{name}" / "aegis" / "patterns"
+        return any(path.stat().st_size > 1_000_000 for path in made.glob("*.db")), "compiling the rules" in done.stderr
+
+    assert compiles("shipped") == (False, False)
+    (packages,) = (fresh.place / "lib").glob("python*/site-packages")
+    shipped = sorted((packages / "aegis" / "_data" / "compiled").glob("*.db"))
+    kept = {path: path.read_bytes() for path in shipped}
+    try:
+        for path, body in kept.items():
+            path.write_bytes(body[:-9] + b"tampered!")
+        assert compiles("tampered") == (True, True)
+    finally:
+        for path, body in kept.items():
+            path.write_bytes(body)
+
+
 def test_the_wheel_without_extras_has_its_command_line(fresh: Fresh, tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     assert fresh.run("-m", "aegis.cli", "--help").returncode == 0

@@ -127,4 +127,4 @@ class Reader:
         # Compiled rules are cached for the user: a page with a home of its own would compile them again.
         cache = kept.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         own = {"HOME": str(self.place), "PATH": path, "XDG_CACHE_HOME": cache, "PYTHONPATH": ""}
-        return {**kept, **own, "NO_COLOR": "1", "COLUMNS": "120"}
+        return {**kept, **own, "NO_COLOR": "1", "COLUMNS": "120", "AEGIS_QUIET": "1"}

@@ -41,13 +41,15 @@ class Process:
         finally:
             connection.close()
 
-    def decide(self, tool: str = "read_file", **members: Any) -> tuple[int, Any]:
+    def decide(self, tool: str = "read_file", *, key: str = "bot", **members: Any) -> tuple[int, Any]:
         """One decision."""
-        return self.ask("POST", "/v1/decisions", {"tool": tool, "arguments": {}, **members})
+        return self.ask("POST", "/v1/decisions", {"tool": tool, "arguments": {}, **members}, key=key)
 
 
 @contextmanager
-def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0, log: Path | None = None) -> Iterator[Process]:
+def gateway_process(
+    home: Path, config: str = CONFIG, *, port: int = 0, log: Path | None = None, workers: int = 1
+) -> Iterator[Process]:
     """A gateway on a free port; killed at the end if it still runs.
 
     Its log lines are on `process.stderr`, which a busy gateway fills, or in the file `log`.
@@ -60,11 +62,13 @@ def gateway_process(home: Path, config: str = CONFIG, *, port: int = 0, log: Pat
         credentials = Credentials(state.store)
         credentials.add("bot", "agent", agent="bot")
         credentials.add("auditor", "auditor")
+        credentials.add("admin", "admin")
+        credentials.add("other", "agent", agent="other")
     keys = {name: credentials.text(name) for name in credentials.issued}
     with (
         ExitStack() as stack,
         subprocess.Popen(
-            [AEGIS, "serve", "--config", file, "--home", home, "--port", str(port)],
+            [AEGIS, "serve", "--config", file, "--home", home, "--port", str(port), "--workers", str(workers)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if log is None else stack.enter_context(log.open("w")),
             text=True,

@@ -19,6 +19,7 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
+from aegis.behaviour.budgets import close
 from aegis.behaviour.canaries import GUARD as CANARIES
 from aegis.behaviour.canaries import Canaries
 from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
@@ -78,6 +79,10 @@ class ContainmentWatch:
                 self._usual.save(transaction, draft.members["agent"])
             elif kind == "result":
                 self._look_at_result(transaction, draft)
+            elif kind == "approval" and policy.behaviour.budgets and draft.members.get("action") == "denied":
+                approval = find(transaction, draft.members["approval_id"])
+                if approval is not None:
+                    close(transaction, policy.behaviour.budgets, approval, self._clock())
             if rules and may_count(draft.members):  # (1)
                 found += self._counted(transaction, draft, rules, policy.digest)
         return found
@@ -288,12 +293,33 @@ def release(key: str, reason: str, *, principal: str, released: Callable[[Contai
     return Unit(apply=apply)
 
 
+def contain_sessions(
+    subjects: Sequence[str], does: Containing, reason: str, *, principal: str, until: int, now: int
+) -> Unit:
+    """The unit that contains sessions together, each on record; what is stricter or lasts longer stays."""
+    reason = _checked(reason)
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        drafts: list[Draft] = []
+        for subject in subjects:
+            session = subject.partition("\n")[2]
+            one = Contained(
+                of="session", subject=subject, does=does, since=now, until=until, cause=reason, by=principal,
+                session=session,
+            )  # fmt: skip
+            contain(transaction, one)
+            drafts.append(_by_person(does, principal, reason, one))
+        return drafts
+
+    return Unit(apply=apply)
+
+
 def _by_person(action: str, principal: str, reason: str, one: Contained) -> Draft:
     members: dict[str, Any] = {
         "kind": "revocation",
         "principal": principal,
         "action": action,
-        "reason": Reason.REVOKED.value if action == "kill" else Reason.NONE.value,
+        "reason": Reason.REVOKED.value if action in ("kill", "suspend") else Reason.NONE.value,
     }
     for name, value in (("agent", one.agent), ("session", one.session), ("parent", one.receipt)):
         if value:

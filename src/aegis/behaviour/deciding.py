@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from aegis.behaviour.budgets import CallBudget, budget_of
 from aegis.behaviour.canaries import Canaries, WatchedCanary, touched
 from aegis.behaviour.containment import GUARD
 from aegis.behaviour.loops import Loops, held_and_released
+from aegis.behaviour.trust import AgentTrusts, ShownTrust
 from aegis.behaviour.usual import UsualCalls
 from aegis.core.finding import Finding, Report
 from aegis.core.names import normalise_name
@@ -19,6 +21,7 @@ from aegis.gate.participants import DecisionAttempt, Part, Participant
 from aegis.gate.parts import Parts
 from aegis.judges.access import is_judge
 from aegis.policy.model import Evaluation, observed
+from aegis.store.shared import Book
 
 _HARMLESS: Final = frozenset({"read"})
 
@@ -26,13 +29,23 @@ _HARMLESS: Final = frozenset({"read"})
 class Behaviour(Participant):
     """Weighs what agents do over time; a call pays for what the policy asks about."""
 
-    def __init__(self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls):
+    def __init__(
+        self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls, loops: Book | None = None
+    ):
         self._control = control
         self._canaries = canaries
         self._clock = parts.clock
         self._store = parts.store
-        self._loops = Loops(parts.store, parts.clock)
+        self._loops = Loops(parts.store, parts.clock, loops)
         self._usual = usual
+        self._trusts = AgentTrusts(parts.store, parts.clock)
+
+    def take(self, asked: DecisionAttempt) -> Iterator[Part]:
+        """What a call takes from the budgets of agents and sessions, and the trust in its agent."""
+        if asked.policy.behaviour.reads_trust:
+            yield ShownTrust(self._trusts.score(asked.subject.agent))
+        if asked.policy.behaviour.budgets and not is_judge(asked.subject.principal):
+            yield CallBudget(asked, self._clock)
 
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
         """The reports on one call: of canaries, of what is contained, goes round in circles or is not usual."""
@@ -46,6 +59,9 @@ class Behaviour(Participant):
             report = self._contained(asked, evaluation, parts)
             if report is not None:
                 yield report
+        budget = budget_of(asked, evaluation, parts)
+        if budget is not None:
+            yield from budget.reports(self._store)
         looped: Report | None = None
         if rules.loops.mode != "off":
             looped = self._loops.report(asked, rules.loops)

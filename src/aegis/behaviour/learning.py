@@ -1,10 +1,11 @@
 """What an agent usually does, learned call by call in four kilobytes, and how far a call is from it.
 
-A call is a handful of values, each in a context: the host of `fetch`, the recipient of `send_email`, the hour. Of each
-value it is known whether it was there before; of each context, how many calls went by since it last brought something
-new. A value that is new where nothing new came for long is surprising by the logarithm of that run, in bits: where
-every second call is to another host, another host says nothing. The surprise of a call is the sum over its contexts,
-and an agent's own past says how much of it is usual.
+A call is a handful of values, each in contexts from narrow to wide: the host of `fetch`, then any host of this agent;
+the kind of value in an argument, the recipient of `send_email`, the hour. Of each value it is known whether it was
+there before; of each context, how many calls went by since it last brought something new. How often something new came
+in contexts known as well is counted for each agent, and says how rare it is, in bits: where every second call is to
+another host, another host says nothing. What is new in its own context is asked about in the wider one, given that.
+The surprise of a call is the sum over its kinds of values, and has to lie clearly above what the agent's own past had.
 
 Everything is a function of the calls in their order: no clock is read, and nothing is random.
 """
@@ -13,87 +14,90 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
 from math import log2
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Final, NamedTuple
 
+from aegis.behaviour.features import (
+    BEGINS,
+    CLASS,
+    KEY,
+    KINDS,
+    RATE,
+    SAID,
+    WORD,
+    CallValue,
+    LearnedCall,
+    order_of,
+    rate_of,
+)
 from aegis.core.times import MICROS
 
-SLOTS: Final = 512  # values and contexts that are known of one agent
+SLOTS: Final = 1_024  # values and contexts that are known of one agent
 _WAYS: Final = 4
-SETTLED: Final = 200  # calls whose surprise says nothing of what is usual
-_SAMPLED: Final = 4
 _GROUPS: Final = SLOTS // _WAYS
-_BUCKETS: Final = 32  # of the histogram of surprise, one bit each
-_MOST: Final = 65_535
-MAX_STRINGS: Final = 24  # strings of one call that are looked at
-MAX_CHARS: Final = 512  # of one string
-MAX_WORD: Final = 24  # characters of a string that counts by itself
-MAX_VALUES: Final = 40  # values of one call: bounds what a call costs
+_MOST: Final = 255  # what a slot counts to
+_STEPS: Final = 9  # how well a context is known, in powers of two
+_LEVELS: Final = 2  # wider contexts of one value
+_RATES: Final = KINDS * (_STEPS + 2 * _LEVELS)
+_AGED: Final = 64  # calls after which it is looked whether counts are to be halved
+_HALVED: Final = 8_192  # times after which what was counted counts half
+_PRIOR: Final = 2.0  # how many times what is known of agents in general counts
+_WIDER: Final = 0.25  # share of what is new in one place that is new for the agent too, before anything is known
+_BUCKETS: Final = 96  # of the histogram of surprise, half a bit each
+SETTLED: Final = 50  # calls whose surprise says nothing of what is usual
+MATURE: Final = 512  # calls after which an agent is known: what is new is bounded, what is not new is sampled
+_SAMPLED: Final = 8
+_LEAST_TOLD: Final = 0.5  # bits of a value below which it is left out
 LEAST_BITS: Final = 8.0  # surprise below which nothing is called unusual
-USUAL_SHARE: Final = 1_500  # one call in so many of the agent's own past may be as surprising
-DRIFT_BITS: Final = 400  # surprise that one day may teach: bounds how fast an agent's usual can be moved
+MARGIN_BITS: Final = 4.5  # so far above its own past a call has to be
+USUAL_SHARE: Final = 2_500  # one call in so many of the agent's own past may be as surprising
+DRIFT_BITS: Final = 200  # surprise that one day may teach: bounds how fast an agent's usual can be moved
+LEAST_DRIFT: Final = 4.0  # what a call with anything new takes of it: also what has become common is not free
+SNAPSHOT_DAYS: Final = 7  # what new agents of a program begin with is no fresher: warming it up takes long
 TAUGHT: Final = 8  # how often a call counts that a person called fine
 _DAY_US: Final = 86_400 * MICROS
-_HOUR_US: Final = 3_600 * MICROS
 _MINUTE_US: Final = 60 * MICROS
 _HEAD: Final = struct.Struct("<IIQQHHIf")
-_VALUE: Final = attrgetter("value")
 
 
-class CallValue(NamedTuple):
-    """One value of a call in its context; `near` are values that count as the same where they are known."""
-
-    kind: str
-    context: int
-    value: int
-    shown: str
-    near: tuple[int, ...] = ()
+_TOLD_BY_CLASS: Final = frozenset({WORD, BEGINS})  # another kind of value is another value: told once
+_FAR: Final[Mapping[int, float]] = {RATE: 4.0}  # bits for each step further; sizes have long tails, rates have none
 
 
-class LearnedCall(NamedTuple):
-    """One call as it is learned: when (microseconds), its tool, and its values."""
-
-    time: int
-    tool: int
-    values: Sequence[CallValue]
+def _wider_of(kind: int, step: int, level: int) -> int:
+    """Where it is counted how often what is new in its own context is new in a wider one."""
+    return KINDS * _STEPS + (kind * 2 + (step > 0)) * _LEVELS + level
 
 
 class Surprise(NamedTuple):
     """How far a call is from what is usual: bits, how many are called unusual, and the largest reasons in words.
 
-    `values` are those that were looked at, with the place of each that is known, and -1 for one that is new.
+    `values` are those that were looked at; `fresh` says of those that are new in how many contexts, by their place.
     """
 
     bits: float
     limit: float
     reasons: tuple[str, ...]
-    values: Sequence[tuple[CallValue, int]]
+    values: Sequence[CallValue]
+    fresh: Mapping[int, int]
 
     @property
     def is_unusual(self) -> bool:
         return self.bits > self.limit
 
 
-@lru_cache(maxsize=65_536)
-def _hash(*parts: str | int) -> int:
-    """32 bits that are never 0."""
-    text = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(text, digest_size=4, person=b"aegis.usual").digest()) or 1
-
-
 class AgentModel:
     """What is usual of one agent. `learned` counts the calls that taught it."""
 
-    __slots__ = ("_bits", "_counts", "_day", "_drift", "_last", "_minute", "_rate", "_tags", "learned", "since")
+    __slots__ = ("_bits", "_counts", "_day", "_drift", "_last", "_minute", "_new", "_rate", "_seen", "_tags",
+                 "learned", "since")  # fmt: skip
 
     def __init__(self) -> None:
-        self._tags = array("I", bytes(4 * SLOTS))
-        self._counts = array("H", bytes(2 * SLOTS))
+        self._tags = array("H", bytes(2 * SLOTS))
+        self._counts = array("B", bytes(SLOTS))
+        self._seen = array("H", bytes(2 * _RATES))
+        self._new = array("H", bytes(2 * _RATES))
         self._bits = array("H", bytes(2 * _BUCKETS))
         self.learned = 0
         self.since = 0
@@ -105,261 +109,207 @@ class AgentModel:
 
     def score(self, called: LearnedCall) -> Surprise:
         """How surprising a call is now; nothing is learned by it."""
-        asked = (*called.values, *self._own(called))
-        values = list(zip(asked, self._find(map(_VALUE, asked)), strict=True))
-        found: list[tuple[float, str, str]] = []
-        of_tool = -1
-        for index, (value, place) in enumerate(values):
-            if place < 0 and value.near:
-                place = max(self._find(value.near))
-                values[index] = (value, place)
-            if place >= 0:
+        values = (*called.values, *self._own(called))
+        tags, known_class, fresh = self._tags, False, dict[int, int]()
+        found: list[tuple[float, CallValue]] = []
+        for index, value in enumerate(values):
+            kind, key = value.kind, value.value
+            if kind == KEY and known_class:
+                continue  # an argument that was given with such a value was given
+            start = key % _GROUPS * _WAYS
+            if key >> 16 in tags[start : start + _WAYS] or (value.near and self._knows(value.near)):
+                known_class = kind == CLASS
                 continue
-            if of_tool < 0:
-                (at,) = self._find((called.tool,))
-                of_tool = self._counts[at] if at >= 0 else 0
-            if not of_tool and value.kind in _OF_TOOL:
-                continue  # a tool that is new has told already what is new about its arguments
-            (at,) = self._find((value.context,))
-            bits = log2(1 + (self._counts[at] if at >= 0 else of_tool))
-            if bits >= 1:
-                found.append((bits, f"{_SAID[value.kind]} {value.shown}".strip(), value.kind))
+            bits, fresh[index] = self._surprise(value)
+            told = kind in _TOLD_BY_CLASS and not known_class
+            known_class = False
+            if bits >= _LEAST_TOLD and not told:
+                found.append((bits, value))
         if not found:
-            return Surprise(0.0, LEAST_BITS, (), values)
+            return Surprise(0.0, LEAST_BITS, (), values, fresh)
         found.sort(key=lambda one: -one[0])
-        reasons = tuple(said for _, said, _ in found[:3])
-        kinds: dict[str, float] = {}
-        for bits, _, kind in found:  # three words that are new say no more than the one that surprises most
-            kinds.setdefault(kind, bits)
-        return Surprise(sum(kinds.values()), self.limit, reasons, values)
+        kinds: dict[int, float] = {}
+        for bits, one in found:  # three words that are new say little more than the one that surprises most
+            kinds.setdefault(one.kind, bits)
+        reasons = tuple(f"{SAID[one.kind]} {one.shown}".strip() for _, one in found[:3])
+        return Surprise(sum(kinds.values()), self.limit, reasons, values, fresh)
+
+    def _surprise(self, value: CallValue) -> tuple[float, int]:
+        """The bits of a value that is new in its own context, and in how many contexts it is new."""
+        step = self._step(value.context)
+        bits, levels = self._rarity(value.kind * _STEPS + step, 1 / (1 + (1 << step))), 1
+        for level, wider in enumerate(value.wider):
+            if self._knows(wider):
+                return bits, levels
+            bits += self._rarity(_wider_of(value.kind, step, level), _WIDER)
+            levels += 1
+        away = next((index for index, one in enumerate(value.further) if self._find(one) >= 0), len(value.further))
+        return bits + away * _FAR.get(value.kind, 1), levels
+
+    def _rarity(self, index: int, prior: float) -> float:
+        """How rare it was with this agent that something was new there, in bits."""
+        return -log2((self._new[index] + _PRIOR * prior) / (self._seen[index] + _PRIOR))
 
     @property
     def limit(self) -> float:
-        """How many bits are called unusual: more than one call in so many of its own past had."""
-        allowed, tail = max(1.0, self.learned / USUAL_SHARE), 0
+        """How many bits are called unusual: clearly more than all but one call in so many of its own past had."""
+        allowed, tail = 1 + self.learned // USUAL_SHARE, 0
         for bucket in range(_BUCKETS - 1, 0, -1):
             tail += self._bits[bucket]
             if tail > allowed:
-                return max(LEAST_BITS, float(bucket + 1))
+                return max(LEAST_BITS, (bucket + 1) / 2 + MARGIN_BITS)
         return LEAST_BITS
 
     def learn(self, called: LearnedCall, surprise: Surprise, *, taught: bool = False) -> None:
         """Learn from a call that ran, by what `score` just said of it; `taught` says that a person called it fine.
 
-        What is new is learned up to a bound a day: whoever moves what is usual by small steps needs many days.
+        What is new is learned up to a bound a day, and nothing more on that day, so that what is rare stays as rare as
+        it was.
         """
         day = called.time // _DAY_US
         if day > self._day:
             self._day, self._drift = day, 0.0
-        mature = self.learned >= SLOTS
+        mature = self.learned >= MATURE
         may_drift = taught or not mature or self._drift < DRIFT_BITS
-        if not taught and surprise.bits and self.learned >= SETTLED:
-            bucket = min(_BUCKETS - 1, int(surprise.bits))
-            self._bits[bucket] = min(_MOST, self._bits[bucket] + 1)
-            if mature:
-                self._drift += surprise.bits
+        if not taught and may_drift and surprise.bits and self.learned >= SETTLED:
+            # What is beyond the limit counts as being at it: no call lifts the limit far at once.
+            bucket = min(_BUCKETS - 1, int(2 * min(surprise.bits, surprise.limit)))
+            self._bits[bucket] = min(65_535, self._bits[bucket] + 1)
+        if mature and may_drift and not taught and surprise.fresh:
+            self._drift += max(surprise.bits, LEAST_DRIFT)
         times = TAUGHT if taught else 1
-        tags, counts = self._tags, self._counts
-        values = surprise.values
-        if mature and not taught and not surprise.reasons:
-            # Of an agent that is known, of calls that bring nothing new, one in four stands for all.
+        values, fresh = surprise.values, surprise.fresh
+        if mature and not taught and not fresh:
+            # Of an agent that is known, of calls that bring nothing new, one in eight stands for all.
             times, values = _SAMPLED, values if self.learned % _SAMPLED == 0 else ()
-        for value, known in values:
-            if known < 0 and not may_drift:
+        if not may_drift:
+            values = ()
+        tags, counts, seen = self._tags, self._counts, self._seen
+        for index, value in enumerate(values):
+            if value.kind == RATE:
+                continue  # learned of whole minutes: else a burst would be its own excuse
+            if index in fresh:
+                self._learn_new(value, fresh[index], times, rated=not taught)
                 continue
-            # What is known by what lies near it is entered too, so that it is known by itself.
-            for key in (value.value, value.context):
+            for key in (value.context, value.value):
                 start = key % _GROUPS * _WAYS
                 try:
-                    place = tags.index(key, start, start + _WAYS)
-                except ValueError:  # where its group is full, it takes the place of what was there least often
-                    place = min(range(start, start + _WAYS), key=counts.__getitem__)
-                    tags[place], counts[place] = key, 0
-                if known >= 0 or key == value.value:
-                    counts[place] = min(_MOST, counts[place] + times)
-                else:
-                    counts[place] = max(1, counts[place] // 4)
+                    place = tags.index(key >> 16, start, start + _WAYS)
+                except ValueError:  # what is known by what lies near it is entered too, so that it is known by itself
+                    place = self._place(key)
+                known = counts[place]
+                counts[place] = known + times if known + times < _MOST else _MOST
+                if key == value.context and not taught:
+                    seen[value.kind * _STEPS + known.bit_length()] += times
+        if not self.learned % _AGED:
+            self._age()
         minute = called.time // _MINUTE_US
         if minute == self._minute:
             self._rate += 1
         elif minute > self._minute:  # a clock that is set back begins no new minute
+            if self._rate and may_drift:
+                quick = rate_of(min(65_535, self._rate).bit_length())
+                if self._knows((quick.value, *quick.near)):
+                    self._enter(quick.value, 1)
+                    self._seen[RATE * _STEPS + self._enter(quick.context, 1)] += 1
+                else:
+                    self._learn_new(quick, 1, 1, rated=not taught)
             self._minute, self._rate = minute, 1
         self._last = called.tool
         self.since = self.since or called.time
         self.learned += 1
 
+    def _learn_new(self, value: CallValue, levels: int, times: int, *, rated: bool) -> None:
+        """Learn a value that is new in so many contexts, and where it is `rated`, that there something new came."""
+        self._enter(value.value, times)
+        for wider in value.wider[:levels]:
+            self._enter(wider[0], times)
+        step = self._enter(value.context, 0 if rated else times)
+        if not rated:
+            return
+        place = self._place(value.context)
+        self._counts[place] = max(1, self._counts[place] // 4)
+        rates = [value.kind * _STEPS + step]
+        rates += [_wider_of(value.kind, step, level) for level in range(min(levels, len(value.wider)))]
+        for level, rate in enumerate(rates):
+            self._seen[rate] += 1
+            self._new[rate] += levels > level
+
+    def _age(self) -> None:
+        """Let what was counted long ago count half."""
+        for index, seen in enumerate(self._seen):
+            if seen > _HALVED:
+                self._seen[index] = seen // 2
+                self._new[index] //= 2
+
+    def _enter(self, key: int, times: int) -> int:
+        """Count a value or context; how well it was known before, in powers of two."""
+        place = self._place(key)
+        known = self._counts[place]
+        self._counts[place] = min(_MOST, known + times)
+        return known.bit_length()
+
+    def _step(self, context: int) -> int:
+        """How well a context is known: the calls since it brought something new, in powers of two."""
+        at = self._find(context)
+        return self._counts[at].bit_length() if at >= 0 else 0
+
+    def _knows(self, keys: Sequence[int]) -> bool:
+        return any(self._find(key) >= 0 for key in keys)
+
+    def replaces(self, snapshot: AgentModel) -> bool:
+        """Whether this model is a better beginning for others than `snapshot`, which stands for at least a week."""
+        if snapshot.learned < MATURE:
+            return self.learned > snapshot.learned
+        return self.learned >= MATURE and self._day >= snapshot._day + SNAPSHOT_DAYS
+
     def _own(self, called: LearnedCall) -> Sequence[CallValue]:
         """The values that the calls before make: order and rate."""
         rate = self._rate + 1 if called.time // _MINUTE_US <= self._minute else 1
-        quick = _rate(min(_MOST, rate).bit_length())
-        return (quick, _order(self._last, called.tool)) if self._last else (quick,)
+        quick = rate_of(min(65_535, rate).bit_length())
+        return (quick, order_of(self._last, called.tool)) if self._last else (quick,)
 
-    def _find(self, keys: Iterable[int]) -> list[int]:
-        """The places of values, -1 for one that is not known."""
-        index, places = self._tags.index, []
-        for key in keys:
-            start = key % _GROUPS * _WAYS
-            try:
-                places.append(index(key, start, start + _WAYS))
-            except ValueError:
-                places.append(-1)
-        return places
+    def _find(self, key: int) -> int:
+        """The place of a value, or -1."""
+        start = key % _GROUPS * _WAYS
+        try:
+            return self._tags.index(key >> 16, start, start + _WAYS)
+        except ValueError:
+            return -1
+
+    def _place(self, key: int) -> int:
+        """The place of a value; where its group is full, that of the one that was there least often."""
+        place = self._find(key)
+        if place >= 0:
+            return place
+        start = key % _GROUPS * _WAYS
+        counts = self._counts
+        place = min(range(start, start + _WAYS), key=counts.__getitem__)
+        self._tags[place], counts[place] = key >> 16, 0
+        return place
 
     def encode(self) -> bytes:
         """The model as bytes; `decode` gives it back."""
         head = _HEAD.pack(
-            self.learned, self._last, self.since, self._minute, min(_MOST, self._rate), 0, self._day, self._drift
+            self.learned, self._last, self.since, self._minute, min(65_535, self._rate), 0, self._day, self._drift
         )
-        return head + self._tags.tobytes() + self._counts.tobytes() + self._bits.tobytes()
+        return head + b"".join(one.tobytes() for one in self._tables())
+
+    def _tables(self) -> tuple[array[int], ...]:
+        return self._tags, self._counts, self._seen, self._new, self._bits
 
     @classmethod
     def decode(cls, data: bytes) -> AgentModel:
         """The model that `encode` wrote; raises `ValueError` for anything else."""
-        if len(data) != _HEAD.size + 6 * SLOTS + 2 * _BUCKETS:
-            raise ValueError("not a model of an agent")
         model = cls()
+        at = _HEAD.size
+        if len(data) != at + sum(one.itemsize * len(one) for one in model._tables()):
+            raise ValueError("not a model of an agent")
         model.learned, model._last, model.since, model._minute, model._rate, _, model._day, model._drift = (
             _HEAD.unpack_from(data)
         )
-        at = _HEAD.size
-        model._tags = array("I", data[at : at + 4 * SLOTS])
-        model._counts = array("H", data[at + 4 * SLOTS : at + 6 * SLOTS])
-        model._bits = array("H", data[at + 6 * SLOTS :])
+        for table in model._tables():
+            size = table.itemsize * len(table)
+            table[:] = array(table.typecode, data[at : at + size])
+            at += size
         return model
-
-
-_OF_TOOL: Final = frozenset({"order", "shape", "size", "effects", "number", "word"})
-_SAID: Final[Mapping[str, str]] = {
-    "tool": "first call of",
-    "order": "a tool that never followed the one before",
-    "rate": "never so quick before:",
-    "hour": "never at",
-    "shape": "arguments that it never gave to",
-    "size": "another size than usual:",
-    "effects": "never did this before:",
-    "number": "another magnitude than usual:",
-    "word": "never said before:",
-    "host": "first time to",
-    "recipient": "first time to",
-    "domain": "first time to anybody at",
-    "path": "first time below",
-}
-
-
-def called_of(
-    *, time: int, server: str | None, tool: str, arguments: Mapping[str, Any], size: int, effects: Sequence[str]
-) -> LearnedCall:
-    """One call as it is learned, from what is on record of it."""
-    name = f"{server}/{tool}" if server else tool
-    values = [
-        _tool(name),
-        _hour(time // _HOUR_US % 24),
-        _shape(name, tuple(arguments)),
-        _magnitude("size", name, "bytes", size.bit_length()),
-        _effects(name, tuple(effects)),
-    ]
-    strings = 0
-    for key, item in _leaves(arguments):
-        if isinstance(item, str):
-            strings += 1
-            if strings > MAX_STRINGS:
-                break
-            values += _of_string(name, key, item[:MAX_CHARS])
-        elif isinstance(item, int | float) and not isinstance(item, bool):
-            values.append(_magnitude("number", name, key, int(min(abs(item), 2**60)).bit_length()))
-    return LearnedCall(time, values[0].value, values[:MAX_VALUES])
-
-
-def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Numbers and strings, two levels deep; items of a list count as their list."""
-    found: list[tuple[str, Any]] = []
-    for key, item in value.items():
-        if isinstance(item, dict):
-            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, dict | list)]
-        elif isinstance(item, list):
-            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, dict | list)]
-        else:
-            found.append((key, item))
-    return found
-
-
-# Values are made once and kept: most calls are made of values that were there before.
-
-_kept = lru_cache(maxsize=16_384)
-
-
-def _of_string(name: str, key: str, text: str) -> Sequence[CallValue]:
-    """The hosts, recipients and paths that a string names; a short word counts by itself."""
-    at = text.find("://")
-    if at >= 0:
-        begins = text.rfind(" ", 0, at) + 1
-        host = _host(text[begins:].split(" ", 1)[0])
-        return (_named("host", name, host),) if host else ()
-    if "@" in text and " " not in text:
-        return _named("recipient", name, text.lower()), _named("domain", name, text.rpartition("@")[2].lower())
-    if "/" in text and " " not in text:
-        parts = text.split("/", 3)
-        return (_named("path", name, "/".join(parts[:3]) if text.startswith("/") else parts[0]),)
-    return (_word(name, key, text),) if len(text) <= MAX_WORD else ()
-
-
-def _host(text: str) -> str:
-    try:
-        return (urlsplit(text).hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-@_kept
-def _tool(name: str) -> CallValue:
-    return CallValue("tool", _hash("c.tool"), _hash("tool", name), f"`{name}`")
-
-
-@lru_cache(maxsize=24)
-def _hour(hour: int) -> CallValue:
-    near = (_hash("hour", (hour - 1) % 24), _hash("hour", (hour + 1) % 24))
-    return CallValue("hour", _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near)
-
-
-@_kept
-def _shape(name: str, keys: tuple[str, ...]) -> CallValue:
-    return CallValue("shape", _hash("c.shape", name), _hash("shape", name, *sorted(keys)), f"`{name}`")
-
-
-@_kept
-def _effects(name: str, effects: tuple[str, ...]) -> CallValue:
-    return CallValue(
-        "effects", _hash("c.effects", name), _hash("effects", name, *effects), ", ".join(effects) or "nothing"
-    )
-
-
-@_kept
-def _named(kind: str, name: str, text: str) -> CallValue:
-    return CallValue(kind, _hash(f"c.{kind}", name), _hash(kind, text), f"`{text}`")
-
-
-@_kept
-def _word(name: str, key: str, text: str) -> CallValue:
-    return CallValue("word", _hash("c.word", name, key), _hash("word", name, key, text), f"`{key}` of `{name}`")
-
-
-@_kept
-def _order(last: int, tool: int) -> CallValue:
-    return CallValue("order", _hash("c.order"), _hash("order", last, tool), "")
-
-
-@lru_cache(maxsize=32)
-def _rate(step: int) -> CallValue:
-    """A rate by its order of magnitude: who was quicker was as quick as this."""
-    near = tuple(_hash("rate", other) for other in range(step + 1, 17))
-    return CallValue("rate", _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute", near)
-
-
-@_kept
-def _magnitude(kind: str, name: str, key: str, step: int) -> CallValue:
-    """A number by its order of magnitude; smaller ones than are known, and the next larger, say nothing."""
-    near = tuple(
-        _hash(kind, name, key, other) for other in range(max(0, step - 1), min(step + 12, 62)) if other != step
-    )
-    shown = f"`{key}` of `{name}` about {2**step}"
-    return CallValue(kind, _hash(f"c.{kind}", name, key), _hash(kind, name, key, step), shown, near)

@@ -1,13 +1,14 @@
 """Calls that go round in circles: the same again, the same but for numbers, and two tools that answer each other.
 
 What a session (or an agent without one) called last is remembered by each process, as fingerprints: bounded for one
-session and over all of them. A person who lets a held call run lets it be made as often again.
+session and over all of them. Processes of one gateway tell each other, in one order. A person who lets a held call run
+lets it be made as often again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -21,24 +22,27 @@ from aegis.gate.participants import DecisionAttempt
 from aegis.gate.record import Subject
 from aegis.gate.repeat import Known
 from aegis.policy.model import observed
+from aegis.store.shared import Book, Counted, key_of
 
 GUARD: Final = "loops"
 MAX_SESSIONS: Final = 10_000  # sessions that are remembered at once: bounds memory against made-up names
 MAX_CALLS: Final = 256  # different calls of one session that are remembered
+MAX_HELD: Final = 200_000  # calls of all sessions together: some 20 MB
 MAX_READ: Final = 4_096  # bytes of arguments that are compared but for their numbers
 
 
 class LoopStep(NamedTuple):
-    """One call as loops see it; fingerprints are this process's own."""
+    """One call as loops see it; fingerprints are this gateway's own."""
 
     time: int
-    call_id: str
+    call_id: str | int
     exact: int
     similar: int
-    tool: str
+    tool: str | int
 
 
 _NOTHING: Final = LoopStep(0, "", 0, 0, "")
+_RELEASED: Final = -1  # in a book: a person let it go on
 
 
 class Trail:
@@ -47,7 +51,7 @@ class Trail:
     __slots__ = ("_before", "_last", "_run", "_times")
 
     def __init__(self) -> None:
-        self._times: OrderedDict[int, deque[int]] = OrderedDict()
+        self._times: dict[int, int | list[int]] = {}  # in the order in which they were made last
         self._last = self._before = _NOTHING
         self._run = 0  # how many calls in a row were the one before the last again
 
@@ -56,7 +60,7 @@ class Trail:
 
         A call that was entered just now counts once, however often it is decided.
         """
-        is_new = step.call_id != self._last.call_id
+        is_new = not self.ends_with(step)
         if is_new:
             if self._last.time > step.time:  # a clock that is set back makes nothing younger
                 step = step._replace(time=self._last.time)
@@ -74,57 +78,93 @@ class Trail:
             return "alternating", rules.alternating.count
         return None
 
+    def ends_with(self, step: LoopStep) -> bool:
+        """Whether the last call is this very one, which counts once."""
+        return self._last.call_id == step.call_id
+
     def release(self, step: LoopStep) -> None:
         """Count from here on: a person let it go on."""
         self._times.pop(step.exact, None)
         self._times.pop(step.similar, None)
         self._run = 0
 
+    def __len__(self) -> int:
+        return len(self._times)
+
     def _is_beyond(self, fingerprint: int, times: Times, now: int, *, enters: bool) -> bool:
         """Whether there are more than `times.count` of it within the time."""
-        moments = self._times.get(fingerprint)
-        if moments is None or moments.maxlen != times.count + 1:
-            moments = self._times[fingerprint] = deque(moments or (), maxlen=times.count + 1)
+        known = self._times.get(fingerprint)
+        if not enters:
+            moments = [] if known is None else [known] if isinstance(known, int) else known
+            return len(moments) > times.count and moments[-times.count - 1] > now - times.within
+        # Nearly every call is made once: it costs a number, and a list from the second time on.
+        if known is None:
+            self._times[fingerprint] = now
             if len(self._times) > MAX_CALLS:
-                self._times.popitem(last=False)
-        if enters:
-            moments.append(now)
-            self._times.move_to_end(fingerprint)
-        return len(moments) > times.count and moments[0] > now - times.within
+                del self._times[next(iter(self._times))]
+            return False
+        del self._times[fingerprint]
+        moments = self._times[fingerprint] = [known, now] if isinstance(known, int) else [*known[-times.count :], now]
+        return len(moments) > times.count and moments[-times.count - 1] > now - times.within
 
 
 class Loops:
     """Remembers what sessions called, and reports calls that go round in circles."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]):
+    def __init__(self, store: Store, clock: Callable[[], int], book: Book | None = None):
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
-        self._trails: OrderedDict[str, Trail] = OrderedDict()
+        self._trails: OrderedDict[str | bytes, Trail] = OrderedDict()
+        self._held = 0
+        self._book = book  # of the processes of one gateway
 
     def report(self, asked: DecisionAttempt, rules: LoopRules) -> Report | None:
         """The report on one call; `None` where it is no loop."""
         subject = asked.subject
         step = step_of(subject, self._clock())
+        is_released = asked.known is not None
+        if asked.known is not None and not held_and_released(self._store, asked.known, Reason.LOOP):
+            return None
         with self._lock:
-            trail = self._trail(subject)
-            if asked.known is not None:
-                if held_and_released(self._store, asked.known, Reason.LOOP):
-                    trail.release(step)
-                return None
-            found = trail.enter(step, rules)
+            found = self._entered(session_subject(subject.principal.id, subject.session), step, rules, is_released)
         if found is None:
             return None
         report = _report(*found)
         return observed(report) if rules.mode == "observe" else report
 
-    def _trail(self, subject: Subject) -> Trail:
-        key = session_subject(subject.principal.id, subject.session)
+    def _entered(self, name: str, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
+        if self._book is None:
+            return self._enter(name, step, rules, is_released)
+        key = key_of(name)
+        call, tool = hash(step.call_id), hash(step.tool)
+        step = step._replace(call_id=call, tool=tool)
+        with self._book as book:
+            for one in book.others():
+                other = LoopStep(one.time, one.a, one.b, one.c, one.d)
+                self._enter(one.key, other, rules, one.e == _RELEASED)
+            known = self._trails.get(key)
+            if is_released or known is None or not known.ends_with(step):
+                book.write(Counted(key, step.time, call, step.exact, step.similar, tool, -is_released))
+            return self._enter(key, step, rules, is_released)
+
+    def _enter(self, key: str | bytes, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
+        trail = self._trail(key)
+        before = len(trail)
+        if is_released:
+            trail.release(step)
+        found = None if is_released else trail.enter(step, rules)
+        self._held += len(trail) - before
+        while self._held > MAX_HELD and len(self._trails) > 1:
+            self._held -= len(self._trails.popitem(last=False)[1])
+        return found
+
+    def _trail(self, key: str | bytes) -> Trail:
         trail = self._trails.get(key)
         if trail is None:
             trail = self._trails[key] = Trail()
             if len(self._trails) > MAX_SESSIONS:
-                self._trails.popitem(last=False)
+                self._held -= len(self._trails.popitem(last=False)[1])
         else:
             self._trails.move_to_end(key)
         return trail

@@ -9,15 +9,18 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from aegis.behaviour.baseline import LOOKED_AT, Baseline, baseline
-from aegis.behaviour.containment import contained_now, counts_of, kill, release
+from aegis.behaviour.budgets import used_of
+from aegis.behaviour.cascades import downstream_of, shown
+from aegis.behaviour.containment import contain_sessions, contained_now, counts_of, kill, release
 from aegis.behaviour.replaying import WouldHave, walk
 from aegis.behaviour.trust import trust_of
 from aegis.config.text import text_of
 from aegis.core.behaviour import ContainmentRule
 from aegis.core.call import check_name
 from aegis.core.ports import Entry, Reader, Search
-from aegis.core.times import rfc3339
-from aegis.gate.control import Contained, read_control
+from aegis.core.times import MICROS, rfc3339
+from aegis.errors import InvalidCall
+from aegis.gate.control import Contained, read_control, session_subject
 from aegis.gate.repeat import load_payload
 from aegis.server.administration import receipt_ref
 from aegis.server.admission import ADMINISTER, AUDIT, Permission
@@ -44,6 +47,7 @@ from aegis.server.services import Services
 
 SEE: Final = Permission(roles=("auditor", "admin"), reason="what is contained is shown to auditors and administrators")
 MAX_WALKED: Final = 50_000  # receipts of one walk over the log: bounds how long an answer takes
+DOWNSTREAM_US: Final = 86_400 * MICROS  # how long sessions that were reached are held or suspended
 _CHANGE: Final = Body(
     schema=ref("ContainmentChange"),
     required=False,
@@ -92,6 +96,34 @@ SCHEMAS: Final[dict[str, Schema]] = {
             ),
             "contained": {"type": "boolean"},
             "containment": _items({"cause": TEXT, "do": _DOES, "counted": _COUNTS, "needed": _COUNTS}),
+            "budgets": _items(
+                {
+                    "within_s": WHOLE,
+                    "used": _COUNTS,
+                    "ceilings": _COUNTS,
+                    "more": WHOLE,
+                    "refused": {"type": "boolean"},
+                }
+            ),
+        }
+    ),
+    "Downstream": closed(
+        {
+            "complete": {"type": "boolean"},
+            "items": _items(
+                {
+                    "principal": TEXT,
+                    "session": TEXT,
+                    "agent": TEXT,
+                    "way": _items({"from": TEXT, "agent": TEXT, "by": TEXT, "receipt": ID}),
+                }
+            ),
+        }
+    ),
+    "DownstreamChange": optional(
+        {
+            "do": {"type": "string", "enum": ["hold", "suspend"]},
+            "reason": {"type": "string", "maxLength": MAX_REASON_CHARS},
         }
     ),
     "ContainmentChange": optional({"reason": {"type": "string", "maxLength": MAX_REASON_CHARS}}),
@@ -233,6 +265,70 @@ REPLAY_CONTAINMENT: Final = Endpoint(
 )
 
 
+# How far what is contained got.
+
+
+async def list_downstream(request: ApiRequest) -> Response:
+    """List the sessions that what was written by something contained reached, each with its way."""
+    return answer(await asyncio.to_thread(behind, request.services, request.path["id"]))
+
+
+DOWNSTREAM: Final = Endpoint(
+    method="GET",
+    path="/v1/containment/{id}/downstream",
+    operation="listDownstream",
+    tag="administration",
+    summary="The sessions that were reached by what a contained agent or session wrote, each with the way",
+    permission=SEE,
+    handler=list_downstream,
+    path_params=named("the containment's id"),
+    replies={**ok("reached", "Downstream"), **failing(s404="nothing is contained under this id")},
+)
+
+
+async def contain_downstream(request: ApiRequest) -> Response:
+    """Hold or suspend the sessions that were reached, on record, with the containment as their cause."""
+    body = request.body or {}
+    does, reason = body.get("do", "hold"), body.get("reason", "")
+    services, key = request.services, request.path["id"]
+    found = await asyncio.to_thread(behind, services, key)
+    await services.gate.arecord(
+        contain_sessions(
+            [session_subject(one["principal"], one["session"]) for one in found["items"]],
+            does,
+            reason or f"behind {key}",
+            principal=request.principal.id,
+            until=services.clock() + DOWNSTREAM_US,
+            now=services.clock(),
+        )
+    )
+    return answer(found)
+
+
+CONTAIN_DOWNSTREAM: Final = Endpoint(
+    method="POST",
+    path="/v1/containment/{id}/downstream",
+    operation="containDownstream",
+    tag="administration",
+    summary="Hold or suspend for a day the sessions that were reached by what a contained agent or session wrote",
+    permission=ADMINISTER,
+    handler=contain_downstream,
+    path_params=named("the containment's id"),
+    body=Body(schema=ref("DownstreamChange"), required=False),
+    replies={**ok("contained", "Downstream"), **failing(s404="nothing is contained under this id")},
+)
+
+
+def behind(services: Services, key: str) -> dict[str, Any]:
+    """Return the sessions behind what is contained under `key`; raises `InvalidCall` (404)."""
+    with services.store.reader() as reader:
+        one = next((one for one in contained_now(reader, services.clock()) if one.id == key), None)
+        if one is None:
+            raise InvalidCall("nothing is contained under this id", code="not_found", status=404)
+        reached, complete = downstream_of(services.gate.parts, reader, one)
+    return {"complete": complete, "items": shown(reached)}
+
+
 # What an agent usually does, and what of it is not.
 
 
@@ -263,6 +359,7 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
         rules = [rule for rule in policy.behaviour.containment if rule.of == "agent"]
         tally = counts_of(reader, "agent", agent)
         inside = read_control(reader, services.clock)
+        budgets = used_of(reader, policy.behaviour.budgets, agent, now)
     usual, trust = baseline(newest, now), trust_of(newest[::-1])
     model, last = services.gate.usual.last(agent)
     return {
@@ -294,6 +391,7 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
             }
             for rule in rules
         ],
+        "budgets": budgets,
     }
 
 
@@ -387,6 +485,8 @@ def _reason(request: ApiRequest) -> str:
 ENDPOINTS: Final = (
     AGENT_BEHAVIOUR,
     LIST_CONTAINMENT,
+    DOWNSTREAM,
+    CONTAIN_DOWNSTREAM,
     RELEASE_CONTAINED,
     KILL,
     KILL_RELEASE,

@@ -1,5 +1,8 @@
 """The models of agents in a running gateway: loaded when first needed, asked about each call, kept in the store.
 
+Agents whose names differ in a number at their end run one program: a new one begins with what is usual of the program,
+which is a snapshot of one of them, and changes at most once a week.
+
 Each process learns from the calls that it decides. Every so many of them a model is written in the transaction that
 records a call, for pages and for the next process: what a process that was killed had learned since then is lost.
 """
@@ -11,7 +14,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aegis.behaviour.learning import AgentModel, Surprise, called_of
+from aegis.behaviour.features import called_of
+from aegis.behaviour.learning import AgentModel, Surprise
 from aegis.core.behaviour import BaselineRules
 from aegis.core.canonical import sha256
 from aegis.core.finding import Finding, Report
@@ -45,13 +49,33 @@ def model_key(agent: str) -> str:
     return sha256(agent.encode("utf-8", "surrogatepass"))
 
 
+def program_of(agent: str) -> str:
+    """The program that an agent runs: its name without a number at the end, empty where there is none."""
+    name = agent.rstrip("0123456789")
+    return name.rstrip("-_.#:/ ") if name != agent else ""
+
+
 def load_model(reader: Reader, agent: str) -> AgentModel:
-    """The model of an agent as it was written last; an empty one where there is none, or one of another version."""
-    document = reader.document(COLLECTION, model_key(agent))
+    """The model of an agent as it was written last, or that of its program; else an empty one."""
+    program = program_of(agent)
+    return (
+        _decoded(reader, model_key(agent))
+        or (_decoded(reader, _program_key(program)) if program else None)
+        or (AgentModel())
+    )
+
+
+def _program_key(program: str) -> str:
+    return f"program-{model_key(program)}"
+
+
+def _decoded(reader: Reader, key: str) -> AgentModel | None:
+    """The model under a key, `None` where there is none, or one of another version."""
+    document = reader.document(COLLECTION, key)
     try:
-        return AgentModel() if document is None else AgentModel.decode(document.body)
+        return None if document is None else AgentModel.decode(document.body)
     except ValueError:
-        return AgentModel()
+        return None
 
 
 class UsualCalls:
@@ -100,10 +124,12 @@ class UsualCalls:
             return
         with self._lock:
             data, resident.unsaved = resident.model.encode(), 0
-        key = model_key(agent)
-        stored = transaction.document(COLLECTION, key)
-        version = 1 if stored is None else stored.version + 1
-        transaction.put_document(Document(collection=COLLECTION, key=key, version=version, body=data))
+        _put(transaction, model_key(agent), data)
+        program = program_of(agent)
+        if program:
+            snapshot = _decoded(transaction, _program_key(program))
+            if snapshot is None or resident.model.replaces(snapshot):
+                _put(transaction, _program_key(program), data)
 
     def last(self, agent: str) -> tuple[AgentModel, Surprise | None]:
         """The model of an agent, and how far its last call here was from usual."""
@@ -126,6 +152,12 @@ class UsualCalls:
             if len(self._agents) > MAX_AGENTS:
                 self._agents.popitem(last=False)
         return resident
+
+
+def _put(transaction: Transaction, key: str, data: bytes) -> None:
+    stored = transaction.document(COLLECTION, key)
+    version = 1 if stored is None else stored.version + 1
+    transaction.put_document(Document(collection=COLLECTION, key=key, version=version, body=data))
 
 
 def _parsed(canonical: bytes) -> Mapping[str, Any]:

@@ -50,13 +50,18 @@ from aegis.missions.attestation import View, attest_session, project
 from aegis.missions.issuing import Issuing
 from aegis.missions.standing import Missions
 from aegis.outbound.worker import Deliveries
+from aegis.store.shared import Books
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentParts(Parts):
-    """The parts of a deployment with every feature: beside the kernel's, what tells what held calls would do."""
+    """The parts of a deployment with every feature: beside the kernel's, what tells what held calls would do.
+
+    `books` are what several processes of one gateway count together.
+    """
 
     dry_runs: DryRuns = field(default_factory=DryRuns)
+    books: Books | None = None
 
 
 class DeployedGate(Gate):
@@ -72,7 +77,7 @@ class DeployedGate(Gate):
             Parents(parts),
             SessionFiles(parts),
             self.memory,
-            Behaviour(parts, control, canaries, self.usual),
+            Behaviour(parts, control, canaries, self.usual, None if parts.books is None else parts.books.loops),
             self.missions,
             Deferrals(parts),
             Approvals(parts),
@@ -304,18 +309,25 @@ def open_deployment(
     agent: str | None = None,
     protected: Sequence[Path] = (),
     accept_rollback: str | None = None,
+    text: str | None = None,
+    books: Books | None = None,
 ) -> Deployment:
     """Open the deployment whose state is in `home` under the configuration `config`.
 
     The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise. Calls that name
     the home, the configuration or one of the paths `protected` are blocked. `accept_rollback` says why a store that
-    does not continue what this home saw is right, and is recorded.
+    does not continue what this home saw is right, and is recorded. `text` stands for the file of the configuration.
+    `books` are what the processes of one gateway count together.
     Raises `ConfigError`, `KeyFileError` or `StoreError`.
     """
-    state = open_state(config, home, accept_rollback=accept_rollback)
+    state = open_state(config, home, accept_rollback=accept_rollback, text=text, books=books)
     try:
         policy = PolicyHolder(
-            state.config, path=state.config_path, cache=default_cache_folder(), protected=(state.home, *protected)
+            state.config,
+            path=state.config_path,
+            cache=default_cache_folder(),
+            protected=(state.home, *protected),
+            text=state.text,
         )
         check_foreign(state.config, state.home, state.store)
         policy.also(lambda candidate: check_foreign(candidate, state.home, state.store))
@@ -325,6 +337,8 @@ def open_deployment(
         raise
     policy.on_change(recorder(state.ledger, state.listeners))
     policy.current.windows.follow(state.elsewhere)
+    if books is not None:
+        policy.current.windows.share(books.calls, books.sizes)
 
     def close() -> None:
         """Let what is under way end, then release the store."""
@@ -346,6 +360,7 @@ def open_deployment(
         private=(state.home, *(() if state.config_path is None else (state.config_path,))),
         close=close,
         local=principal.id,
+        books=books,
     )
     previews = PreviewWorker(parts, parts.dry_runs)
     state.listeners.append(previews)

@@ -36,6 +36,7 @@ from aegis.keys.keyring import Keyring
 from aegis.log.writer import Ledger, Unit
 from aegis.store import MemoryStore, open_store
 from aegis.store.sealed import SealedStore
+from aegis.store.shared import Books
 
 # Where a deployment keeps its state: a directory that nobody else may enter.
 
@@ -83,6 +84,7 @@ class State:
     home: Path
     config: Config
     config_path: Path | None
+    text: str | None
     log: str
     store: Store
     keyring: Keyring
@@ -99,8 +101,15 @@ class State:
         self.store.close()
 
 
-def open_state(config: Path | None = None, home: Path | None = None, *, accept_rollback: str | None = None) -> State:
-    """Open the state in `home`, with the store that the configuration `config` names.
+def open_state(
+    config: Path | None = None,
+    home: Path | None = None,
+    *,
+    accept_rollback: str | None = None,
+    text: str | None = None,
+    books: Books | None = None,
+) -> State:
+    """Open the state in `home`, with the store that the configuration `config` names; `text` stands for its file.
 
     The deployment's own keys are known to the log when this returns. Raises `ConfigError`,
     `KeyFileError` or `StoreError`; `StoreCorrupt` where the store does not continue what this home saw, unless
@@ -108,18 +117,27 @@ def open_state(config: Path | None = None, home: Path | None = None, *, accept_r
     """
     place = home_dir(home)
     path = config_file(config, place)
-    settings = load_config() if path is None else parse_config(read_trusted(path), file=str(path))
+    if text is None and path is not None:
+        text = read_trusted(path)
+    settings = load_config() if text is None else parse_config(text, file="aegis.yaml" if path is None else str(path))
     keyring = Keyring(place / "keys")
     inner = open_store(settings.settings.store, home=place, durability=settings.settings.durability)
     try:
-        return _opened(place, settings, path, keyring, inner, accept_rollback)
+        return _opened(place, settings, path, text, keyring, inner, accept_rollback, books)
     except BaseException:
         inner.close()
         raise
 
 
 def _opened(
-    place: Path, settings: Config, path: Path | None, keyring: Keyring, inner: Store, accept_rollback: str | None
+    place: Path,
+    settings: Config,
+    path: Path | None,
+    text: str | None,
+    keyring: Keyring,
+    inner: Store,
+    accept_rollback: str | None,
+    books: Books | None,
 ) -> State:
     store, mark, record = inner, None, None
     if not isinstance(inner, MemoryStore):
@@ -128,7 +146,7 @@ def _opened(
         record = _judge(sealed, mark, keyring, accept_rollback)
     listeners: list[Listener] = []
     log = log_name(store)
-    elsewhere = Elsewhere(store)
+    elsewhere = Elsewhere(store, None if books is None else books.leaves)
     ledger = Ledger(
         store=store,
         log=log,
@@ -140,6 +158,7 @@ def _opened(
         ),
         on_epoch=keyring.forget,
         on_others=elsewhere.written,
+        on_own=None if books is None else elsewhere.wrote,
     )
     introductions = Introductions(store=store, ledger=ledger, keyring=keyring)
     if keyring.is_replacing:
@@ -152,6 +171,7 @@ def _opened(
         home=place,
         config=settings,
         config_path=path,
+        text=text,
         log=log,
         store=store,
         keyring=keyring,

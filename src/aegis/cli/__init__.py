@@ -25,10 +25,6 @@ def _run() -> int:
             code = inside(sys.argv[2:])
         if code is not None:
             return code
-    if sys.argv[1:2] == ["run"]:  # stands before every start of an agent, so it loads its own command alone
-        from aegis.cli.running.command import main as run_command
-
-        return run_command(sys.argv[2:])
     from aegis.cli.run import run
 
     return run(sys.argv[1:])

@@ -1,8 +1,9 @@
 """`aegis hook` as a gateway of the same home answers it: one exchange over its socket, with hardly anything loaded.
 
 Where no gateway listens, or where it decides by another configuration, the hook decides by itself. Where the command
-line says anything but where to decide, all of it is loaded (`aegis.cli.hook`). Once a gateway answered, and where `--door` names the socket of
-the one that has to, everything but its whole answer is exit 2 with the reason on standard error.
+line says anything but where to decide, all of it is loaded (`aegis.cli.hook`). Once a gateway answered, and where
+`--door` names the socket of the one that has to, everything but its whole answer is exit 2 with the reason on standard
+error.
 """
 
 from __future__ import annotations

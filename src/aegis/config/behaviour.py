@@ -7,12 +7,24 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from aegis.config.fields import Section, Tier, Timeout, seconds, written
-from aegis.core.behaviour import MAX_COUNT, MEASURES, OFF, BaselineRules, ContainmentRule, LoopRules, Measure, Times
+from aegis.config.sections import Amount, Currency
+from aegis.core.behaviour import (
+    MAX_COUNT,
+    MEASURES,
+    OFF,
+    BaselineRules,
+    BudgetRule,
+    ContainmentRule,
+    LoopRules,
+    Measure,
+    Times,
+)  # fmt: skip
 from aegis.core.outcome import Reason, Risk, risk_of
 from aegis.core.text import visible
 from aegis.core.times import MICROS
 
 MAX_RULES = 32
+MAX_BUDGETS = 8  # accounts that every call reads and writes: bounds what a call costs
 MAX_LOOP = 120  # calls of one session that are looked back at: bounds memory
 MAX_LOOP_SECONDS = 86_400
 DEFAULT_SECONDS = 3_600  # a suspension without `for` ends after an hour
@@ -150,4 +162,38 @@ class ContainmentSettings(Section):
             lasts=lasts * MICROS,
             reason=self.when.reason or "",
             severity=Risk.LOW if self.when.severity is None else risk_of(self.when.severity),
+        )
+
+
+class BudgetSettings(Section):
+    """What an agent or a session may use up before a person is asked for more; all gateways on a store count as one."""
+
+    of: Literal["agent", "session"] = "agent"
+    """Whose calls are counted; a session's key can open another session, so that only `agent` is a bound."""
+    within: Timeout | None = None
+    """The time after which it begins from nothing, in steps from 1970 (`1d` ends at midnight UTC); a day for agents,
+    and as long as it lasts for sessions, where nothing is said."""
+    calls: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    """Calls that run."""
+    tokens: Amount | None = None
+    """Tokens, by `missions.quotes`."""
+    money: dict[Currency, Amount] = Field(default_factory=dict)
+    """Money in minor units (cents) by currency, by `missions.quotes`."""
+    more: Annotated[int, Field(ge=1, le=100_000)] = 10
+    """Calls that one yes lets run beyond it."""
+
+    @model_validator(mode="after")
+    def _counts_something(self) -> Self:
+        if self.calls is None and self.tokens is None and not self.money:
+            raise ValueError("a budget names `calls`, `tokens` or `money`")
+        return self
+
+    def compiled(self) -> BudgetRule:
+        given = {"calls": self.calls, "tokens": self.tokens, **{f"money.{name}": at for name, at in self.money.items()}}
+        within = self.within if self.within is not None else 86_400 if self.of == "agent" else 0
+        return BudgetRule(
+            of=self.of,
+            ceilings={name: most for name, most in given.items() if most is not None},
+            within=within * MICROS,
+            more=self.more,
         )

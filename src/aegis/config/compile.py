@@ -272,6 +272,8 @@ def compile_policy(
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
             baseline=settings.guards.behaviour.compiled(),
+            budgets=tuple(one.compiled() for one in settings.budgets),
+            reads_trust=cedar_guard is not None and cedar_guard.reads_trust,
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
         dataflow=_dataflow(settings, cedar_guard, schema_guard),

@@ -19,6 +19,7 @@ from aegis.policy.dataflow.declare import SENSITIVITIES
 from aegis.policy.guards.cedar import (
     CALL,
     CONTEXT,
+    TRUST,
     CedarGuard,
     CedarPolicy,
     CedarType,
@@ -55,7 +56,7 @@ def compile_cedar_guard(config: Config, problems: list[Problem]) -> CedarGuard |
         if "*" not in name and name != CALL
     }
     schema = cedar_schema(list(actions.values()))
-    shown = {*CONTEXT, *FIELDS, "input"}.union(*(_names(action.input) for action in actions.values()))
+    shown = {*CONTEXT, *FIELDS, TRUST, "input"}.union(*(_names(action.input) for action in actions.values()))
     # (2) Each text by itself, so that a problem has its place.
     before = len(problems)
     known: list[CedarPolicy] = []
@@ -81,6 +82,8 @@ def compile_cedar_guard(config: Config, problems: list[Problem]) -> CedarGuard |
             for name, word in _session_words([one["conditions"] for one in statements])
             if name in _CLOSED and word not in _CLOSED[name]
         ]
+        if any(one["effect"] == "permit" and _holds(one["conditions"], _AGENT) for one in statements):
+            misread.append(("a `permit` may not read the trust in an agent: it only ever tightens", "write a `forbid`"))
         for message, hint in dict.fromkeys(misread):
             problems.append(config.problem(where, message, hint))
         for found in () if misread else cedarpy.validate_policies(text, schema).errors:
@@ -118,6 +121,7 @@ def compile_cedar_guard(config: Config, problems: list[Problem]) -> CedarGuard |
 
 # What policies read of the session, by Cedar's own syntax tree (its JSON format of policies).
 
+_AGENT: Final = {".": {"left": {"Var": "context"}, "attr": "agent"}}
 _SESSION: Final = {".": {"left": {"Var": "context"}, "attr": "session"}}
 
 
@@ -125,6 +129,13 @@ def _statements(text: str) -> list[dict[str, Any]]:
     """The policies of a text in their order, as trees."""
     every = json.loads(cedarpy.policies_to_json_str(text))["staticPolicies"]
     return [every[f"policy{number}"] for number in range(len(every))]
+
+
+def _holds(tree: Any, wanted: dict[str, Any]) -> bool:
+    """Whether `wanted` stands somewhere in a tree."""
+    if isinstance(tree, list):
+        return any(_holds(inner, wanted) for inner in tree)
+    return isinstance(tree, dict) and (tree == wanted or any(_holds(inner, wanted) for inner in tree.values()))
 
 
 def session_reads(tree: Any) -> Iterator[str]:
@@ -228,6 +239,7 @@ def _known(settings: PolicySettings, statement: dict[str, Any]) -> CedarPolicy:
         outcome=Outcome.BLOCK if settings.outcome == "block" else Outcome.REQUIRE_APPROVAL,
         defers=settings.outcome == "defer",
         reads=tuple(dict.fromkeys(name for name in session_reads(statement["conditions"]) if name in FIELDS)),
+        trusts=_holds(statement["conditions"], _AGENT),
     )
 
 

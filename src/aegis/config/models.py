@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.fields import Name, Section, Timeout, written
 from aegis.keys.references import check_reference
@@ -139,16 +139,23 @@ TextsMode = Literal["judge", "observe", "pass"]
 class ProviderSettings(Section):
     """One provider of models. Its key is only a name, for messages and the log."""
 
-    dialect: Literal["openai", "anthropic"]
-    """Which API it speaks: chat completions and responses, or messages."""
+    dialect: Literal["openai", "anthropic", "gemini", "ollama", "bedrock"]
+    """Which API it speaks: OpenAI's chat completions and responses, Anthropic's messages, Gemini's `generateContent`,
+    Ollama's `/api/chat`, or Bedrock's Converse (with an API key of Bedrock)."""
     url: BaseUrl
     """Its base URL, as that vendor's own client takes it: `https://api.openai.com/v1`, `https://api.anthropic.com`."""
-    key: SecretReference
-    """The provider's key; agents never see it."""
+    key: SecretReference | None = None
+    """The provider's key; agents never see it. Only servers of one's own (`private`) may have none."""
     models: Annotated[list[Name], Field(min_length=1)] = Field(default=["*"])
     """The models that it is asked for, by name or with `*`."""
     private: bool = False
     """Whether it may lie at a private address and be spoken to without TLS."""
+
+    @model_validator(mode="after")
+    def _has_key(self) -> Self:
+        if self.key is None and not self.private:
+            raise ValueError("a provider needs a `key`, unless it is a server of your own (`private: true`)")
+        return self
 
 
 class McpProxySettings(Section):

@@ -113,18 +113,20 @@ Record = Callable[[Change], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
-    """A configuration and the policy that it compiled to; replaced as one."""
+    """A configuration, the text that it was read from where there is one, and its policy; replaced as one."""
 
     config: Config
     policy: Policy
+    text: str | None = None
 
 
 class PolicyHolder:
     """Holds the policy in force. `current` is one attribute read, so that a call sees one policy whole.
 
     `record` is called with every accepted change before it is in force; where it raises, nothing
-    changes. `protected` are the paths of this deployment that no call may name. `path` is the file
-    that `reload` reads and `replace` writes; without one, changes live as long as the process.
+    changes. `tell` hears of everything that is in force once it is, and whoever changed it waits until it returns.
+    `protected` are the paths of this deployment that no call may name. `path` is the file that `reload` reads and
+    `replace` writes; without one, changes live as long as the process.
     """
 
     def __init__(
@@ -136,7 +138,9 @@ class PolicyHolder:
         scanner_folders: Sequence[Path] = (),
         cache: Path | None = None,
         protected: Sequence[Path] = (),
+        text: str | None = None,
     ):
+        self.tell: Callable[[str | None, tuple[Path, ...]], object] | None = None
         self._folders = tuple(scanner_folders)
         self._cache = cache
         self._protected = tuple(protected)
@@ -144,7 +148,7 @@ class PolicyHolder:
         self._record = record
         self._checks: list[Callable[[Config], object]] = []
         self._lock = Lock()
-        self._in_force = InForce(config=config, policy=self._compile(config, None))
+        self._in_force = InForce(config=config, policy=self._compile(config, None), text=text)
 
     @property
     def current(self) -> Policy:
@@ -155,6 +159,11 @@ class PolicyHolder:
     def config(self) -> Config:
         """The configuration in force."""
         return self._in_force.config
+
+    @property
+    def in_force(self) -> tuple[str | None, tuple[Path, ...]]:
+        """The text in force (`None` for the packaged profile alone), and the paths that no call may name."""
+        return self._in_force.text, self._protected
 
     @property
     def path(self) -> Path | None:
@@ -183,13 +192,14 @@ class PolicyHolder:
             if len(before) + len(fresh) > MAX_PROTECTED:
                 raise InvalidCall("more files would have to be protected than can be looked for")
             self._protected = (*before, *fresh)
-            config = self._in_force.config
+            held = self._in_force
             try:
-                policy = self._compile(config, self._in_force.policy)
+                policy = self._compile(held.config, held.policy)
             except BaseException:
                 self._protected = before
                 raise
-            self._in_force = InForce(config=config, policy=policy)
+            self._in_force = InForce(config=held.config, policy=policy, text=held.text)
+            self._told()
 
     def check(self, text: str) -> InForce:
         """What `text` would put in force, compiled; raises `ConfigError` where it would not."""
@@ -197,7 +207,19 @@ class PolicyHolder:
         policy = self._compile(config, self._in_force.policy)
         for check in self._checks:
             check(config)
-        return InForce(config=config, policy=policy)
+        return InForce(config=config, policy=policy, text=text)
+
+    def adopt(self, text: str | None, protected: Sequence[Path]) -> None:
+        """Put in force what another process of this gateway has recorded and put in force, its `in_force`."""
+        with self._lock:
+            held = self._in_force
+            self._protected = tuple(protected)
+            if text is None or text == held.text:
+                self._in_force = InForce(
+                    config=held.config, policy=self._compile(held.config, held.policy), text=held.text
+                )
+            else:
+                self._in_force = self.check(text)
 
     def replace(self, text: str, *, by: str) -> Change:
         """Put `text` in force for the principal `by`, and into the file where there is one.
@@ -254,7 +276,12 @@ class PolicyHolder:
         if publish is not None:
             publish()
         self._in_force = candidate
+        self._told()
         return change
+
+    def _told(self) -> None:
+        if self.tell is not None:
+            self.tell(*self.in_force)
 
 
 def _write_beside(path: Path, text: str) -> Path:

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from aegis.config.behaviour import MAX_RULES, BaselineSettings, ContainmentSettings, LoopSettings
+from aegis.config.behaviour import (
+    MAX_BUDGETS,
+    MAX_RULES,
+    BaselineSettings,
+    BudgetSettings,
+    ContainmentSettings,
+    LoopSettings,
+)  # fmt: skip
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.models import DraftingSettings, ProxySettings, RunSettings
@@ -183,6 +190,8 @@ class Settings(Section):
     judging: JudgingSettings
     containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
     """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
+    budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
+    """What agents and sessions may use up without a mission, before a person gives more."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

@@ -1,4 +1,4 @@
-"""What an auditor is shown of a session: what it knows in counts, and where the values of its calls came from.
+"""Where the values of a session's calls came from, for auditors.
 
 An edge leads from the place in a result to the argument in which the same value stands. It is worked out from the
 session's memory, which holds keyed hashes, and from the recorded arguments: no value is told. `holds` says that the
@@ -15,7 +15,6 @@ import orjson
 from aegis.context.memory import SessionMemory
 from aegis.context.sessions import key_of_session
 from aegis.core.ports import Entry, Reader, Search
-from aegis.errors import InvalidCall
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
 from aegis.policy.dataflow.judge import strings_of
@@ -25,44 +24,7 @@ from aegis.policy.dataflow.values import families, find_values, host_of, normali
 MAX_CALLS: Final = 500  # newest of a session that one answer tells: each is decrypted
 MAX_EDGES: Final = 2_000
 MAX_OF_CALL: Final = 64  # edges of one call
-_MOST_LOOKED: Final = 1_000  # receipts in which the principals of a name are looked for
 _TEXT: Final = (4, 128)  # characters of a text that is found as a whole: shorter ones stand everywhere
-
-
-def find_principal(reader: Reader, session: str, *, principal: str = "", agent: str = "") -> str:
-    """Whose session this is; raises `InvalidCall` (404, and 409 that names them where it is several people's)."""
-    if principal:
-        return principal
-    found: set[str] = set()
-    for kind in ("session", "decision", ""):  # what people add to a session is asked about where it holds nothing else
-        search = Search(kind=kind, session=session, agent=agent, limit=_MOST_LOOKED)
-        if kind or not found:
-            found.update(entry.principal for entry in reader.search(search))
-    if not found:
-        raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
-    if len(found) > 1:
-        names = ", ".join(f"`{name}`" for name in sorted(found)[:10])
-        raise InvalidCall(
-            f"sessions of this name belong to {names}", code="conflict", hint="add `?principal=`", status=409
-        )
-    return found.pop()
-
-
-def known_of(parts: Parts, reader: Reader, session: str, principal: str) -> dict[str, Any]:
-    """What the session knows of itself, as policies read it; `drift` is null while no words are known."""
-    view = SessionMemory(parts).load(reader, key_of_session(principal, session)) or SessionView(id=session)
-    return {
-        "task": view.words is not None,
-        "turns": view.turns,
-        "labels": sorted(view.labels),
-        "untrusted": view.untrusted,
-        "sources": sorted(view.sources),
-        "effects": sorted(view.effects),
-        "tools": sorted(view.tools),
-        "calls": view.calls,
-        "denials": view.denials,
-        "drift": None if view.words is None else view.drift,
-    }
 
 
 def flow_of(parts: Parts, reader: Reader, session: str, principal: str) -> dict[str, Any]:

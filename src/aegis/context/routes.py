@@ -9,15 +9,19 @@ from typing import Any, Final
 from msgspec import to_builtins
 from starlette.responses import Response
 
-from aegis.context.flow import find_principal, flow_of, known_of
+from aegis.context.flow import flow_of
+from aegis.context.heads import COLLECTION as MEMORY
+from aegis.context.heads import MemoryHead, read_head, words_of
 from aegis.context.opening import MAX_OPENING_TURNS
-from aegis.context.sessions import MAX_MOUNTS
-from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES
+from aegis.context.sessions import MAX_MOUNTS, key_of_session
+from aegis.context.turns import MAX_DOCUMENTS, MAX_NUMBER, MAX_TURN_BYTES, load_turns
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.core.decision import ParentSession
 from aegis.core.ports import Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
+from aegis.keys.accounts import list_accounts
+from aegis.keys.api import list_keys
 from aegis.missions.routes import TOKEN
 from aegis.policy.dataflow.declare import SENSITIVITIES
 from aegis.server.admission import AUDIT, OPEN_SESSION
@@ -137,7 +141,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             },
             "items": {"type": "array", "items": ref("Receipt")},
             "next": nullable(TEXT),
-        },
+        }
     ),
     "FlowPlace": closed({"receipt": ID, "path": TEXT}),
     "SessionFlow": closed(
@@ -269,15 +273,8 @@ LIST_SESSIONS: Final = Endpoint(
 
 
 async def trace_session(request: ApiRequest) -> Response:
-    """What a session knows of itself, and everything that the log holds of it, newest first."""
-    return answer(await asyncio.to_thread(_session, request.services, request.path["id"], request.query))
-
-
-def _session(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
-    with services.store.reader() as reader:
-        whose = find_principal(reader, session, principal=query.get("principal", ""), agent=query.get("agent", ""))
-        known = known_of(services.gate.parts, reader, session, whose)
-    return {"principal": whose, **known, **find_trace(services, session, query)}
+    """What a session read and did, and everything that the log holds of it, newest first."""
+    return answer(await asyncio.to_thread(_described, request.services, request.path["id"], request.query))
 
 
 TRACE_SESSION: Final = Endpoint(
@@ -285,14 +282,14 @@ TRACE_SESSION: Final = Endpoint(
     path="/v1/sessions/{id:path}",
     operation="traceSession",
     tag="audit",
-    summary="What a session knows of itself, and everything that the log holds of it, newest first",
+    summary="What a session read and did, and everything that the log holds of it, newest first",
     permission=AUDIT,
     handler=trace_session,
     path_params=named("name of the session"),
     query=(*exact(*TRACE_FILTERS), SINCE, UNTIL, LIMIT, CURSOR),
     replies={
         **ok("one page of the trace", "Trace"),
-        **failing(s404="the log holds nothing of it", s409="several principals have a session of this name"),
+        **failing(s404="the log holds nothing of it", s409="several principals have a session of that name"),
     },
 )
 
@@ -304,9 +301,11 @@ async def show_flow(request: ApiRequest) -> Response:
 
 def find_flow(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flow of data of a session, by the parameters of `SESSION_FLOW`; raises `InvalidCall` (404, 409)."""
+    principal = query.get("principal") or _principal_of(services, session, query.get("agent", ""))
     with services.store.reader() as reader:
-        whose = find_principal(reader, session, principal=query.get("principal", ""), agent=query.get("agent", ""))
-        return flow_of(services.gate.parts, reader, session, whose)
+        if not reader.search(Search(principal=principal, session=session, limit=1)):
+            raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
+        return flow_of(services.gate.parts, reader, session, principal)
 
 
 SESSION_FLOW: Final = Endpoint(
@@ -321,7 +320,7 @@ SESSION_FLOW: Final = Endpoint(
     query=exact("principal", "agent"),
     replies={
         **ok("sources, calls, and the places in both at which the same value stands", "SessionFlow"),
-        **failing(s404="the log holds nothing of it", s409="several principals have a session of this name"),
+        **failing(s404="the log holds nothing of it", s409="several principals have a session of that name"),
     },
 )
 
@@ -367,6 +366,65 @@ def find_trace(services: Services, session: str, query: Mapping[str, Any]) -> di
     if not entries and query.keys() <= {"limit", "principal", "agent"}:
         raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
     return {"session": session, **listed(entries, limit)}
+
+
+def _described(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a page of the trace with what the session read and did; raises `InvalidCall` (404, 409)."""
+    found = find_trace(services, session, query)
+    principal = query.get("principal") or _principal_of(services, session, query.get("agent", ""))
+    key = key_of_session(principal, session)
+    parts = services.gate.parts
+    with services.store.reader() as reader:
+        document = reader.document(MEMORY, key)
+        head = MemoryHead(secret=b"") if document is None else read_head(document)
+        is_known = bool(words_of(parts, reader, key, 0))
+        turns = head.turns or len(load_turns(reader, key).turns)
+    return {
+        "session": session,
+        "principal": principal,
+        "task": is_known,
+        "turns": turns,
+        "labels": list(head.labels),
+        "untrusted": head.untrusted,
+        "sources": list(head.sources),
+        "effects": list(head.effects),
+        "tools": list(head.tools),
+        "calls": head.calls,
+        "denials": head.denials,
+        "drift": head.drift if is_known else None,
+        **found,
+    }
+
+
+def _principal_of(services: Services, session: str, agent: str) -> str:
+    """Whose session of that name it is; raises `InvalidCall` (409) naming them where there are several."""
+    with services.store.reader() as reader:
+        newest = reader.search(Search(session=session, agent=agent, limit=1))
+        known = {key.principal for key in list_keys(reader)} | {account.name for account in list_accounts(reader)}
+        found = {entry.principal for entry in newest} | {services.gate.parts.local}
+        found = {
+            name
+            for name in known | found
+            if name and reader.search(Search(principal=name, session=session, agent=agent, limit=1))
+        }
+        owners = {name for name in found if _is_owner(reader, name, session)} or found
+    if len(owners) > 1:
+        named = ", ".join(f"`{name}`" for name in sorted(owners))
+        raise InvalidCall(
+            f"several principals have a session of that name: {named}",
+            code="ambiguous",
+            hint="say which by `principal`",
+            status=409,
+        )
+    return next(iter(owners), "")
+
+
+def _is_owner(reader: Reader, principal: str, session: str) -> bool:
+    """Whether a principal opened a session or made a call in it: approvers have receipts in it as well."""
+    return any(
+        reader.search(Search(principal=principal, session=session, kind=kind, limit=1))
+        for kind in ("session", "decision")
+    )
 
 
 def _last_until(reader: Reader, time: int) -> int:

@@ -85,9 +85,34 @@ class BaselineRules(Struct, frozen=True, kw_only=True):
     after: int = 200
 
 
+class BudgetRule(Struct, frozen=True, kw_only=True):
+    """What an agent or a session may use up within `within` microseconds (0: as long as the session lasts).
+
+    `ceilings` are of `calls`, `tokens` and `money.CUR`; `more` are the calls that one yes lets run beyond them.
+    """
+
+    of: Literal["agent", "session"]
+    ceilings: Mapping[str, int]
+    within: int = 0
+    more: int = 10
+
+    @property
+    def key(self) -> str:
+        """A name that changes with what is counted and for how long, and not with its ceilings."""
+        return sha256(canonical([sorted(self.ceilings), self.within])).removeprefix("sha-256:")[:_KEY_CHARS]
+
+    @property
+    def words(self) -> str:
+        """The budget in words: `500 calls within 86400 s`."""
+        counted = " and ".join(f"{most} {name}" for name, most in self.ceilings.items())
+        return f"{counted} within {self.within // MICROS} s" if self.within else counted
+
+
 class BehaviourRules(Struct, frozen=True, kw_only=True):
     """The sections about agents over time."""
 
     containment: tuple[ContainmentRule, ...] = ()
     loops: LoopRules = LoopRules()
     baseline: BaselineRules = BaselineRules()
+    budgets: tuple[BudgetRule, ...] = ()
+    reads_trust: bool = False

@@ -23,7 +23,7 @@ Resource = Literal[
     "credential", "browser-data", "environment", "clipboard", "screen", "kernel", "boot", "device", "backup",
     "container", "container-host", "cluster", "namespace", "cloud-identity", "cloud-log", "cloud-resource", "storage",
     "database", "table", "record", "repository", "pipeline", "hook", "editor-task", "package", "agent-settings", "host",
-    "metadata", "code", "self",
+    "metadata", "collector", "tunnel", "address", "secret-store", "sensor", "traffic", "code", "self",
 ]  # fmt: skip
 EffectScope = Literal["one", "many", "all"]
 
@@ -97,6 +97,12 @@ RESOURCES: Final[Mapping[Resource, str]] = {
     "agent-settings": "what an agent is told or allowed, and the servers that it starts",
     "host": "another machine",
     "metadata": "the service that hands a cloud machine its credentials",
+    "collector": "a public place that keeps whatever anybody sends to it",
+    "tunnel": "a service that leads into a private network from outside",
+    "address": "a machine of the Internet that is known by its number alone",
+    "secret-store": "a program or a service that hands out passwords, keys or tokens",
+    "sensor": "a microphone or a camera",
+    "traffic": "what other programs and machines say over a network",
     "code": "a program given as text",
     "self": "Aegis",
 }

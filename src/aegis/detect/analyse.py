@@ -21,9 +21,11 @@ from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard
 from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.resources import place_of
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import commands_in
+from aegis.detect.self_running import commands_in, loose_start
+from aegis.detect.structured import requested
 from aegis.detect.tool_files import language_by_ending
 
+_CLIENTS: Final = frozenset({"curl", "wget", "http", "https", "xh"})
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
@@ -226,6 +228,10 @@ def _shell(text: Text, found: Gathering, tool: str) -> None:
         found.signal(name, text, evidence)
     for effect in facts.effects:
         found.effect(effect, text)
+    for one in facts.ran:
+        if one.name in _CLIENTS:
+            for effect in requested(one.args):
+                found.effect(effect, text)
     found.ran.extend([one._replace(path=text.path) for one in facts.ran])
     if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:
         found.unread(text)
@@ -256,6 +262,14 @@ def _destroys_data(statement: str, text: Text, found: Gathering) -> None:
         found.irreversible = True
         found.raise_tier(Risk.HIGH)
         found.note("facts-sql-irreversible", "destructive", text, "the statement destroys data for good", statement)
+    for name, evidence in facts.signals:
+        if name in _OF_SERVERS:
+            found.signal(name, text._replace(role="sql"), evidence)
+    for effect in facts.effects:
+        found.effect(effect, text)
+
+
+_OF_SERVERS: Final = frozenset({"sql.grants"})  # what a statement does to a server, whoever hands it over
 
 
 def _code(text: Text, found: Gathering, tool: str) -> None:
@@ -311,6 +325,9 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         named = Text(text.path, written.path, False, "path", EXECUTED)
         found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
         language, programs = commands_in(place.resource, written)
+        loose = "" if language else loose_start(place.resource, programs)
+        if loose:
+            found.effect(ResourceEffect("persist", place.resource, "one", (loose,), "", loose), named)
         for program in programs:
             role: TextRole = "code" if language else "command"
             running.append((text.path, role, program))

@@ -20,6 +20,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
 from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
+from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
 from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
@@ -205,6 +206,11 @@ _DECODED: Final = re2.compile(
     r"\batob\s*\(|,\s*['\"](?:base64|hex)['\"]\s*\)|base64_decode|gzinflate|gzuncompress|str_rot13|convert_uudecode|"
     r"codecs\.decode|marshal\.loads|fromcharcode|\bchr\s*\([^)]*\)\s*(?:for|\+|\.)|hex2bin|strrev\s*\("
 )
+# The argument of what runs a text: what a function of the program turns back, or a text that nobody can read.
+_HIDDEN_CODE: Final = re2.compile(
+    r"(?i)^\(\s*(?:\w+\.){0,4}_*(?:decode|decrypt|decipher|deobfuscate|decompress|reveal|unhide|unxor|xor|unscramble)\w{0,20}\s*\("
+)
+_HIDDEN_TEXT: Final = re2.compile(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
 _ENVIRONMENT: Final = re2.compile(
     r"\b\w+\.environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
 )
@@ -261,6 +267,11 @@ def analyse_code(
     kinds = _flows(code) if _MAY_FLOW(text) else None
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
+    if kinds is not None and may_leak(text):
+        for call in code.calls:
+            _judge_leak(call, kinds, facts)
+        if steals(text):
+            facts.effects.append(ResourceEffect("read", "browser-data", "one", (), "", text[:80]))
     for deeds in code.deeds:
         facts.effects.extend(deeds.effects)
         facts.irreversible |= any(
@@ -316,6 +327,15 @@ def _judge(
         facts.signals.append(("code.privilege", call.text[:80]))
 
 
+def _judge_leak(call: CodeCall, kinds: dict[str, frozenset[str]], facts: CodeFacts) -> None:
+    """Add what a call carries out of who and where the program runs, or to whom nobody answers for."""
+    effects = leaked(
+        call.name, call.arguments, list(_strings(call.arguments)), _kinds(call.arguments, kinds), call.text[:80]
+    )
+    facts.network = facts.network or bool(effects)
+    facts.effects.extend(effects)
+
+
 def _judge_flow(
     call: CodeCall,
     asked: list[int],
@@ -327,7 +347,9 @@ def _judge_flow(
 ) -> None:
     name, shown = call.name, call.text[:80]
     given = _kinds(call.arguments, kinds) if set(asked) & {0, 1, 2, 3} else frozenset()
-    if 0 in asked and not (language in ("javascript", "typescript") and name in {"require", "compile"}):
+    if 0 in asked and (_HIDDEN_CODE.match(call.arguments) or _HIDDEN_TEXT.match(call.arguments)):
+        facts.signals.append(("code.runs-decoded", shown))
+    elif 0 in asked and not (language in ("javascript", "typescript") and name in {"require", "compile"}):
         if "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
@@ -389,8 +411,12 @@ _SECRETS: Final = (
     r"[/\\]sam\b|system32|ntds|login data|cookies|logins\.json|key[34]\.db|wallet|service[_-]account|\.env|\.pem|\.p12|"
     r"\.pfx|keystore|\.jks|\.ppk|kdbx|secrets?|credential|keyring|keychain|s3cfg|\.boto|password|rhosts|mozilla|rclone|[/\\]gh[/\\]|master"
 )
+_HIDES: Final = (
+    r"(?i)\b(?:exec|eval|assert|compile)\s*\(\s*(?:b?[\"'][A-Za-z0-9+/=_-]{80}|(?:\w+\.){0,4}_*(?:de(?:code|crypt|cipher|obfuscate|"
+    r"compress)|reveal|un(?:hide|xor|scramble)|xor))"
+)
 # What something must stand in the text for: most programs have nothing of it, and are not asked call by call.
-_MAY_FLOW: Final = one_of(_FETCHED.pattern, _DECODED.pattern, _ENVIRONMENT.pattern, _SECRETS)
+_MAY_FLOW: Final = one_of(_FETCHED.pattern, _DECODED.pattern, _ENVIRONMENT.pattern, _SECRETS, _HIDES, *WORTH)
 
 
 def _flows(code: Code) -> dict[str, frozenset[str]]:
@@ -416,6 +442,7 @@ def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
         found.add("environment")
     if any(is_secret_file(word) or word == "/etc/passwd" for word in _strings(text)):
         found.add("secret")
+    found |= kinds_told(text)
     if known:
         for match in _NAME.finditer(text):
             found |= known.get(match.group(), frozenset())

@@ -25,6 +25,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
 from aegis.detect.roles import argument_of, key_role, named_role, role_of, words_of, writes_by_name, writes_file
+from aegis.detect.slots import misfit, slot_type
 from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
@@ -216,6 +217,11 @@ def gather(subject: FactSubject) -> Facts:
                 found.undecoded(text)
             if index in unseen:
                 _unseen(value, text, found)
+        kind = slot_type(argument_of(text.path)) if not text.is_key else None
+        if kind is not None:
+            odd = misfit(kind, text.value)
+            if odd:
+                found.signal(f"slot.{odd}", text, text.value)
         analyse(text, found, tool)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)

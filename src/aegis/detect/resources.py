@@ -9,21 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
+from aegis.core.addresses import read_address
 from aegis.core.effects import RESOURCES, Resource
 from aegis.core.names import glob_match
+from aegis.detect.hosts import is_metadata, read_target
 from aegis.detect.paths import LONGEST, is_wild, plain_path, spread
 from aegis.detect.quick import remembered
-from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
 DEEP: Final = "**"
 MAX_SEGMENTS: Final = 64  # of one path that are compared: deeper ones are compared by their first ones
 LEAST_EXAMPLES: Final = 1
+_LONGEST_WORD: Final = 2_048  # characters of what is looked at as a host
+_MOST_LABELS: Final = 8
+# Addresses of the machine itself and of networks that nobody reaches from outside (RFC 1918, 4193, 6598, 6890).
+_NEAR: Final = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+            "192.168.0.0/16", "224.0.0.0/3", "::/127", "fc00::/7", "fe80::/10", "ff00::/8",
+        ),
+    )
+)  # fmt: skip
 _HOMES: Final = frozenset({"home", "users"})
 
 
@@ -40,17 +55,30 @@ class ResourcePlaces(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     passes: tuple[str, ...] = ()
 
 
+class ResourceHosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """Hosts that are one resource: names with everything below them.
+
+    `found` are hosts or addresses that must be recognised and `pass` those that must not.
+    """
+
+    resource: Resource
+    names: tuple[str, ...]
+    found: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+
+
 class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of resources.
 
     `names` are variables, in small letters, with the folder that each stands for; `words` are what tools call a
-    resource in their names.
+    resource in their names; `hosts` are hosts that are a resource, with everything below them.
     """
 
     about: str
-    places: tuple[ResourcePlaces, ...]
-    names: Mapping[str, str]
+    places: tuple[ResourcePlaces, ...] = ()
+    names: Mapping[str, str] = {}
     words: Mapping[Resource, tuple[str, ...]] = {}
+    hosts: tuple[ResourceHosts, ...] = ()
 
 
 class Place(NamedTuple):
@@ -102,6 +130,42 @@ def place_of(path: str) -> Place | None:
         if found is not None:
             return found
     return None
+
+
+@remembered
+def host_place(word: str) -> Resource | None:
+    """The resource that the host of a URL, of `user@host:path` or of a bare word is; `None` for any other host."""
+    if not word or len(word) > _LONGEST_WORD:
+        return None
+    head = word.partition("://")[2] or word
+    if "@" in head.partition("/")[0]:
+        head = head.partition("@")[2]
+        word = head
+    if "://" not in word and ":" in word and not word.rpartition(":")[2].isdigit():
+        word = word.partition(":")[0]  # `host:path` of a copy
+    target = read_target(word)
+    if target is None:
+        return None
+    if is_metadata(target) and ("." in target.host or ":" in target.host):
+        return "metadata"
+    if target.address:
+        if not target.scheme and target.odd_spelling:
+            return None  # `eslint@8.10.0`, a version
+        address = read_address(target.address)
+        near = address is None or any(address.version == net.version and address in net for net in _NEAR)
+        return None if near else "address"
+    labels = target.host.split(".")
+    known = _builtin_hosts()
+    for at in range(max(0, len(labels) - _MOST_LABELS), len(labels) - 1):
+        found = known.get(".".join(labels[at:]))
+        if found is not None:
+            return found
+    return None
+
+
+@cache
+def _builtin_hosts() -> Mapping[str, Resource]:
+    return {name: one.resource for file in builtin_resources() for one in file.hosts for name in one.names}
 
 
 def plain_segments(path: str) -> tuple[str, ...]:
@@ -202,18 +266,7 @@ def resource_folder() -> Path:
 
 def load_resources(folder: Path, *, cache: Path | None = None) -> tuple[ResourceFile, ...]:
     """Read every file of a folder; raise `ConfigError` with one problem for each that is wrong."""
-    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    identity = ("resources", Path(__file__).read_text(encoding="utf-8"), *(word for text in texts for word in text))
-    body = None if cache is None else load_cached(cache, identity)
-    if body is not None:
-        try:
-            return msgspec.msgpack.decode(body, type=tuple[ResourceFile, ...])
-        except msgspec.DecodeError:
-            body = None
-    files = tuple(_checked(name, text) for name, text in texts)
-    if cache is not None:
-        store_cached(cache, identity, msgspec.msgpack.encode(files))
-    return files
+    return load_files(folder, "resources", Path(__file__), ResourceFile, _checked, cache=cache)
 
 
 def _checked(name: str, text: str) -> ResourceFile:

@@ -8,15 +8,16 @@ document like any other, one that pipes a download into a shell is not.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import orjson
+import re2
 import yaml
 
 from aegis.core.effects import Resource
 from aegis.detect.files import MAX_FLOW, Written, last_name
-from aegis.detect.resources import Place, place_of
+from aegis.detect.tool_files import language_by_ending
 
 MOST_COMMANDS: Final = 64  # of one file that are read: bounds what one write makes the analysers do
 _MOST_NODES: Final = 4_000
@@ -32,12 +33,26 @@ _RUN: Final = frozenset({
 })  # fmt: skip
 _IN_SCRIPTS: Final = frozenset({"scripts", "hooks", "tasks"})  # objects of which every text is a command
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
+_STARTS: Final = frozenset({"startup", "hook", "task", "service", "editor-task"})
 _SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", "execstop", "run", "exec")
 
 
-def place_written(written: Written) -> Place | None:
-    """The resource that a write changes."""
-    return place_of(written.path)
+# A program that lies where everybody can write, started by a file that runs by itself.
+_LOOSE_START: Final = re2.compile(
+    r"(?m)(?:^|[;&|(]|\b(?:nohup|exec|bash|sh|source|setsid|sudo|env|python3?|\.))[ \t]*[\"']?"
+    r"((?:/tmp|/dev/shm|/var/tmp)/[^\s;&|\"']+)"
+)
+
+
+def loose_start(place: Resource, programs: Sequence[str]) -> str:
+    """The program in a place that everybody can write which a file that runs by itself starts; empty for none."""
+    if place not in _STARTS:
+        return ""
+    for program in programs:
+        match = _LOOSE_START.search(program)
+        if match is not None:
+            return str(match.group(1))
+    return ""
 
 
 def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
@@ -45,6 +60,9 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     text, name = written.flow.text[:MAX_FLOW], last_name(written.path).lower()
     if not text.strip():
         return "", []
+    if place == "public-place":  # a server runs what lies there
+        language = language_by_ending(name)
+        return language, [text] if language else []
     if name.endswith(".pth"):
         return "python", [line for line in text.splitlines() if line.startswith(("import ", "import\t"))]
     if name.endswith(".py"):

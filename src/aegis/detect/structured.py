@@ -6,7 +6,7 @@ alone says nothing here; a resource that it deletes is named by one of its argum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -295,6 +295,39 @@ _SENSITIVE_PORT: Final = re2.compile(
 )
 
 
+def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:
+    """What the request does that a command for requests makes, by its words."""
+    method = body = url = ""
+    for at, word in enumerate(args[:_MOST_WORDS]):
+        following = args[at + 1] if at + 1 < len(args) else ""
+        if word in ("-X", "--request", "--method"):
+            method = following
+        elif word.startswith(("-X", "--request=", "--method=")):
+            method = word.removeprefix("-X").rpartition("=")[2]
+        elif word in _BODIES:
+            body = following
+        elif word in _METHODS:
+            method = word
+        elif not url and ("://" in word or (":" in word and "/" in word)) and word[0] not in "-{@":
+            url = word if "://" in word else f"http://{word}"
+    if not url or not (method or body):
+        return
+    path = "/" + url.partition("://")[2].partition("/")[2]
+    told: dict[str, Any] = {"method": method or "POST", "path": path, "tool": url}
+    value = parsed_json(body) if body[:1] in ("{", "[") else None
+    if value is not None:
+        told["body"] = value
+    elif body:
+        told["body"] = body
+    for _, inner in _objects(told):
+        yield from _of_object(inner, "")
+
+
+_BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--json", "--body-data", "--post-data"})
+_METHODS: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
+_MOST_WORDS: Final = 64
+
+
 def _requests(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """A request to the API of a server: a deletion of everything, a query that selects all."""
     method = members.get("method", members.get("httpmethod", members.get("verb")))
@@ -312,11 +345,22 @@ def _requests(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]
                 yield _request("delete", "namespace", "all", path)
         elif last == "_delete_by_query" and (members.get("body") is None or _is_everything(members.get("body"))):
             yield _request("delete", "record", "all", path)
+        if method.upper() in ("POST", "PUT"):
+            if _RUNS_CODE.search(plain) is not None:
+                yield _request("execute", "program", "one", path)
+            elif _ON_NODE.search(plain) is not None:
+                yield _request("escalate", "container-host", "one", path)
     index = members.get("index")
     if isinstance(index, str) and index.lower() in _ALL and _may_delete(tool):
         yield _request("delete", "table", "all", index)
 
 
+# Where servers run what they are sent: a build server's console, an agent's checks, jobs of a cluster of workers.
+_RUNS_CODE: Final = re2.compile(
+    r"/scriptText$|/script$|/v1/agent/(?:check|service)/register$|/ws/v1/cluster/apps$|/v1/submissions/create$|"
+    r"/jars/upload$|/_scripts/|/api/v1/dags/[^/]+/dagRuns$|/solr/[^/]+/config$"
+)
+_ON_NODE: Final = re2.compile(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
 _NAMESPACE: Final = re2.compile(r"/api/v1/namespaces/[^/]+$")
 
 

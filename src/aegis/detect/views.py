@@ -52,6 +52,15 @@ _VERSION: Final = 6  # digits of a version that a comment of MySQL asks for
 _CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
 SPELLS: Final = r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b"
 _SPELLED: Final = re2.compile(SPELLS)
+# Words of letters and digits that stand for letters, one behind the other; letters that all stand apart; words that no
+# blank divides.
+SQUEEZES: Final = (
+    r"(?:\b(?:[A-Za-z]+[013457@$]|[013457@$]+[A-Za-z])[A-Za-z0-9@$]*[ ,.;:]+){3}|(?:\b[A-Za-z0-9@$!] +){12}|"
+    r"\b[a-z]{30}"
+)
+_LEET: Final = str.maketrans({
+    "0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i", "|": "i", "l": "i",
+})  # fmt: skip
 HIDES: Final = (  # what every encoded run begins with
     rf"{NUMBERED}|"
     r"[A-Za-z0-9+/_-]{12}|(?:\\x[0-9a-fA-F]{2}){6}|(?:[0-9a-fA-F]{2}[ :]){8}|(?:[01]{8}[ ,]?){6}"
@@ -180,6 +189,15 @@ def spelled_out(text: str) -> str | None:
     return str(_SPELLED.sub(lambda found: found.group()[::2], text))
 
 
+def squeezed(text: str) -> str | None:
+    """The letters of a text alone, those that digits stand for among them, `l` and `i` as one.
+
+    Rules ask it for orders that hide between blanks, digits and marks, and are written the same way.
+    """
+    letters = "".join(filter(str.isalpha, text.lower().translate(_LEET)))
+    return letters if len(letters) >= _LEAST_RUN else None
+
+
 def hidden_runs(text: str) -> Iterator[tuple[str, str]]:
     """Texts that stand encoded inside `text` as base64, base32, hex, bits or numbers, with the name of the encoding.
 
@@ -296,6 +314,7 @@ _QUICK: Final = one_of(
     NUMBERED,
     r"(?:[0-9a-fA-F]{2}[ :]){8}",
     r"\b[A-Za-z](?:[ .*_|-][A-Za-z]){7,}\b",
+    SQUEEZES,
     r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}",
     r"[A-Za-z/]'[A-Za-z/._-]{1,8}'|'[A-Za-z/._-]{1,8}'[A-Za-z/]|[A-Za-z0-9/._-]``[A-Za-z0-9/._-]",
 )
@@ -411,8 +430,8 @@ def _once(text: str, effort: Effort) -> list[tuple[str, str]]:
 
 
 # What the dearer decoders ask for, asked of a text in one pass.
-_HIDES, _QUOTES, _CODES, _SPELLS = range(4)
-_RARE: Final = one_of(HIDES, QUOTES, r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}", SPELLS)
+_HIDES, _QUOTES, _CODES, _SPELLS, _SQUEEZES = range(5)
+_RARE: Final = one_of(HIDES, QUOTES, r"(?i)(?:chr|char|fromcharcode)\s*\(\s*\d{2}", SPELLS, SQUEEZES)
 _DECODERS: Final[tuple[tuple[int | None, str, Callable[[str], str | None]], ...]] = (
     (None, "percent", percent),
     (None, "form", form),
@@ -424,6 +443,7 @@ _DECODERS: Final[tuple[tuple[int | None, str, Callable[[str], str | None]], ...]
     (None, "shell", uncaret),
     (_CODES, "codes", character_codes),
     (_SPELLS, "spelled", spelled_out),
+    (_SQUEEZES, "squeezed", squeezed),
 )
 
 

@@ -24,10 +24,12 @@ from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
+from aegis.core.text import visible
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.open import OpenCalls
 from aegis.enforce.words import Hearer, SpokenTurn, TurnHost, Words
 from aegis.errors import InvalidCall
+from aegis.notices import notice
 
 # Held calls that nobody waits for: the same call made again later stands for the one that people were asked about.
 
@@ -62,13 +64,12 @@ def _key(server: str | None, tool: str, session: str | None, body: bytes) -> str
 
 # What becomes of a call or a result about which no decision could be had: it is refused, and the log says why.
 
-_log: Final = logging.getLogger("aegis")
-
 
 def undecided(call: ToolCall, error: Exception | None) -> Decision:
     """The refusal of a call about which nothing could be learned."""
     if error is not None:
-        _log.warning("a call of `%s` was refused because it could not be decided: %s", call.tool, described(error))
+        why = f"it could not be decided: {described(error)}"
+        notice(f"a call of `{visible(call.tool)}` was refused because {why}")
     reason = Reason.SCHEMA_INVALID if isinstance(error, InvalidCall) and error.status == 422 else Reason.UNAVAILABLE
     return Decision(
         outcome=Outcome.BLOCK,
@@ -87,7 +88,7 @@ def undecided(call: ToolCall, error: Exception | None) -> Decision:
 
 def unobserved(error: Exception) -> ResultDecision:
     """The refusal of a result about which nothing could be learned."""
-    _log.warning("a result was withheld because it could not be observed: %s", described(error))
+    notice(f"a result was withheld because it could not be observed: {described(error)}")
     return ResultDecision(
         outcome=Outcome.BLOCK,
         verdict=Verdict.INSUFFICIENT_EVIDENCE,
@@ -205,7 +206,8 @@ class Enforcer:
     them as long as its approval lasts), is refused at once (`block`), or is refused for now (`defer`): the
     same call made again in its session is then the one that people were asked about. `agent` names the
     agent for deciders that are told. `on_uncovered` is told the tool and the
-    session of a body that runs without a decision. `host` is told what users say.
+    session of a body that runs without a decision. `host` is told what users say. `on_refused` is told of each call
+    that waits for a person or was refused.
     """
 
     def __init__(
@@ -217,8 +219,10 @@ class Enforcer:
         approval_timeout: float | None = None,
         on_uncovered: Callable[[str, str | None], None] | None = None,
         host: TurnHost | None = None,
+        on_refused: Callable[[ToolCall, Decision], None] | None = None,
     ):
         self.decider = decider
+        self._on_refused = on_refused
         self._words = Words(host)
         self.hearer = Hearer(lambda texts: self.run(self.say(texts)), lambda texts: self.arun(self.say(texts)))
         self._on_uncovered = on_uncovered
@@ -244,10 +248,12 @@ class Enforcer:
         if self.on_approval == "wait":
             held = [draft for draft in drafts if draft.held]
             if held:
+                self._tell(held)
                 yield from _wait(held)
         elif self.on_approval == "defer":
             for draft in drafts:
                 self._deferred.settle(draft.call, draft.body, draft.call.call_id if draft.held else None)
+        self._tell(draft for draft in drafts if not (draft.held and self.on_approval == "wait"))
         # (4) What is allowed must be what was asked about, to the byte.
         return [draft.settled(deferred=self.on_approval == "defer" and draft.held) for draft in drafts]
 
@@ -262,6 +268,13 @@ class Enforcer:
         if decision is not None and decision.reason is Reason.CONFLICT and decision.decision_id == decision_id:
             return None
         return draft.settled(deferred=False)
+
+    def _tell(self, drafts: Iterable[_Draft]) -> None:
+        """Tell of the calls that do not run; those that nobody was asked about were told of with their error."""
+        if self._on_refused is not None:
+            for draft in drafts:
+                if draft.decision is not None and draft.decision.request_digest and not draft.decision.allowed:
+                    self._on_refused(draft.call, draft.decision)
 
     def observe(self, results: Sequence[ToolResult]) -> Steps[list[Observed]]:
         """The steps that lead to what the model may see of several results, in order."""

@@ -138,7 +138,7 @@ def words_in(dialect: ProxyDialect, request: Wire) -> list[str]:
 
     A request that offers no tools is no agent's: what stands in it may be anything that is to be put into other words.
     """
-    if not request.get("tools"):
+    if not request.get("tools") and not request.get("toolConfig"):
         return []
     supplied = [thing for thing in dialect.supplied(request) if thing.kind == "text" and thing.path[0] != "prompt"]
     return [passage.text for thing in supplied for passage in thing.passages]

@@ -13,7 +13,6 @@ The same steps serve the synchronous and the asynchronous gate: they differ in w
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
@@ -66,8 +65,10 @@ class Decisions:
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._control = control
-        self._seen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._seen: set[int] = set()  # hashes: whoever is taken for another is looked up in vain
+        self._seen_before: set[int] = set()
         self._view = asked_of(participants, "view")
+        self._take = asked_of(participants, "take")
         self._weigh = asked_of(participants, "weigh")
         self._reread = asked_of(participants, "reread")
         self._review = asked_of(participants, "review")
@@ -86,7 +87,7 @@ class Decisions:
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
         refused: RecordRefused | None = None
-        look = not subject.generated and key in self._seen
+        look = not subject.generated and (hash(key) in self._seen or hash(key) in self._seen_before)
         state = self._control.latest()
         for _ in range(ATTEMPTS):
             # (2)
@@ -221,6 +222,9 @@ class Decisions:
                     return _NO_PARTS, part
                 if part is not None:
                     parts = (*parts, part)
+        if asked.policy.behaviour.budgets or asked.policy.behaviour.reads_trust:
+            for take in self._take:
+                parts = (*parts, *take(asked))
         evaluation = yield from self._evaluate(asked, parts)
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
@@ -322,9 +326,9 @@ class Decisions:
         return decision
 
     def _remember(self, key: tuple[str, str, str]) -> None:
-        self._seen[key] = None
-        if len(self._seen) > MAX_REMEMBERED:
-            self._seen.popitem(last=False)
+        self._seen.add(hash(key))
+        if len(self._seen) > MAX_REMEMBERED // 2:
+            self._seen, self._seen_before = set(), self._seen
 
 
 def _is_of_chain(asked: DecisionAttempt) -> bool:

@@ -202,6 +202,10 @@ class Participant:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None
 
+    def take(self, asked: DecisionAttempt) -> Iterable[Part]:
+        """What a call takes from budgets, and what is shown of its agent; asked where the policy has or reads any."""
+        return ()
+
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterable[Report]:
         """More reports on a call that was evaluated; they can only make the evaluation stricter."""
         return ()

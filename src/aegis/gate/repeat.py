@@ -19,6 +19,7 @@ from aegis.gate.events import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.record import recall
 from aegis.log.writer import Unit
+from aegis.store.shared import Book, Counted
 
 # Calls that other processes on the same store let through, for the windows of rates.
 #
@@ -33,10 +34,15 @@ _COUNTED: Final = b'{"guard":"rate","outcome":"allow"'
 
 
 class Elsewhere:
-    """What the log says of the calls of other processes. One thread takes at a time."""
+    """What the log says of the calls of other processes. One thread takes at a time.
 
-    def __init__(self, store: Store):
+    Processes of one gateway count their calls by themselves: their `leaves` are no others'.
+    """
+
+    def __init__(self, store: Store, leaves: Book | None = None):
         self._store = store
+        self._leaves = leaves
+        self._family: deque[tuple[int, int]] = deque()
         self._counted = -1  # the log's size when the first calls were taken
         self._spans: deque[tuple[int, int]] = deque(maxlen=MAX_SPANS)
 
@@ -47,8 +53,42 @@ class Elsewhere:
 
     def written(self, start: int, stop: int) -> None:
         """Another process wrote the leaves from `start` to before `stop`."""
-        if self._counted >= 0 and stop > self._counted:
-            self._spans.append((max(start, self._counted), stop))
+        if self._counted < 0 or stop <= self._counted:
+            return
+        self._spans.extend(list(self._foreign(max(start, self._counted), stop)))
+
+    def wrote(self, start: int, stop: int) -> None:
+        """This process writes the leaves from `start` to before `stop`, and holds the end of the log."""
+        if self._leaves is not None:
+            with self._leaves as book:
+                self._learn(book)
+                book.write(Counted(b"", start, stop))
+            self._join(start, stop)
+
+    def _learn(self, book: Book) -> None:
+        for one in book.others():
+            self._join(one.time, one.a)
+
+    def _join(self, start: int, stop: int) -> None:
+        """Note what this gateway wrote; what follows on what is known makes one span with it."""
+        if self._family and self._family[-1][0] <= start <= self._family[-1][1]:
+            start = self._family.pop()[0]
+        self._family.append((start, stop))
+
+    def _foreign(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The parts of a span that no process of this gateway wrote."""
+        if self._leaves is not None:
+            with self._leaves as book:
+                self._learn(book)
+        for first, end in self._family:
+            if start < end and first < stop:
+                if first > start:
+                    yield start, first
+                start = end
+        while len(self._family) > 1 and self._family[0][1] <= stop:
+            self._family.popleft()
+        if start < stop:
+            yield start, stop
 
     def take(self, since: int) -> Iterator[tuple[str, int]]:
         """Agents and times of counted calls, not before `since` (microseconds), in order of time.
@@ -58,8 +98,13 @@ class Elsewhere:
         with self._store.reader() as reader:
             if self._counted < 0:
                 size = reader.head().size
+                if self._leaves is not None:
+                    with self._leaves as book:
+                        book.begin(size + 1)
+                        size = book.origin - 1
                 yield from _counted(reader, 0, size, since)
                 self._counted = size
+                self.written(size, reader.head().size)
             while self._spans:
                 yield from _counted(reader, *self._spans[0], since)
                 self._spans.popleft()

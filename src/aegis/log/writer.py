@@ -114,6 +114,7 @@ class Ledger:
         on_clock_behind: Callable[[int], None] | None = None,
         on_epoch: Callable[[], None] | None = None,
         on_others: Callable[[int, int], None] | None = None,
+        on_own: Callable[[int, int], None] | None = None,
     ):
         self._store = store
         self._log = log
@@ -123,6 +124,7 @@ class Ledger:
         self._on_clock_behind = on_clock_behind
         self._on_epoch = on_epoch
         self._on_others = on_others
+        self._on_own = on_own
         self.watch: Watch | None = None
         self._epoch = -1
         self._end: tuple[bytes, Frontier] = (b"", Frontier.empty())
@@ -257,6 +259,8 @@ class Ledger:
             seal=self._seal,
         )
         transaction.append(batch.entries, batch.payloads, batch.nodes, batch.head)
+        if self._on_own is not None:
+            self._on_own(head.size, batch.head.size)
         self._end = (batch.head.frontier, batch.frontier)
         if batch.behind and self._on_clock_behind is not None:
             self._on_clock_behind(batch.behind)

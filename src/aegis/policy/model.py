@@ -312,8 +312,9 @@ class Incoming(Struct, frozen=True, kw_only=True):
     `charge` is false where a known call is looked at again: it consumes no rate and no budget. `files` is what is known
     of files that its session wrote, where the call runs one of them. `orphan` says that the call names a parent, and
     the log knows no such call of its principal. `size` are the bytes of the arguments as they were sent; `counted` is
-    what the guards that count said, where they were asked already. `context` is what its session said and read, and
-    `dependence` what is not there of the calls that this one depends on.
+    what the guards that count said, where they were asked already. `context` is what its session said and read,
+    `dependence` what is not there of the calls that this one depends on, and `trust` how far the agent has earned
+    trust, where a policy asks.
     """
 
     tool: str
@@ -334,6 +335,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     counted: Mapping[str, Report] | None = None
     context: SessionView | None = None
     dependence: Dependence | None = None
+    trust: int = 50
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):

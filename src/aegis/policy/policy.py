@@ -349,6 +349,7 @@ class Policy:
             orphan=incoming.orphan,
             size=incoming.size,
             context=incoming.context,
+            trust=incoming.trust,
             flow=route.flow,
             dependence=incoming.dependence,
         )

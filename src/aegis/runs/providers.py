@@ -101,6 +101,8 @@ class WiredProvider:
     async def ask(self, question: Question) -> ModelAnswer:
         """The answer; raises `ModelFailed`, whose text holds nothing of request, key or answer."""
         settings = self._settings
+        if settings.key is None or settings.dialect not in ("openai", "anthropic"):
+            raise ModelFailed("runs ask providers by OpenAI's or Anthropic's API, with a key")
         return await ask(
             question.egress,
             ModelEndpoint(api=settings.dialect, url=settings.url, name=question.model, key=settings.key),

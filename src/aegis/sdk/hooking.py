@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from aegis.enforce.enforcement import OnApproval
 from aegis.enforce.patching import Patches
 from aegis.enforce.seams import Seams
 from aegis.errors import ExtensionError, UnhookedFramework
+from aegis.notices import notice
 from aegis.sdk.runtime import Runtime, RuntimeSettings, open_runtime, replace_runtime
 
 OnUnhooked = Literal["error", "warn"]
@@ -91,7 +93,8 @@ def auto(
 ) -> Report:
     """Hook every supported framework that is installed; from then on no call of theirs runs undecided.
 
-    Calling it again puts new hooks in place of the old ones.
+    Calling it again puts new hooks in place of the old ones. One line says what was hooked and what decides; it is a
+    warning where nothing was. `AEGIS_QUIET=1` leaves such lines out of standard error.
 
     Args:
         url: the gateway (or `AEGIS_URL`); without one a gate is opened in this process.
@@ -130,7 +133,21 @@ def auto(
         runtime.close()
         raise
     replace_runtime(runtime)
+    _tell(report, runtime.described)
     return report
+
+
+def _tell(report: Report, described: str) -> None:
+    """Say in one line what is hooked and what decides; that nothing is hooked is a warning."""
+    hooked = ", ".join(f"{one.framework} {one.version}" for one in report.hooked)
+    if hooked:
+        proved = ", which does not prove that it is one" if report.authenticated is False else ""
+        notice(f"hooked {hooked}; decisions by {described}{proved}", level=logging.INFO)
+    else:
+        notice(
+            "nothing is hooked: no supported framework is installed here, so only calls of functions under"
+            f" `aegis.protect` are looked at; decisions by {described}"
+        )
 
 
 def unhook() -> None:

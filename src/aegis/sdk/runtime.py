@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +16,15 @@ from aegis.context.opening import Opening, OpeningSteps
 from aegis.core.call import ToolCall
 from aegis.core.decider import Decider, SessionHost
 from aegis.core.decision import Decision, OpenedSession
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
+from aegis.core.text import visible
 from aegis.enforce.enforcement import Enforcer, OnApproval
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Patches
 from aegis.errors import InvalidCall, MissionInvalid
 from aegis.missions.holder import Holder, Provers, holder_folder
+from aegis.notices import notice
 
 
 class Gate(DeployedGate):
@@ -31,6 +36,7 @@ class Gate(DeployedGate):
 
     def __init__(self, parts: DeploymentParts, principal: Principal, *, home: Path | None = None):
         super().__init__(parts, principal)
+        self.described = "a gate in this process"
         self._home = home
         self._provers = Provers()
 
@@ -56,7 +62,10 @@ class Gate(DeployedGate):
             agent=agent,
             accept_rollback=accept_rollback,
         )
-        return cls(deployment.gate.parts, deployment.gate.principal, home=deployment.home)
+        gate = cls(deployment.gate.parts, deployment.gate.principal, home=deployment.home)
+        profile = deployment.config.settings.profile
+        gate.described = f"a gate in this process, home `{deployment.home}`, profile `{profile}`"
+        return gate
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
         """The decision on `call`, proved where its session asks for it; raises `InvalidCall` for misuse alone."""
@@ -113,7 +122,8 @@ class RuntimeSettings:
 class Runtime:
     """One opened decider, which is also the `host` of sessions.
 
-    `gateway` is its address or `embedded`; `authenticated` is `None` where it is embedded.
+    `gateway` is its address or `embedded`; `authenticated` is `None` where it is embedded. `described` is the
+    decider in words, for the person who starts the program.
     """
 
     enforcer: Enforcer
@@ -121,6 +131,7 @@ class Runtime:
     memory: Memory
     gateway: str
     authenticated: bool | None
+    described: str = ""
     patches: list[Patches] = field(default_factory=list)
 
     def close(self) -> None:
@@ -147,8 +158,42 @@ def open_runtime(settings: RuntimeSettings) -> Runtime:
         # A gateway's client has no way to say so: there it is a line of the log alone.
         on_uncovered=getattr(decider, "alarm", None),
         host=decider,
+        on_refused=_Refusals(gateway if url else "", settings.home),
     )
-    return Runtime(enforcer=enforcer, host=decider, memory=Memory(), gateway=gateway, authenticated=authenticated)
+    described = decider.described if isinstance(decider, Gate) else f"the gateway at {gateway}"
+    return Runtime(
+        enforcer=enforcer,
+        host=decider,
+        memory=Memory(),
+        gateway=gateway,
+        authenticated=authenticated,
+        described=described,
+    )
+
+
+class _Refusals:
+    """Tells the person at the terminal of each call that does not run: why, what to do, and the page about it."""
+
+    def __init__(self, gateway: str, home: str | Path | None):
+        # A gateway that is reached by its socket has pages under another address.
+        self._gateway = gateway
+        self._pages = gateway.rstrip("/") if gateway.startswith(("http://", "https://")) else ""
+        self._where = "" if home is None or self._pages else f" --home {shlex.quote(str(home))}"
+
+    def __call__(self, call: ToolCall, decision: Decision) -> None:
+        tool, because = visible(call.tool), decision.reason.value
+        if decision.approval is not None and decision.outcome is Outcome.REQUIRE_APPROVAL:
+            until, command = decision.approval.expires_at, f"aegis approvals show {decision.approval.id}{self._where}"
+            page = f" or {self._pages}/approvals/{decision.approval.id}" if self._pages else ""
+            notice(f"`{tool}` waits for a person until {until} ({because}); answer: `{command}`{page}")
+        elif decision.receipt is not None:
+            page = f" or {self._pages}/calls/{decision.receipt.id}" if self._pages else ""
+            notice(f"`{tool}` was not run ({because}); why: `aegis why {decision.receipt.index}{self._where}`{page}")
+        elif decision.reason is Reason.UNAVAILABLE and self._gateway:
+            todo = "`aegis serve` starts it, `aegis doctor` looks for the cause"
+            notice(f"`{tool}` was not run: the gateway at {self._gateway} did not answer; {todo}")
+        else:
+            notice(f"`{tool}` was not run ({because}): {decision.message}")
 
 
 def replace_runtime(runtime: Runtime | None) -> None:
@@ -166,6 +211,7 @@ def current_runtime() -> Runtime:
     with _lock:
         if _current is None:
             _current = open_runtime(RuntimeSettings())
+            notice(f"decisions by {_current.described}; of functions under `protect` alone", level=logging.INFO)
         return _current
 
 

@@ -33,6 +33,7 @@ from aegis.server.services import Services
 from aegis.server.wire import DEFAULT_RETRY_AFTER_S, JSON_HEADERS, WHOLE_ANSWER, call_of, joined, read_apart, status_of
 
 PATH: Final = "/v1/decisions"
+SHARED_S: Final = 0.05  # how long who comes waits for a question to a store elsewhere that was asked before
 _NONE: Final[dict[str, Any]] = {}
 _log = logging.getLogger("aegis.server.decisions")
 _DECISION: Final = ref("Decision")
@@ -63,6 +64,8 @@ class DecisionEndpoint:
         self._gate = services.gate
         self._parts = services.gate.parts
         self._tick: dict[bytes, Principal] = {}
+        self._asking: dict[bytes | None, asyncio.Future[Principal]] = {}
+        self._asker: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         authorization = given = None
@@ -145,12 +148,36 @@ class DecisionEndpoint:
         known = self._tick.get(authorization) if authorization is not None else None
         if known is not None:
             return known
+        if self._parts.store.is_remote:
+            return await self._asked(authorization)
         principal = await self._gate.alook(partial(principal_of, authorization, self._services.keys))
-        if authorization is not None and not self._parts.store.is_remote:  # nothing ran since it was looked up
+        if authorization is not None:  # nothing ran since it was looked up
             if not self._tick:
                 asyncio.get_running_loop().call_soon(self._tick.clear)
             self._tick[authorization] = principal
         return principal
+
+    async def _asked(self, authorization: bytes | None) -> Principal:
+        """`principal_of` over a store elsewhere: who comes while it is asked shares the next question."""
+        answer = self._asking.get(authorization)
+        if answer is None:
+            answer = self._asking[authorization] = asyncio.get_running_loop().create_future()
+            if self._asker is None or self._asker.done():
+                self._asker = asyncio.get_running_loop().create_task(self._ask())
+        return await asyncio.shield(answer)
+
+    async def _ask(self) -> None:
+        while self._asking:
+            asked, self._asking = self._asking, {}
+            looks = asyncio.gather(*(self._look(authorization, told) for authorization, told in asked.items()))
+            await asyncio.wait({looks}, timeout=SHARED_S)
+
+    async def _look(self, authorization: bytes | None, told: asyncio.Future[Principal]) -> None:
+        try:
+            told.set_result(await self._gate.alook(partial(principal_of, authorization, self._services.keys)))
+        except Exception as error:
+            told.set_exception(error)
+            told.exception()  # whoever asked may be gone, and nobody else is told
 
 
 # `POST /v1/decisions:batch`: several calls at once, a few of them in each commit and each turn of the loop.

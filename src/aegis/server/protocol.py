@@ -27,6 +27,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from aegis.errors import ConfigError, InvalidCall, Problem, is_exhausted
+from aegis.server.deciders import DOOR_HEADER
 from aegis.server.http import MAX_BODY_BYTES, error_body, error_headers, is_too_long, request_id_of, too_large
 from aegis.server.wire import SLOW_BODY, WHOLE_ANSWER
 
@@ -138,12 +139,16 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConnectionLimits:
-    """What one listener grants. `peers` restricts who may connect over TCP; empty is everybody."""
+    """What one listener grants. `peers` restricts who may connect over TCP; empty is everybody.
+
+    `inner` is the socket between the processes of one gateway: who asks says under which scheme it was asked.
+    """
 
     connections: int = MAX_CONNECTIONS
     header_bytes: int = MAX_HEADER_BYTES
     arrival_seconds: float = ARRIVAL_S
     peers: tuple[Network, ...] = ()
+    inner: bool = False
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -236,6 +241,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         # Set by assignment: the type of ASGI scopes knows extensions that are dictionaries alone.
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        if self.limits.inner:
+            scope["scheme"] = next((value.decode() for name, value in self.headers if name == DOOR_HEADER), "http")
         scope["extensions"] = {WHOLE_ANSWER: partial(self._answer_whole, self.cycle), SLOW_BODY: self._take_time}
         self.headers = []  # trailers are no headers of the request (RFC 9110, 6.5.1), and nobody reads them
         if upgrades:  # it is answered in this protocol, and nothing after it is read in any

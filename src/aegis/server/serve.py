@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import logging
 import os
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import uvicorn
 import uvloop
@@ -32,6 +33,8 @@ import uvloop
 from aegis.core.addresses import is_loopback
 from aegis.errors import ConfigError, Problem
 from aegis.server.app import App
+from aegis.server.deciders import MAX_LINE
+from aegis.server.processes import Seat
 from aegis.server.protocol import (
     BACKLOG,
     KEEP_ALIVE_S,
@@ -77,18 +80,33 @@ class ServeSettings:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
-def serve(app: App, settings: ServeSettings, *, ready: Callable[[GatewayServer], None] | None = None) -> None:
+def serve(
+    app: App,
+    settings: ServeSettings,
+    *,
+    ready: Callable[[GatewayServer], None] | None = None,
+    place: Seat | None = None,
+) -> None:
     """Serve `app` until a signal or `GatewayServer.stop` ends it; `ready` hears of the server once both doors are open.
 
+    In one of several processes `place` has the doors, which are not its own to close.
     Raises `ConfigError` before anything is served where the settings cannot be kept.
     """
     tls = tls_context(settings)
     peers = check_exposure(settings)
-    tcp = bind_tcp(settings.host, settings.port)
-    with contextlib.closing(tcp), _unix(settings.unix) as unix, _unix(settings.hooks) as hooks:
+    with contextlib.ExitStack() as stack:
+        if place is not None:
+            tcp, unix, hooks = place.doors.tcp, place.doors.unix, place.doors.hooks if place.number == 0 else None
+            settings = dataclasses.replace(settings, unix=None, hooks=None)
+        else:
+            tcp = stack.enter_context(contextlib.closing(bind_tcp(settings.host, settings.port)))
+            unix = stack.enter_context(_unix(settings.unix))
+            hooks = stack.enter_context(_unix(settings.hooks))
         settle_memory()
         sys.setswitchinterval(SWITCH_S)
-        server = GatewayServer(app, settings, tcp=tcp, unix=unix, hooks=hooks, tls=tls, peers=peers, ready=ready)
+        server = GatewayServer(
+            app, settings, tcp=tcp, unix=unix, hooks=hooks, tls=tls, peers=peers, ready=ready, place=place
+        )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(server.serve())
 
@@ -164,6 +182,7 @@ class GatewayServer(uvicorn.Server):
         tls: ssl.SSLContext | None,
         peers: tuple[Network, ...],
         ready: Callable[[GatewayServer], None] | None,
+        place: Seat | None,
     ):
         super().__init__(
             uvicorn.Config(
@@ -190,6 +209,7 @@ class GatewayServer(uvicorn.Server):
         self._tls = tls
         self._peers = peers
         self._ready = ready
+        self._place = place
 
     @property
     def port(self) -> int:
@@ -221,6 +241,13 @@ class GatewayServer(uvicorn.Server):
             )
         if self._hooks is not None:
             self.servers.append(await asyncio.start_unix_server(self._app.hooks.connected, sock=self._hooks))
+        if self._place is not None and self._app.services.deciders is not None:
+            doors, deciders = self._place.doors, self._app.services.deciders
+            inner = self._protocols(dataclasses.replace(limits, inner=True))
+            self.servers.append(await loop.create_unix_server(inner, sock=doors.front, backlog=BACKLOG))
+            self.servers.append(
+                await asyncio.start_unix_server(deciders.connected, sock=doors.deciders, limit=MAX_LINE)
+            )
         self.started = True
         _log.info("the gateway listens", extra={"host": self._settings.host, "port": self.port, "pid": os.getpid()})
         if self._ready is not None:
@@ -246,9 +273,13 @@ class GatewayServer(uvicorn.Server):
         for number in stops:
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._app.reloads.soon)
+        if self._place is not None:
+            loop.add_reader(self._place.lifeline, self._orphaned)
         try:
             yield
         finally:
+            if self._place is not None:
+                loop.remove_reader(self._place.lifeline)
             for number in (*stops, signal.SIGHUP):
                 loop.remove_signal_handler(number)
             for number in stops:  # what is closed after the loop is hurried as well
@@ -258,6 +289,12 @@ class GatewayServer(uvicorn.Server):
         self.force_exit = self.should_exit
         self._ending.within(HURRY_S if self.should_exit else self._settings.drain_seconds)
         self.should_exit = True
+
+    def _orphaned(self) -> None:
+        """End now: nobody starts a process again whose parent is gone, and the doors are wanted by the next one."""
+        asyncio.get_running_loop().remove_reader(cast("Seat", self._place).lifeline)
+        self.should_exit = True
+        self._stop()
 
     def _protocols(self, limits: ConnectionLimits) -> Callable[[], asyncio.Protocol]:
         return partial(limited(limits), self.config, self.server_state, self.lifespan.state)

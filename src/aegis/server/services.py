@@ -25,6 +25,7 @@ from aegis.outbound.worker import Deliveries
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
 from aegis.server.admission import Authenticator, Scheduler, principal_of
+from aegis.server.deciders import Deciders
 from aegis.server.telemetry import Metrics
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Services:
     """One gateway's parts.
 
     `log` is the log's name, and `log_signer` gives the key that signs its checkpoints now. `draining` is
-    set once no new work is taken; whoever waits looks at it.
+    set once no new work is taken; whoever waits looks at it. `deciders` are the processes that decide beside this one.
     """
 
     gate: DeployedGate
@@ -95,6 +96,11 @@ class Services:
     workers: Workers = field(default_factory=Workers)
     scheduler: Scheduler = field(default_factory=Scheduler)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
+    deciders: Deciders | None = None
+
+    async def counted(self) -> Metrics:
+        """Return the counters of every process of this gateway, as one."""
+        return self.metrics if self.deciders is None else await self.deciders.counted()
 
     def evaluate(self, policy: Policy, incoming: Incoming) -> Evaluation:
         """Return what `policy` makes of a call that nobody made, waited for in a thread; raises `WorkerLost`."""

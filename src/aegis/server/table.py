@@ -225,15 +225,17 @@ READYZ: Final = Endpoint(
 
 
 async def metrics(request: ApiRequest) -> Response:
-    """Show counters and histograms of this process, and the depth of the log and its queue."""
+    """Show counters and histograms of this gateway, and the depth of the log and its queue."""
     size, epoch = await asyncio.to_thread(_head, request.services)
     gauges = {
         "aegis_log_size": ("Receipts in the log.", float(size)),
         "aegis_control_epoch": ("Changes of control data since the log began.", float(epoch)),
         "aegis_queue_depth": ("Units that wait for a commit.", float(request.services.gate.depth)),
+        "aegis_processes": ("Processes that decide.", float(1 + len(request.services.deciders or ()))),
         "aegis_event_subscribers": ("Clients of the event stream.", float(request.services.feed.subscribers)),
     }
-    return Response(exposition(request.services.metrics, gauges), media_type=CONTENT_TYPE)
+    counted = await request.services.counted()
+    return Response(exposition(counted, gauges), media_type=CONTENT_TYPE)
 
 
 METRICS: Final = Endpoint(

@@ -233,9 +233,11 @@ class _Histogram:
 
 
 class Metrics(Collector):
-    """The counters of one gateway."""
+    """The counters of one process of a gateway, or with `is_own` false of those that `add` takes in."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_own: bool = True) -> None:
+        self._is_own = is_own
+        self._dropped = 0
         self._decisions: dict[tuple[str, str], int] = defaultdict(int)
         self._receipts: dict[str, int] = defaultdict(int)
         self._results: dict[tuple[str, str], int] = defaultdict(int)
@@ -266,6 +268,36 @@ class Metrics(Collector):
         """Take in one call that was refused because the log could not be written."""
         self._unrecorded += 1
 
+    def counted(self) -> dict[str, Any]:
+        """Everything counted so far, as JSON can hold it; `add` takes it in."""
+        histograms = {"": self._decision_time, **self._guard_time}
+        return {
+            "decisions": [[*key, count] for key, count in list(self._decisions.items())],
+            "receipts": [[key, count] for key, count in list(self._receipts.items())],
+            "results": [[*key, count] for key, count in list(self._results.items())],
+            "guards": [[name, outcome.word, count] for (name, outcome), count in list(self._guards.items())],
+            "times": [[name, one.counts, one.total] for name, one in list(histograms.items())],
+            "unrecorded": self._unrecorded,
+            "dropped": self._lines_dropped,
+        }
+
+    def add(self, counted: Mapping[str, Any]) -> None:
+        """Take in what another process counted."""
+        for outcome, reason, count in counted["decisions"]:
+            self._decisions[outcome, reason] += count
+        for kind, count in counted["receipts"]:
+            self._receipts[kind] += count
+        for outcome, reason, count in counted["results"]:
+            self._results[outcome, reason] += count
+        for name, outcome, count in counted["guards"]:
+            self._guards[name, Outcome[outcome.upper()]] += count
+        for name, counts, total in counted["times"]:
+            one = self._guard_time.setdefault(name, _Histogram(_GUARD_MICROS)) if name else self._decision_time
+            one.counts = [mine + others for mine, others in zip(one.counts, counts, strict=True)]
+            one.total += total
+        self._unrecorded += counted["unrecorded"]
+        self._dropped += counted["dropped"]
+
     def quantiles(self, shares: Sequence[float]) -> list[float | None]:
         """Upper bounds (microseconds) of the time within which these shares of the decisions were made."""
         counts = self._decision_time.counts
@@ -279,6 +311,10 @@ class Metrics(Collector):
                     break
             found.append(bound)
         return found
+
+    @property
+    def _lines_dropped(self) -> int:
+        return self._dropped + (dropped_lines() if self._is_own else 0)
 
     def collect(self) -> Iterable[Metric]:
         """Return the metric families of this moment."""
@@ -323,7 +359,7 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "aegis_log_lines_dropped",
             "Lines of the program's own log that nobody read in time.",
-            value=dropped_lines(),
+            value=self._lines_dropped,
         )
 
 

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from aegis.errors import ForeignAnswer
-from aegis.wire.model import HeldBytes, Wire, list_of, read_arguments, text_of
+from aegis.wire.model import (
+    Alike,
+    HeldBytes,
+    Path,
+    Removal,
+    Ruling,
+    Step,
+    StreamFilter,
+    SuppliedContent,
+    Wire,
+    WireEvent,
+    event_object,
+    list_of,
+    read_arguments,
+    text_of,
+)
 from aegis.wire.parts import Names, PartsDialect
+from aegis.wire.supplied import supplied_file, supplied_text, unread_part
+
+_TEXT_FORMATS: Final = frozenset({"txt", "md", "csv", "html"})
 
 # The events of a streamed Converse answer, with its tool uses held back until they are ruled on.
 
@@ -87,6 +106,58 @@ class BedrockStream:
         return {"output": {"message": message}, "stopReason": stopped.get("stopReason"), "stop": stopped}
 
 
+class ConverseFilter:
+    """`BedrockStream` as the filter of one streamed answer; the name of an event is the member that it would be."""
+
+    def __init__(self) -> None:
+        self._stream = BedrockStream()
+        self.anchors: tuple[str, ...] = ("",)
+        self.removals: list[Removal] = []
+
+    def feed(self, event: WireEvent, value: Any = None) -> Step:
+        """Take the next event."""
+        if not event.event or event.event.endswith("Exception"):
+            return Step(events=[event])
+        wire = {event.event: event_object(event, value)}
+        passing = self._stream.feed(wire)
+        if self._stream.answer is not None:
+            return Step(calls=BEDROCK.calls(self._stream.answer))
+        return Step(events=[event if one is wire else _converse_event(one) for one in passing])
+
+    def settle(self, rulings: Mapping[str, Ruling]) -> list[WireEvent]:
+        """The events of the calls that may run, and the end that waited for them."""
+        if self._stream.answer is None:
+            return []
+        settled = BEDROCK.settle(self._stream.answer, rulings, structured=False)
+        self.removals += settled.removals
+        return [_converse_event(one) for one in self._stream.released(settled.answer)]
+
+    def alike(self, value: Wire) -> Alike | None:
+        """Nothing: every event is read."""
+        return None
+
+
+def _converse_event(wire: Wire) -> WireEvent:
+    ((name, value),) = wire.items()
+    return WireEvent(event=name, data=json.dumps(value))
+
+
+def converse_events(answer: Wire) -> Iterator[WireEvent]:
+    """The stream that spells an answer which holds calls."""
+    yield WireEvent(event="messageStart", data='{"role":"assistant"}')
+    stopped = {"stop": {}, "stopReason": answer["stopReason"]}
+    for event in BedrockStream().released({"output": answer["output"], **stopped}):
+        yield _converse_event(event)
+
+
+class ConverseDialect(PartsDialect):
+    """The dialect of `POST /model/{modelId}/converse` and `/converse-stream`."""
+
+    def stream(self, *, structured: bool) -> StreamFilter:
+        """A filter for the events of one message."""
+        return ConverseFilter()
+
+
 class _Answers:
     """The output is one message."""
 
@@ -111,8 +182,34 @@ class _Answers:
         metadata = answer.get("ResponseMetadata")
         return str(metadata.get("RequestId") or "") if isinstance(metadata, dict) else ""
 
+    def supplied(self, part: Wire, path: Path) -> Iterator[SuppliedContent]:
+        """Texts and documents; pictures and videos cannot be read. Also those of results."""
+        if isinstance(part.get("text"), str):
+            yield supplied_text(part["text"], (*path, "text"), path)
+        for kind in ("image", "video", "audio", "searchResult", "guardContent"):
+            if isinstance(part.get(kind), dict):
+                yield unread_part(part[kind], path, kind)
+        document = part.get("document")
+        if isinstance(document, dict):
+            source = document.get("source")
+            data = text_of(source.get("bytes")) if isinstance(source, dict) else ""
+            media = f"text/{text_of(document.get('format'))}" if document.get("format") in _TEXT_FORMATS else ""
+            yield supplied_file(media, data, (*path, "document", "source", "bytes"), path, document)
+        result = part.get("toolResult")
+        for index, inner in enumerate(list_of(result.get("content")) if isinstance(result, dict) else []):
+            if isinstance(inner, dict) and "text" not in inner:
+                yield from self.supplied(inner, (*path, "toolResult", "content", index))
 
-BEDROCK: Final = PartsDialect(
+    def places(self, event: Wire) -> list[int]:
+        """The one message."""
+        return [0] * len(self.messages(event))
+
+    def is_last(self, event: Wire, at: int) -> bool:
+        """A whole answer is the end of it."""
+        return True
+
+
+BEDROCK: Final = ConverseDialect(
     Names(
         messages="messages",
         parts="content",

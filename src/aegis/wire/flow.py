@@ -12,7 +12,7 @@ import orjson
 from aegis.core.json import parse
 from aegis.errors import ForeignAnswer, InvalidCall
 from aegis.wire.model import Alike, Path, Step, StreamFilter, Values, WireEvent
-from aegis.wire.sse import SseReader
+from aegis.wire.sse import SSE, Framing
 
 # Events that differ from one which was read in a few texts and numbers alone: they pass without being read again.
 #
@@ -149,9 +149,9 @@ class WireFlow:
     The filter has to be settled after a step with calls before the next part is asked for.
     """
 
-    def __init__(self, gate: StreamFilter) -> None:
+    def __init__(self, gate: StreamFilter, framing: Framing = SSE) -> None:
         self._gate = gate
-        self._reader = SseReader()
+        self._reader = framing.reader()
         self._forms: list[Form] = []
         self._tries = _TRIES
 

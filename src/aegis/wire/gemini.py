@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from aegis.wire.model import Wire, list_of, text_of
+from aegis.wire.model import Path, SuppliedContent, Wire, list_of, text_of
 from aegis.wire.parts import Names, PartsDialect
+from aegis.wire.supplied import supplied_file, supplied_text, unread_part
 
 
 class _Answers:
@@ -31,6 +33,30 @@ class _Answers:
     def answer_id(self, answer: Wire) -> str:
         """The id of the response."""
         return text_of(answer.get("responseId"))
+
+    def supplied(self, part: Wire, path: Path) -> Iterator[SuppliedContent]:
+        """Texts, and data that lies in the request or elsewhere; also that of results."""
+        if isinstance(part.get("text"), str):
+            yield supplied_text(part["text"], (*path, "text"), path)
+        inline = part.get("inlineData")
+        if isinstance(inline, dict):
+            media = text_of(inline.get("mimeType"))
+            yield supplied_file(media, text_of(inline.get("data")), (*path, "inlineData", "data"), path, inline)
+        if isinstance(part.get("fileData"), dict):
+            yield unread_part(part["fileData"], path, "fileData")
+        result = part.get("functionResponse")
+        for index, inner in enumerate(list_of(result.get("parts")) if isinstance(result, dict) else []):
+            if isinstance(inner, dict):
+                yield from self.supplied(inner, (*path, "functionResponse", "parts", index))
+
+    def places(self, event: Wire) -> list[int]:
+        """The index of each candidate."""
+        found = [one.get("index", 0) for one in list_of(event.get("candidates")) if isinstance(one, dict)]
+        return [index if type(index) is int else 0 for index in found]
+
+    def is_last(self, event: Wire, at: int) -> bool:
+        """A candidate ends with the reason for it."""
+        return bool(event["candidates"][at].get("finishReason"))
 
 
 GEMINI: Final = PartsDialect(

@@ -54,7 +54,8 @@ class Proposed:
     """One tool call as it stands in an answer.
 
     `key` is its place and unique in the answer; `call_id` is the provider's id and may be empty.
-    `arguments` is `None` where they cannot be read, and `problem` then says why, for the model.
+    `arguments` is `None` where they cannot be read, and `problem` then says why, for the model. `derived` says that
+    the id was made of tool and arguments (`call_identities`), since the provider gives none.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Proposed:
     arguments: dict[str, Any] | None
     server: str | None = None
     problem: str = ""
+    derived: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -393,6 +395,24 @@ def call_key(call: Proposed) -> str:
     except InvalidCall:
         return ""
     return sha256(f"{call.call_id}\0{call.server}\0{call.tool}\0".encode() + arguments)
+
+
+def call_identities(calls: Iterable[tuple[object, object]]) -> list[str]:
+    """By what calls without ids are known in their message: tool, arguments and how many like it stand before.
+
+    Longer than any id that a server counts; empty where the arguments cannot be digested.
+    """
+    found: list[str] = []
+    seen: dict[str, int] = {}
+    for tool, arguments in calls:
+        try:
+            digest = sha256(canonical([tool, arguments or {}]))
+        except InvalidCall:
+            found.append("")
+            continue
+        seen[digest] = seen.get(digest, 0) + 1
+        found.append(f"{digest}.{seen[digest]}")
+    return found
 
 
 def framed(output: ToolOutput, value: Any) -> Any:

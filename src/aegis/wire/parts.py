@@ -1,26 +1,39 @@
-"""Conversations whose messages are lists of parts, one of them a call or a result: Gemini and Bedrock Converse."""
+"""The block model: conversations whose messages are lists of parts, each a text, a call, a result, or something else.
+
+Gemini and Bedrock Converse are written so; Ollama is read so (`wire/ollama.py`). What is decided, taken out, put back
+and brought along is said here once; a dialect names its members and says how an answer ends.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aegis.core.canonical import canonical, sha256
-from aegis.errors import InvalidCall
+from aegis.errors import ForeignAnswer
 from aegis.wire.model import (
     NO_NAME,
     NO_RULING,
+    Alike,
+    HeldBytes,
+    Path,
     Proposed,
     Recall,
     Refused,
     Removal,
     Ruling,
+    Step,
+    StreamFilter,
+    SuppliedContent,
     ToolOutput,
     Wire,
+    WireEvent,
     WireOnce,
     WireSettled,
+    call_identities,
     call_key,
+    event_object,
     list_of,
     marked,
     new_ref,
@@ -28,6 +41,9 @@ from aegis.wire.model import (
     said_in,
     text_of,
 )
+
+# A call whose arguments come in pieces beside it (Gemini's streamed function calls): it would be decided without them.
+_PARTIAL = frozenset({"partialArgs", "partial_args", "willContinue", "will_continue"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,9 +79,69 @@ class Answers(Protocol):
         """The answer's own id, if it has one."""
         ...
 
+    def supplied(self, part: Wire, path: Path) -> Iterator[SuppliedContent]:
+        """What a part brings for the model to read; the text of a user's part included."""
+        ...
+
+    def places(self, event: Wire) -> list[int]:
+        """Which message of a streamed answer each message of an event adds to."""
+        ...
+
+    def is_last(self, event: Wire, at: int) -> bool:
+        """Whether an event of a stream ends the message at this place of the event."""
+        ...
+
+
+class PartsStream:
+    """The events of a streamed answer, each an answer with some of the parts: texts pass, calls wait for the end.
+
+    The calls of a message are ruled on together in the event that ends it, as if they had all come there.
+    """
+
+    def __init__(self, dialect: PartsDialect) -> None:
+        self._dialect = dialect
+        self._held: dict[int, list[Wire]] = {}
+        self._bytes = HeldBytes()
+        self._waiting: Wire | None = None
+        self.anchors: tuple[str, ...] = ("",)
+        self.removals: list[Removal] = []
+
+    def feed(self, event: WireEvent, value: Any = None) -> Step:
+        """Take the next event."""
+        if not event.data:
+            return Step(events=[event])
+        wire = event_object(event, value)
+        if (anchors := self._dialect.anchors(wire))[0]:
+            self.anchors = anchors
+        rest, calls = self._dialect.without_calls(wire)
+        if any(calls.values()):
+            self._bytes.grow(len(event.data))
+        for place, found in calls.items():
+            self._held.setdefault(place, []).extend(found)
+        ended = [place for place in self._dialect.ended_in(wire) if self._held.get(place)]
+        if not ended:
+            unchanged = not any(calls.values())
+            return Step(events=[event if unchanged else WireEvent(data=json.dumps(rest), event=event.event)])
+        whole = self._dialect.with_calls(rest, {place: self._held.pop(place) for place in ended})
+        self._waiting = whole
+        return Step(calls=self._dialect.calls(whole))
+
+    def settle(self, rulings: Mapping[str, Ruling]) -> list[WireEvent]:
+        """The event that ends the message, with the calls that may run."""
+        if self._waiting is None:
+            return []
+        settled = self._dialect.settle(self._waiting, rulings, structured=False)
+        self._waiting = None
+        self.removals += settled.removals
+        return [WireEvent(data=json.dumps(settled.answer))]
+
+    def alike(self, value: Wire) -> Alike | None:
+        """Nothing: every event is read."""
+        return None
+
 
 class PartsDialect:
-    """A format of this family, whole answers only: their streams are made of such answers or assembled to one."""
+    """A format of this family. Its events are whole answers with some of the parts, or are assembled to one."""
 
     def __init__(self, names: Names, answers: Answers) -> None:
         self._names = names
@@ -87,7 +163,7 @@ class PartsDialect:
         """The answer without its refused calls; a message without any call left ends as text."""
         removals: list[Removal] = []
         for at, message in enumerate(self._answers.messages(answer)):
-            calls = {index: part for index, part, _ in self._calls_in(message)}
+            calls = {index: identity for index, _, identity in self._calls_in(message)}
             if not calls:
                 continue
             parts: list[Any] = []
@@ -102,7 +178,7 @@ class PartsDialect:
                     kept.append(call_key(self._proposed(part, "", "")))
                     parts.append(part)
                 else:
-                    refused.append(Refused(call=part, call_id="", index=index, message=ruling.message))
+                    refused.append(Refused(call=part, call_id=calls[index], index=index, message=ruling.message))
             ref = "" if kept else new_ref()
             if refused and not kept:
                 said = "\n".join(one.message for one in refused)
@@ -117,9 +193,67 @@ class PartsDialect:
         """Never: these formats have one place for text."""
         return False
 
-    def outputs(self, request: Wire) -> list[ToolOutput]:
-        """The result parts, each with the identity of the call that it answers."""
-        found: list[ToolOutput] = []
+    def stream(self, *, structured: bool) -> StreamFilter:
+        """A filter for the events of one answer."""
+        return PartsStream(self)
+
+    def issued(self, request: Wire) -> list[Proposed]:
+        """The calls that the conversation of a request holds, whoever's they are said to be."""
+        return [
+            self._proposed(part, f"{at}/{index}", identity)
+            for at, message in enumerate(list_of(request.get(self._names.messages)))
+            if isinstance(message, dict)
+            for index, part, identity in self._calls_in(message)
+        ]
+
+    def answered(self, request: Wire) -> list[str]:
+        """The calls that a request gives results of."""
+        return [identity for _, _, _, identity in self._results(request)]
+
+    def supplied(self, request: Wire) -> list[SuppliedContent]:
+        """The documents and the user's texts that a request brings."""
+        found: list[SuppliedContent] = []
+        for at, message in enumerate(list_of(request.get(self._names.messages))):
+            if isinstance(message, dict) and message.get("role") != self._names.assistant:
+                for index, part in enumerate(self._parts(message)):
+                    if isinstance(part, dict):
+                        found += self._answers.supplied(part, (self._names.messages, at, self._names.parts, index))
+        return found
+
+    def with_arguments(self, call: Wire, arguments: dict[str, Any]) -> Wire:
+        """A call part with other arguments."""
+        return self._changed(call, arguments)
+
+    def without_calls(self, event: Wire) -> tuple[Wire, dict[int, list[Wire]]]:
+        """An event of a stream without its calls, and those, by the message of the answer that they belong to."""
+        calls: dict[int, list[Wire]] = {}
+        messages = self._answers.messages(event)
+        for at, (message, place) in enumerate(zip(messages, self._answers.places(event), strict=True)):
+            found = [part for _, part, _ in self._calls_in(message)]
+            if any(_inside(part, self._names.call).keys() & _PARTIAL for part in found):
+                raise ForeignAnswer("the arguments of a call come in pieces")
+            if found:
+                left = [part for part in self._parts(message) if not any(part is one for one in found)]
+                event = self._answers.with_message(event, at, {**message, self._names.parts: left}, ended=False)
+                calls.setdefault(place, []).extend(found)
+        return event, calls
+
+    def ended_in(self, event: Wire) -> list[int]:
+        """The messages of the answer that an event of its stream ends."""
+        return [place for at, place in enumerate(self._answers.places(event)) if self._answers.is_last(event, at)]
+
+    def with_calls(self, event: Wire, calls: Mapping[int, list[Wire]]) -> Wire:
+        """An event of a stream with calls in its messages."""
+        messages = self._answers.messages(event)
+        for at, (message, place) in enumerate(zip(messages, self._answers.places(event), strict=True)):
+            if place in calls:
+                parts = [*self._parts(message), *calls[place]]
+                whole = {"role": self._names.assistant, **message, self._names.parts: parts}
+                event = self._answers.with_message(event, at, whole, ended=False)
+        return event
+
+    def _results(self, request: Wire) -> Iterator[tuple[int, int, Wire, str]]:
+        """The result parts of a request: where each stands, and by what the call is known that it answers."""
         owed: list[tuple[str, str]] = []
         for at, message in enumerate(list_of(request.get(self._names.messages))):
             if not isinstance(message, dict):
@@ -129,11 +263,17 @@ class PartsDialect:
                         for _, part, identity in self._calls_in(message)]  # fmt: skip
             for index, part in enumerate(self._parts(message)):
                 result = _inside(part, self._names.result)
-                if self._names.value in result:
-                    identity = self._answered(result, owed)
-                    value, inner = _innermost(result[self._names.value])
-                    path = (self._names.messages, at, self._names.parts, index, self._names.result, self._names.value)
-                    found.append(ToolOutput(call_id=identity, value=value, path=(*path, *inner), parts=True))
+                if result:
+                    yield at, index, result, self._answered(result, owed)
+
+    def outputs(self, request: Wire) -> list[ToolOutput]:
+        """The result parts, each with the identity of the call that it answers."""
+        found: list[ToolOutput] = []
+        for at, index, result, identity in self._results(request):
+            if self._names.value in result:
+                value, inner = _innermost(result[self._names.value])
+                path = (self._names.messages, at, self._names.parts, index, self._names.result, self._names.value)
+                found.append(ToolOutput(call_id=identity, value=value, path=(*path, *inner), parts=True))
         return found
 
     def put_back(self, request: Wire, recall: Recall) -> Wire:
@@ -175,17 +315,15 @@ class PartsDialect:
 
     def _calls_in(self, message: Wire) -> Iterator[tuple[int, Wire, str]]:
         """Every call of a message: its place, its part, and by what it is known where it has no id."""
-        seen: dict[str, int] = {}
-        for index, part in enumerate(self._parts(message)):
-            call = _inside(part, self._names.call)
-            if not call:
-                continue
-            identity = text_of(call.get(self._names.call_id))
-            if not identity:
-                digest = _digest(call.get("name"), call.get(self._names.arguments))
-                seen[digest] = seen.get(digest, 0) + 1
-                identity = f"{digest}.{seen[digest]}" if digest else ""
-            yield index, part, identity
+        found = [
+            (index, part, call)
+            for index, part in enumerate(self._parts(message))
+            if (call := _inside(part, self._names.call))
+        ]
+        nameless = [call for _, _, call in found if not text_of(call.get(self._names.call_id))]
+        derived = iter(call_identities((one.get("name"), one.get(self._names.arguments)) for one in nameless))
+        for index, part, call in found:
+            yield index, part, text_of(call.get(self._names.call_id)) or next(derived)
 
     def _proposed(self, part: Wire, key: str, identity: str) -> Proposed:
         call = _inside(part, self._names.call)
@@ -194,8 +332,9 @@ class PartsDialect:
         arguments, problem = read_arguments(tool, call.get(self._names.arguments, {}))
         if not tool:
             arguments, problem = None, NO_NAME
-        found = identity or text_of(call.get(self._names.call_id)) or _digest(tool, arguments)
-        return Proposed(key=key, call_id=found, tool=tool, arguments=arguments, problem=problem)
+        own = text_of(call.get(self._names.call_id))
+        found = identity or own or call_identities([(tool, arguments)])[0]
+        return Proposed(key=key, call_id=found, tool=tool, arguments=arguments, problem=problem, derived=not own)
 
     def _changed(self, part: Wire, arguments: dict[str, Any]) -> Wire:
         return {**part, self._names.call: {**part[self._names.call], self._names.arguments: arguments}}
@@ -236,11 +375,3 @@ def _inside(part: object, name: str) -> Wire:
 
 def _text(part: object) -> object:
     return part.get("text") if isinstance(part, dict) else None
-
-
-def _digest(tool: object, arguments: object) -> str:
-    """The identity of a call that has no id: longer than any that a server counts."""
-    try:
-        return sha256(canonical([tool, arguments or {}]))
-    except InvalidCall:
-        return ""

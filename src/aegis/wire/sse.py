@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from aegis.errors import ForeignAnswer
 from aegis.wire.model import WireEvent
 
 MAX_EVENT_BYTES: Final = 33_554_432  # an event that never ends would fill the memory
+
+
+class EventReader(Protocol):
+    """Bytes in, events out; raises `ForeignAnswer` for what is none."""
+
+    @property
+    def at_rest(self) -> bool: ...
+
+    def feed(self, chunk: bytes) -> list[WireEvent]: ...
+
+    def end(self) -> list[WireEvent]: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Framing:
+    """How the events of a stream are told apart. `alive` says nothing, and keeps a silent connection open."""
+
+    media: str
+    reader: Callable[[], EventReader]
+    encode: Callable[[WireEvent], bytes]
+    alive: bytes = b""
 
 
 class SseReader:
@@ -92,3 +115,8 @@ def sse_bytes(event: WireEvent) -> bytes:
     head = "".join(f"{name}: {value}\n" for name, value in fields if value)
     body = "".join(f"data: {line}\n" for line in event.data.split("\n"))
     return f"{head}{body}\n".encode()
+
+
+SSE: Final = Framing(
+    media="text/event-stream", reader=SseReader, encode=sse_bytes, alive=b": a call is being decided\n\n"
+)

@@ -139,6 +139,25 @@ def _file(file: Wire, path: Path) -> SuppliedContent:
     return SuppliedContent(kind="document", path=path, passages=tuple(passages))
 
 
+def supplied_text(text: str, place: Path, path: Path) -> SuppliedContent:
+    """A text of the user at `place`, in the part at `path`."""
+    return _text(text, place, path)
+
+
+def supplied_file(media: str, data: str, place: Path, path: Path, part: Any) -> SuppliedContent:
+    """A file in base64 at `place`; what is no text cannot be read here."""
+    decoded = _decoded(media, data)
+    if decoded is None:
+        return unread_part(part, path, media or "file")
+    passage = Passage(path=place, text=decoded, head="")
+    return SuppliedContent(kind="document", path=path, passages=(passage,))
+
+
+def unread_part(part: Any, path: Path, what: str) -> SuppliedContent:
+    """A part that no text can be read from, with a word for it."""
+    return SuppliedContent(kind="document", path=path, passages=(), unread=part, what=what)
+
+
 def _said(content: Any, path: Path, kind: str) -> list[SuppliedContent]:
     if isinstance(content, str):
         return [_text(content, path, path)]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from benchmarks.behaviour import fleets
 
-from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel, LearnedCall, called_of
+from aegis.behaviour.features import LearnedCall, called_of
+from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel
 from aegis.behaviour.trust import trust_of
 from aegis.core.ports import Entry
 from aegis.core.times import MICROS
@@ -82,6 +83,46 @@ def test_one_day_teaches_only_so_much_that_is_new() -> None:
     assert model.score(last).bits > 0
 
 
+def test_whoever_warms_a_model_up_is_unusual_from_the_first_call_on_and_held_calls_teach_nothing() -> None:
+    model = learned(SLOTS)
+    for number in range(500):
+        called = call(SLOTS + number, url=f"https://warm{number}.example/")
+        surprise = model.score(called)
+        assert surprise.is_unusual
+        model.learn(call(SLOTS + number), model.score(call(SLOTS + number)))
+
+
+def test_unusual_calls_lift_the_limit_by_small_steps_alone() -> None:
+    model = learned(SLOTS)
+    limit = model.limit
+    for number in range(3):
+        called = call(SLOTS + number, tool=f"drop{number}", everything=10**9 * (number + 1))
+        model.learn(called, model.score(called))
+    assert limit < model.limit < limit + 8
+
+
+def test_an_agent_that_meets_other_hosts_all_the_time_is_not_surprising_by_one() -> None:
+    model = AgentModel()
+    for number in range(500):
+        called = call(number, url=f"https://h{number}.example/")
+        model.learn(called, model.score(called))
+    assert not model.score(call(500, url="https://h500.example/")).is_unusual
+    assert model.score(call(500, url="https://h500.example/", bcc="all")).is_unusual
+
+
+def test_a_burst_is_no_excuse_for_itself() -> None:
+    model, found = learned(), []
+    for number in range(100):
+        quick = called_of(
+            time=(START + 600 * 20) * MICROS + number, server=None, tool="fetch", size=60, effects=["network"],
+            arguments={"url": "https://docs.example/9"},
+        )  # fmt: skip
+        surprise = model.score(quick)
+        found.append(surprise.is_unusual)
+        model.learn(quick, surprise)
+    assert not found[3] and found[-1]
+
+
 def test_a_clock_that_jumps_changes_no_more_than_the_hour() -> None:
     model = learned()
     far = called_of(
@@ -95,8 +136,8 @@ def test_a_clock_that_jumps_changes_no_more_than_the_hour() -> None:
 def test_fleets_with_strange_calls_of_ten_kinds() -> None:
     counts = fleets(8, 1_500, seed=3)
     share = {kind: counts.found[kind] / counts.put[kind] for kind in counts.put}
-    assert sum(one >= 0.8 for one in share.values()) >= 8
-    assert 1_000 * counts.false / counts.honest <= 2
+    assert min(share.values()) >= 0.8
+    assert 1_000 * counts.false / counts.honest <= 1
 
 
 def entry(day: int, decision: str, reason: str = "none") -> Entry:

@@ -21,7 +21,7 @@ from aegis.errors import InvalidCall
 from aegis.sandbox.command import MISSING, program
 
 PORT: Final = 8787  # in a network of its own every port is free
-MAX_SOCKETS: Final = 4_096  # more are not hidden one by one: the command line would be too long, and it is refused
+MAX_SOCKETS: Final = 4_096  # each takes words of a command line: with more of them the run is refused
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -31,7 +31,7 @@ def inside(around: Around) -> Around:
 
 
 def enclosed(told: Told, around: Around, info: int) -> Told:
-    """What is run in place of the command; bubblewrap writes to the descriptor `info` which process is the first inside.
+    """What is run in place of the command; bubblewrap tells the descriptor `info` which process is the first inside.
 
     Raises `InvalidCall` where this machine has no bubblewrap.
     """

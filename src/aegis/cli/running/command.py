@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import stat
 import subprocess
@@ -19,11 +18,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from aegis.cli.options import ConfigFile, Home, home_of
-from aegis.cli.output import INTERRUPTED, USAGE, say
+from aegis.cli.output import USAGE, say
 from aegis.cli.running import boxed
 from aegis.cli.running.hosts import Around, Told, name_of, tell
 from aegis.cli.running.process import NOT_EXECUTABLE, NOT_FOUND, leave, start, wait
-from aegis.errors import AegisError, InvalidCall
+from aegis.errors import AegisError
 from aegis.sdk.client.peer import peer_uid
 
 START_S: Final = 120.0  # the first start of all compiles the rules
@@ -34,7 +33,7 @@ _LOGGED: Final = 2_000  # characters of what a gateway that did not start has to
 
 
 class NoGateway(AegisError):
-    """The gateway of a run did not start, or is gone."""
+    """The gateway of a run did not start, or is gone; in the words that it left."""
 
 
 def run(
@@ -55,40 +54,34 @@ def run(
     """
     place = home_of(home)
     named = agent or os.environ.get("AEGIS_AGENT") or name_of(command)
-    with _folder() as folder, _gateway(place, config, folder, named, observe=observe) as gateway:
-        around = gateway.around(folder, place, named)
-        told = tell(command, os.environ, boxed.inside(around) if strict_network else around)
-        if not quiet:
-            mode = ", observed" if observe else ""
-            sys.stderr.write(f"aegis: {named}{mode}: decided by {', '.join(told.by) or 'nothing'}\n")
-            sys.stderr.flush()
-        code = _enclosed(told, around) if strict_network else _run(told)
-        counted = gateway.close()
+    try:
+        code, counted = _around(command, place, config, named, observe=observe, strict=strict_network, quiet=quiet)
+    except NoGateway as error:
+        sys.stderr.write(str(error))
+        return USAGE
     if not quiet:
         sys.stderr.write(f"aegis: {_line(counted, observe=observe)}\n")
         sys.stderr.flush()
     return leave(code)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run this one command of the tree, without the rest being loaded: `aegis run` stands before every start."""
-    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    app.command(**SETTINGS)(run)
-    try:
-        code = typer.main.get_command(app)(list(argv), prog_name="aegis run", standalone_mode=False)
-    except typer.TyperException as error:
-        say(" ".join(error.format_message().split()).rstrip("."), code="usage", hint="`aegis run --help` shows how")
-        return USAGE
-    except (InvalidCall, NoGateway) as error:
-        say(str(error), code=getattr(error, "code", "refused"), hint=getattr(error, "hint", ""))
-        return USAGE
-    except (typer.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    return code if isinstance(code, int) else 0
+def _around(
+    command: Sequence[str], home: Path, config: Path | None, agent: str, *, observe: bool, strict: bool, quiet: bool
+) -> tuple[int, dict[str, Any] | None]:
+    """The exit code of the command with a gateway around it, and what was counted."""
+    with _folder() as folder, _gateway(home, config, folder, agent, observe=observe) as gateway:
+        around = gateway.around(folder, home, agent)
+        told = tell(command, os.environ, boxed.inside(around) if strict else around)
+        if not quiet:
+            mode = ", observed" if observe else ""
+            sys.stderr.write(f"aegis: {agent}{mode}: decided by {', '.join(told.by)}\n")
+            sys.stderr.flush()
+        code = _enclosed(told, around) if strict else _run(told)
+        return code, gateway.close()
 
 
 # Words after the command's name are the command's, whatever they look like.
-SETTINGS: Final[dict[str, Any]] = {"name": "run", "context_settings": {"allow_interspersed_args": False}}
+SETTINGS: Final[dict[str, Any]] = {"context_settings": {"allow_interspersed_args": False}}
 
 
 class _Gateway:
@@ -126,8 +119,8 @@ class _Gateway:
         line = "" if self._process.stdout is None else self._process.stdout.readline()
         if not line:
             self._process.wait(STOP_S)
-            said = self._log.read_text(encoding="utf-8", errors="replace")[-_LOGGED:].strip().splitlines()
-            raise NoGateway(said[-1] if said else "the gateway did not start")
+            said = self._log.read_text(encoding="utf-8", errors="replace")[-_LOGGED:]
+            raise NoGateway(said or "aegis: the gateway did not start\n")
         value: dict[str, Any] = json.loads(line)
         return value
 
@@ -192,6 +185,12 @@ def _listening(home: Path) -> str:
 _VENDORS: Final = (
     ("openai", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
     ("anthropic", ("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),
+    (
+        "gemini",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        ("GOOGLE_GEMINI_BASE_URL",),
+        "https://generativelanguage.googleapis.com",
+    ),
 )
 
 

@@ -13,12 +13,13 @@ import sys
 import threading
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aegis.bootstrap import open_deployment, open_state
 from aegis.bootstrap.credentials import create_key, revoke_key
 from aegis.bootstrap.state import config_file, home_dir
 from aegis.cli.opening import operator
+from aegis.cli.output import say, say_problems
 from aegis.cli.remote import SOCKET
 from aegis.cli.running.relay import Relay
 from aegis.cli.verifying import verify_log
@@ -27,9 +28,12 @@ from aegis.config.document import dump, plain
 from aegis.config.trusted import rule_folders
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Entry, Reader, Store
-from aegis.errors import AegisError, LogInvalid
+from aegis.errors import AegisError, ConfigError
 from aegis.keys.keyring import Keyring
 from aegis.proxies.hooks.door import SOCKET as HOOK_SOCKET
+
+if TYPE_CHECKING:
+    from aegis.server.serve import GatewayServer
 
 MAX_VERIFIED: Final = 20_000  # receipts: verifying more would keep a person waiting after the command has ended
 DRAIN_S: Final = 2
@@ -89,8 +93,11 @@ def main() -> None:
             counted = _join(wanted, home, path)
         else:
             counted = _serve(wanted, home, path, composed)
+    except ConfigError as error:
+        say_problems(error.problems)
+        sys.exit(1)
     except AegisError as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error), code="refused")
         sys.exit(1)
     _say(counted)
 
@@ -128,7 +135,7 @@ def _join(wanted: Wanted, home: Path, path: Path | None) -> Counted:
 def _serve(wanted: Wanted, home: Path, path: Path | None, composed: str | None) -> Counted:
     """Be a gateway over the home, on sockets that nobody else looks for, until standard input ends."""
     from aegis.server.app import create_app
-    from aegis.server.serve import GatewayServer, ServeSettings, serve
+    from aegis.server.serve import ServeSettings, serve
     from aegis.server.telemetry import configure_logs
 
     configure_logs("warning")
@@ -146,7 +153,7 @@ def _serve(wanted: Wanted, home: Path, path: Path | None, composed: str | None) 
 
         def ready(server: GatewayServer) -> None:
             app.services.workers.start()
-            threading.Thread(target=lambda: (sys.stdin.read(), server.stop()), daemon=True).start()
+            threading.Thread(target=_stop_at_end, args=(server,), daemon=True).start()
             _say(
                 Opened(
                     port=server.port,
@@ -165,6 +172,11 @@ def _serve(wanted: Wanted, home: Path, path: Path | None, composed: str | None) 
         return count(deployment.store, deployment.keyring, wanted.agent, first, observe=wanted.observe)
     finally:
         deployment.close()
+
+
+def _stop_at_end(server: GatewayServer) -> None:
+    sys.stdin.read()
+    server.stop()
 
 
 def _named(path: Path | None) -> str | None:

@@ -57,7 +57,7 @@ class Around:
 
 @dataclass(kw_only=True, slots=True)
 class Told:
-    """What the command is told: its words, its environment, and how its calls are decided, for the line at the start."""
+    """What the command is told: its words and its environment; `by` says how its calls are decided."""
 
     command: list[str]
     environment: dict[str, str]
@@ -96,6 +96,12 @@ def _models(told: Told, around: Around) -> None:
     if "anthropic" in around.dialects:
         environment |= dict.fromkeys(_ANTHROPIC, url) | {"ANTHROPIC_API_KEY": key}
         environment.pop("ANTHROPIC_AUTH_TOKEN", None)  # two credentials in one request are none
+    if "gemini" in around.dialects:
+        environment |= {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key, "GOOGLE_API_KEY": key}
+    if "ollama" in around.dialects:
+        environment |= {"OLLAMA_HOST": url, "OLLAMA_API_BASE": url, "OLLAMA_API_KEY": key}
+    if "bedrock" in around.dialects:
+        environment |= {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": url, "AWS_BEARER_TOKEN_BEDROCK": key}
     if around.dialects:
         told.by.append(f"models ({', '.join(around.dialects)})")
     for name in ("NO_PROXY", "no_proxy"):
@@ -151,14 +157,21 @@ def _claude(told: Told, around: Around) -> None:
 
 
 def _codex(told: Told, around: Around) -> None:
-    """`-c KEY=TOML` is laid over every other configuration; what stands on the command line was reviewed by its author."""
+    """`-c KEY=TOML` is laid over every other configuration; a hook that nobody reviewed would be left out silently."""
     options = ["--dangerously-bypass-hook-trust", "-c", "features.hooks=true"]
     for event, entries in _settings(HOSTS["codex"], around).items():
         options += ["-c", f"hooks.{event}={_toml(entries)}"]
     if "openai" in around.dialects:
-        provider = {"name": "Aegis", "base_url": f"{around.url}/v1", "env_key": "OPENAI_API_KEY", "wire_api": "responses"}
+        provider = {
+            "name": "Aegis",
+            "base_url": f"{around.url}/v1",
+            "env_key": "OPENAI_API_KEY",
+            "wire_api": "responses",
+        }
         options += ["-c", 'model_provider="aegis"']
-        options += [word for name, value in provider.items() for word in ("-c", f"model_providers.aegis.{name}={_toml(value)}")]
+        options += [
+            word for name, value in provider.items() for word in ("-c", f"model_providers.aegis.{name}={_toml(value)}")
+        ]
     told.command[1:1] = options
     told.by.append("hooks")
 
@@ -191,7 +204,7 @@ def _opencode(told: Told, around: Around) -> None:
 
 
 def _cursor(told: Told, around: Around) -> None:
-    """Neither its hooks nor its models can be named for one run: what it does is decided where the hook is installed."""
+    """Neither its hooks nor its models can be named for one run: its calls are decided where the hook is installed."""
     host = HOSTS["cursor"]
     if not any(installed(path, host) for path in every_place(host, Path.home(), Path.cwd()) if path.is_file()):
         hint = "`aegis hook install cursor` (or `--project .`) writes the hook that it reads"
@@ -203,7 +216,8 @@ def _models_alone(told: Told, around: Around) -> None:
     """Its tools are called by a model, and that is where they are decided."""
     if not around.dialects:
         hint = "`proxies.providers` of the configuration, or a provider's key in the environment, names the models"
-        raise InvalidCall(f"`{name_of(told.command)}` is decided by its models, and none is known", code="host", hint=hint)
+        name = name_of(told.command)
+        raise InvalidCall(f"`{name}` is decided by its models, and none is known", code="host", hint=hint)
 
 
 def _aider(told: Told, around: Around) -> None:

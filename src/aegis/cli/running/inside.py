@@ -15,9 +15,8 @@ from aegis.cli.running.relay import Relay
 def main() -> None:
     """Run the command and leave as it left; a signal that ended it becomes 128 and its number."""
     port, target, *command = sys.argv[1:]
-    relay = Relay(target, port=int(port))
+    Relay(target, port=int(port)).start()  # before the command, and before signals are kept from its threads
     child = start(command, dict(os.environ))
-    relay.start()
     code = wait(child, init=True)
     os._exit(code if code >= 0 else 128 - code)
 

@@ -19,17 +19,26 @@ NOT_EXECUTABLE: Final = 126
 _PASSED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 # Of the terminal, which sends them to the whole group.
 _HEARD: Final = (signal.SIGINT, signal.SIGQUIT)
+_ALL: Final = (*_PASSED, *_HEARD)
 _STOPS: Final = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], *, keep: Sequence[int] = ()) -> int:
     """Start `command`, found on the path of `environment`; gives its process id.
 
-    Raises `FileNotFoundError` or `PermissionError` as a shell would say 127 or 126. Descriptors in `keep` are handed on.
+    Raises `FileNotFoundError` or `PermissionError` as a shell would say 127 or 126. `keep` are descriptors to hand on.
+    Signals wait until `wait` can hand them on: the first process of a sandbox would lose them.
     """
     for descriptor in keep:
         os.set_inheritable(descriptor, True)
-    return os.posix_spawnp(command[0], list(command), dict(environment), setsigdef=[*_PASSED, *_HEARD, *_STOPS])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    try:
+        return os.posix_spawnp(
+            command[0], list(command), dict(environment), setsigdef=[*_ALL, *_STOPS], setsigmask=before
+        )
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
 
 
 def wait(child: int, *, signalled: int | None = None, init: bool = False) -> int:
@@ -47,6 +56,7 @@ def wait(child: int, *, signalled: int | None = None, init: bool = False) -> int
     before = {number: signal.signal(number, on_signal) for number in _PASSED}
     # A handler and not "ignore": what is ignored stays so in every program that is started from here.
     before |= {number: signal.signal(number, lambda *_: None) for number in (*_HEARD, signal.SIGTSTP)}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
     try:
         while True:
             ended, status = os.waitpid(-1 if init else child, os.WUNTRACED)

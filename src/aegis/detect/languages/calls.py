@@ -16,7 +16,7 @@ import msgspec
 
 from aegis.core.effects import EffectScope, Resource, Verb
 from aegis.detect.languages.syntax import CodeLanguage
-from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
 Makes = Literal[
@@ -118,18 +118,7 @@ def call_folder() -> Path:
 
 def load_calls(folder: Path, *, cache: Path | None = None) -> tuple[CallFile, ...]:
     """Read every file of a folder; raise `ConfigError` for the first that is wrong."""
-    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    identity = ("calls", Path(__file__).read_text(encoding="utf-8"), *(word for text in texts for word in text))
-    body = None if cache is None else load_cached(cache, identity)
-    if body is not None:
-        try:
-            return msgspec.msgpack.decode(body, type=tuple[CallFile, ...])
-        except msgspec.DecodeError:
-            body = None
-    files = tuple(_checked(name, text) for name, text in texts)
-    if cache is not None:
-        store_cached(cache, identity, msgspec.msgpack.encode(files))
-    return files
+    return load_files(folder, "calls", Path(__file__), CallFile, _checked, cache=cache)
 
 
 def _checked(name: str, text: str) -> CallFile:

@@ -3,6 +3,9 @@
 A database is machine state that the engine trusts blindly. It is therefore read only from a folder
 and a file that belong to this user and that nobody else can write, and only if its digest is right;
 everything else counts as absent. The folder keeps the files that were used last.
+
+What was compiled when the package was built lies in it (`_data/compiled`) and is trusted as its code is. The engine
+itself refuses a database of another version or of a processor with more to offer; then it is compiled here.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ import platform
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
+
+_File = TypeVar("_File")
 
 _MAGIC: Final = b"aegis-patterns-1\n"
 _DIGEST_BYTES: Final = 32
@@ -27,6 +34,8 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _MOST_KEPT: Final = 64  # files, of which a set of rules has about ten; each of some megabytes
 _USED_ANEW: Final = 3_600.0  # seconds after which a use is written down again, and a file half written is left over
 _SUFFIX: Final = ".db"
+_COMPILED: Final = Path(__file__).resolve().parents[2] / "_data" / "compiled"
+ANY_MACHINE: Final = ""  # names what was compiled when the package was built
 _LONGEST_WAIT: Final = 60.0  # seconds for which another process may compile: one that is stopped stops no other
 _PAUSE: Final = 0.05  # seconds between two looks
 
@@ -36,6 +45,15 @@ def default_cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return root / "aegis" / "patterns"
+
+
+def load_shipped(identity: Sequence[str]) -> bytes | None:
+    """The bytes for `identity` that the package brings, if it does."""
+    try:
+        data = (_COMPILED / _name(identity, ANY_MACHINE)).read_bytes()
+    except OSError:
+        return None
+    return _body(data, identity)
 
 
 def load_cached(folder: Path, identity: Sequence[str]) -> bytes | None:
@@ -55,11 +73,34 @@ def load_cached(folder: Path, identity: Sequence[str]) -> bytes | None:
         if time.time() - status.st_mtime > _USED_ANEW:
             with contextlib.suppress(OSError):  # a file system that cannot be written: nothing is removed there either
                 os.utime(file.fileno())
+    return _body(data, identity)
+
+
+def _body(data: bytes, identity: Sequence[str]) -> bytes | None:
     head = len(_MAGIC) + _DIGEST_BYTES
     body = data[head:]
     if data[: len(_MAGIC)] != _MAGIC or not hmac.compare_digest(data[len(_MAGIC) : head], _digest(identity, body)):
         return None
     return body
+
+
+def load_files(
+    folder: Path, kind: str, reader: Path, kept: type[_File], check: Callable[[str, str], _File], *, cache: Path | None
+) -> tuple[_File, ...]:
+    """Every YAML file of a folder of data, checked; what was checked before is taken from `cache`.
+
+    `reader` is the module that checks: another one checks anew. Raises what `check` raises, for the first wrong file.
+    """
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
+    identity = (kind, reader.read_text(encoding="utf-8"), *(word for text in texts for word in text))
+    body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
+    if body is not None:
+        with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew
+            return msgspec.msgpack.decode(body, type=tuple[kept, ...])  # type: ignore[valid-type]
+    files = tuple(check(name, text) for name, text in texts)
+    if cache is not None:
+        store_cached(cache, identity, msgspec.msgpack.encode(files))
+    return files
 
 
 def store_cached(folder: Path, identity: Sequence[str], body: bytes) -> None:
@@ -144,6 +185,10 @@ def _digest(identity: Sequence[str], body: bytes) -> bytes:
     return hashlib.sha256("\0".join(identity).encode() + b"\0" + body).digest()
 
 
-def _name(identity: Sequence[str]) -> str:
-    machine = f"{platform.machine()} {platform.node()}"
+def _machine() -> str:
+    return f"{platform.machine()} {platform.node()}"
+
+
+def _name(identity: Sequence[str], machine: str | None = None) -> str:
+    machine = _machine() if machine is None else machine
     return hashlib.sha256("\0".join((machine, *identity)).encode()).hexdigest()[:32] + _SUFFIX

@@ -15,7 +15,7 @@ import orjson
 import re2
 
 from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
-from aegis.detect.rules.mentions import spoken
+from aegis.detect.rules.mentions import chained, ordered, spoken
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
 
@@ -482,5 +482,9 @@ TEXT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {"spelled": spelled}
 WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
 
 # Checks that read what was found where it stands: the text around it, and from where to where.
-PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], bool]]] = {"spoken": spoken}
+PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], bool]]] = {
+    "chained": chained,
+    "ordered": ordered,
+    "spoken": spoken,
+}
 SURROUNDING: Final = 240  # bytes on either side of what was found

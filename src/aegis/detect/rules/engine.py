@@ -6,18 +6,21 @@ behaves the same on either; only the time differs.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import re2
 
-from aegis.detect.rules.cache import compiling, load_cached, store_cached
+from aegis.detect.rules.cache import compiling, load_cached, load_shipped, store_cached
 from aegis.errors import ConfigError, Problem
+from aegis.notices import notice
 
 # Patterns that every engine reads the same, in linear time.
 
@@ -89,6 +92,7 @@ _LONG_REPEAT: Final = 24
 _LOOSE_LEAD: Final = re2.compile(r"\\b(\(?)(\[[^\]\\]+\])\{(?:[3-9]|\d\d+)\}")
 _WHOLE_TEXT: Final = {"A": "^", "z": "$"}
 _MOST_OPENED: Final = 16  # databases that one process keeps: some megabytes each
+_MANY: Final = 3  # databases: the rules that ship are more, one folder of a user's own is less
 _MOST_THREADS: Final = 4  # that compile at once
 _Identity = tuple[str, ...]
 _OPENED: dict[_Identity, Any] = {}
@@ -215,24 +219,29 @@ def _read_or_compile(absent: Mapping[_Identity, Sequence[EnginePattern]], cache:
     with compiling(cache):
         found |= _read([identity for identity in absent if identity not in found], cache)
         missing = [identity for identity in absent if identity not in found]
+        if len(missing) >= _MANY:
+            notice("compiling the rules; that is done once on this machine and takes some seconds", level=logging.INFO)
         with ThreadPoolExecutor(max_workers=_MOST_THREADS) as threads:  # the engine compiles without the GIL
             compiled = list(threads.map(_compiled, [absent[identity] for identity in missing]))
         for identity, database in zip(missing, compiled, strict=True):
             found[identity] = database
             if cache:
                 store_cached(cache, identity, hyperscan.dumpb(database))
+        if len(missing) >= _MANY:
+            notice("the rules are compiled", level=logging.INFO)
     return found
 
 
 def _read(identities: Iterable[_Identity], cache: Path | None) -> dict[_Identity, Any]:
     found: dict[_Identity, Any] = {}
     for identity in identities:
-        blob = load_cached(cache, identity) if cache else None
-        if blob is not None:
-            try:
-                found[identity] = hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
-            except hyperscan.error:
-                continue  # written by another build of the engine: compiled anew
+        for load in (partial(load_cached, cache), load_shipped) if cache else ():
+            blob = load(identity)
+            if blob is not None:
+                # What another build of the engine wrote, or one for another processor, is compiled again.
+                with contextlib.suppress(hyperscan.error):
+                    found[identity] = hyperscan.loadb(blob, hyperscan.HS_MODE_BLOCK)
+                    break
     return found
 
 

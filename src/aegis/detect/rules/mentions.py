@@ -38,6 +38,22 @@ _ENDS_REFUSAL: Final = re2.compile(
 )
 # Who is told to do something is no reader of the text, unless it is one of these.
 _READERS: Final = frozenset({"agent", "ai", "assistant", "bot", "chatbot", "llm", "model", "us", "we", "you"})
+# Japanese names who does something before what is done: a patient who ignored an instruction gives no order.
+_NARRATED: Final = re2.compile(r"(?:^|[\s。、「])([^\s。、「」]{1,12})[はが][^\s。、]{0,6}$")
+_ORDERED: Final = re2.compile(r"^\S{0,6}(?:くださ|下さ|しろ|せよ|なさい|こと)")
+_JAPANESE_READERS: Final = re2.compile(
+    r"(?i)あなた|君|お前|貴方|私|AI|アシスタント|モデル|エージェント|ボット|GPT|Claude"
+)
+# Languages and tools in a list of a sentence: `Python & Bash`, with their capital letters, or `Perl; awk; sed`, where
+# each starts alone and does nothing. What follows is plain words: behind a semicolon only with a capital letter.
+_LISTED: Final = re2.compile(
+    r"^\s*&\s*(?:Bash|Shell|PowerShell|Python|Ruby|Perl|Node|Make|Docker|Git)"
+    r"(?:[.,!?)]?\s+(?:[\p{L}\p{N}\s.,!?()'-]|;\s+\p{Lu})*|[.!?)]*)$|"
+    r"^\s*[;&]\s*(?:awk|sed|grep|perl|python|ruby|git)(?:\s*[;&,]\s*(?:awk|sed|grep|perl|python|ruby|git|friends|co))*"
+    r"(?:[.!?]\s+[\p{L}\p{N}\s.,!?():'-]*|[.!?)]*)$|"
+    r"^\s*\|\s*bash\s+\p{Ll}+,(?:\s+[\p{L}\p{N}()., :]*)$"
+)
+_NAMED: Final = re2.compile(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
 _QUOTES: Final[Mapping[str, str]] = {
     '"': '"',
     "'": "'",
@@ -56,6 +72,9 @@ def spoken(text: str, start: int, end: int) -> bool:
     """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
     if _OF_OTHERS.search(after) is not None:
+        return False
+    told_of = _NARRATED.search(before)
+    if told_of is not None and _JAPANESE_READERS.search(told_of.group(1)) is None and _ORDERED.search(after) is None:
         return False
     refused = _REFUSED.search(before) if found[:1] not in _QUOTES else None
     told = None if refused is None else refused.group(1)
@@ -78,6 +97,21 @@ def spoken(text: str, start: int, end: int) -> bool:
     if _NEW_SENTENCE.search(quoted) is not None:
         return True  # a whole text in quotes, as in JSON, and no phrase that is spoken of
     return _MENTION.search(whole[:opened]) is None and _MENTIONED.search(whole[opened + 2 + closed :]) is None
+
+
+_ON_REQUEST: Final = re2.compile(
+    r"(?i)\b(?:up)?on\s+(?:\w+\s+)?(?:request|demand|termination|notice)[^.\n]{0,30}\bshall\s+$"
+)
+
+
+def ordered(text: str, start: int, end: int) -> bool:
+    """Whether something is ordered: not what a contract obliges to on request."""
+    return _ON_REQUEST.search(text[:start]) is None
+
+
+def chained(text: str, start: int, end: int) -> bool:
+    """Whether what stands behind a sign is a command: not a name that a sentence of plain words lists."""
+    return _LISTED.search(text[start:]) is None or _NAMED.search(text[:start]) is None
 
 
 _ALL_OF_THEM: Final = re2.compile(

@@ -16,7 +16,7 @@ import msgspec
 import re2
 
 from aegis.core.effects import RESOURCES, SCOPES, VERBS
-from aegis.detect.rules.cache import default_cache_folder, load_cached, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached
 from aegis.errors import ConfigError, Problem
 
 ProgramLanguage = Literal["shell", "python", "javascript", "php", "sql", "make", "cron", "other"]
@@ -184,7 +184,8 @@ class Use(_Member, frozen=True, kw_only=True):
 
     `effect` is a verb and a resource of `core.effects`, perhaps a scope. Instead of a resource it names what the
     operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process`
-    are what the name of one says: that of a defence, of a backup, or of any other.
+    are what the name of one says: that of a defence, of a backup, or of any other. Letters are compared in small
+    ones, but for an option behind `=`: `=-T` is `-T`, with whatever is joined to it.
     """
 
     effect: str
@@ -322,7 +323,22 @@ def builtin_programs() -> Mapping[str, KnownProgram]:
     programs = load(program_folder(), cache=default_cache_folder())
     if not programs:  # without them every command would look harmless
         raise FileNotFoundError("the built-in programs are missing from this installation")
-    return {name: program for program in programs for name in program.names}
+    known: dict[str, KnownProgram] = {}
+    for program in programs:
+        for name in program.names:
+            known[name] = _together(known[name], program) if name in known else program
+    return known
+
+
+def _together(one: KnownProgram, other: KnownProgram) -> KnownProgram:
+    """What two files say of a program, at least one of them only what it does to resources."""
+    whole = one if _only_does(other) else other
+    return msgspec.structs.replace(whole, does=one.does + other.does)
+
+
+def _only_does(program: KnownProgram) -> bool:
+    """Whether an entry says only what programs do to resources, which files about a kind of deed add to others."""
+    return program == KnownProgram(names=program.names, does=program.does)
 
 
 def program_folder() -> Path:
@@ -345,7 +361,7 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
     files = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
     checked_by = Path(__file__).read_text(encoding="utf-8")
     identity = ("programs", checked_by, *(word for file in files for word in file))
-    kept = None if cache is None else _kept(load_cached(cache, identity))
+    kept = None if cache is None else _kept(load_cached(cache, identity) or load_shipped(identity))
     if kept is not None:
         return kept
     programs = tuple(program for family in families(files) for program in family.programs)
@@ -431,6 +447,8 @@ class _Reading:
                 self._bad(f"`{name}` is no name of a program in small letters", f"{pointer}/names")
             if name.endswith("*") and not set(program.kinds) <= _BY_PATTERN:
                 self._bad("only names of a defence or a miner end in `*`", f"{pointer}/names")
+            if _only_does(program):
+                continue  # what is added to what another file says
             if name in taken:
                 self._bad(f"`{name}` is described in `{taken[name]}` already", f"{pointer}/names")
             taken[name] = self._file
@@ -457,7 +475,7 @@ class _Reading:
             if verb not in VERBS or resource not in (*RESOURCES, *OPERANDS) or scope not in ("", *SCOPES):
                 self._bad(f"`{use.effect}` is no effect", f"{pointer}/does/{at}/effect")
             for words in (*use.when, *use.unless):
-                if not words.strip() or _CAPITALS.search(words):
+                if not words.strip() or any(_CAPITALS.search(word) for word in words.split() if word[:2] != "=-"):
                     self._bad(f"`{words}` is compared in small letters", f"{pointer}/does/{at}")
         for at, line in enumerate(program.lines):
             if not (line.after or line.rest or line.start):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import re2
 
+from aegis.core.effects import ResourceEffect
 from aegis.detect.hosts import read_target
 from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.resources import host_place
 from aegis.detect.shell.catalogue import builtin_programs, of_kind
-from aegis.detect.shell.tree import Command
+from aegis.detect.shell.tree import MAX_SHELL, Command
+from aegis.detect.shell.uses import is_broad
 from aegis.detect.shell.words import FETCHERS, INTERPRETERS, LOOSE_PLACES, SENDERS
 
 Signalled = tuple[str, str]
@@ -48,6 +52,51 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
         decoded = decoded or decodes(command)
         secret = secret or prints_secret(command) or name in _DUMPERS
     return found
+
+
+def carried(stages: Sequence[Command]) -> ResourceEffect | None:
+    """What a pipeline carries away: all that a person or machine has, or anything to a host without a name."""
+    broad = ""
+    for place, command in enumerate(sorted(stages, key=lambda stage: stage.stage)):
+        name = command.name.lower()
+        if place and name in SENDERS:
+            if broad and name != "ssh":
+                return ResourceEffect("send", "home", "one", (broad,), "", command.text[:80])
+            if name in _CONNECTS and any(host_place(arg) in _ODD for arg in command.args[:8]):
+                return ResourceEffect("send", "address", "one", command.args[:1], "", command.text[:80])
+        if name in _TAKES:
+            broad = broad or next((arg for arg in command.args if arg[:1] != "-" and is_broad(arg)), "")
+    return None
+
+
+_TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}
+_ODD: Final = frozenset({"address", "collector", "tunnel"})
+_LABELLED: Final = re2.compile(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")
+_ENCODES: Final = frozenset({"xxd", "base64", "base32", "od", "hexdump", "gzip", "openssl", "split", "fold"})
+_KEY_ENDINGS: Final = re2.compile(
+    r"(?i)\.(key|pgp|gpg|ppk|p12|pem|pfx|cer|p7b|asc|crt|kdbx?|jks|keystore|ovpn|rdp|kwallet|wallet|psafe3|agilekeychain)\b"
+)
+_FINDERS: Final = frozenset({"find", "fd", "locate", "get-childitem", "gci", "dir", "ls", "where", "forfiles", "grep"})
+_LEAST_ENDINGS: Final = 4  # of files of keys, named together, are a search for keys
+
+
+def searches_keys(text: str, commands: Sequence[Command]) -> bool:
+    """Whether a text looks for files of keys and certificates of several kinds (ATT&CK T1552.004)."""
+    if not any(command.name.lower() in _FINDERS for command in commands):
+        return False
+    return len({match.lower() for match in _KEY_ENDINGS.findall(text[:MAX_SHELL])}) >= _LEAST_ENDINGS
+
+
+def labels(commands: Sequence[Command]) -> list[Signalled]:
+    """Look-ups of names, or pings, that carry what a loop reads of an encoded file (ATT&CK T1048.003)."""
+    if not any(command.name in _ENCODES for command in commands):
+        return []
+    for command in commands:
+        if command.name in _RESOLVERS and any(map(_LABELLED.search, command.args)):
+            return [("shell.sends-secret", command.text[:80])]
+        if command.name == "ping" and any(one == "-p" and other[:1] == "$" for one, other in pairwise(command.args)):
+            return [("shell.sends-secret", command.text[:80])]
+    return []
 
 
 # Where the makers of well-known tools keep their installers: a host, or a host and where its paths begin.

@@ -30,12 +30,13 @@ from aegis.detect.shell.destroy import (
     writes_device,
 )
 from aegis.detect.shell.feeds import Feeds
-from aegis.detect.shell.flow import asks_with_output, dropped, pipeline, substitutions
+from aegis.detect.shell.flow import asks_with_output, carried, dropped, labels, pipeline, searches_keys, substitutions
 from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
 from aegis.detect.shell.programs import moves_programs
 from aegis.detect.shell.services import service_deed
 from aegis.detect.shell.starts import (
+    PREFIXED,
     STARTS_GIVEN,
     helpers,
     in_odd_place,
@@ -148,6 +149,9 @@ def analyse_shell(
     text = expanded_words(extract.text)
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
+    for command in shell.commands:
+        if command.name in _KNOWN and command.name in PREFIXED:
+            _uses(command.name, command, facts)  # what starts another program is one itself
     commands = [plain(unwrapped(command)) for command in shell.commands]
     if stdin is not None:
         commands = [command._replace(fed=True) for command in commands]
@@ -158,6 +162,9 @@ def analyse_shell(
         _command(command, facts, depth)
     for stages in pipes.values():
         facts.signals.extend(pipeline(stages))
+        away = carried(stages)
+        if away is not None:
+            facts.effects.append(away)
         if feeds_deleter(stages):
             facts.add("shell.destroy", stages[-1].pipeline)
     facts.ran.extend(runs(commands))
@@ -165,6 +172,9 @@ def analyse_shell(
         _command(command, facts, depth)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
+    facts.signals.extend(labels(commands))
+    if searches_keys(text, commands):
+        facts.effects.append(ResourceEffect("scan", "credential", "one", (), "", text[:_SHOWN]))
     for target, source in ((plain_word(target), source) for target, source in shell.writes):
         facts.writes = facts.writes or not target.startswith("/dev/")
         _written(target, restored(source, extract.given), facts)

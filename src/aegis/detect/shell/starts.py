@@ -195,7 +195,7 @@ def _leaves_container(command: Command) -> bool:
 
 
 # Programs that start the command behind them, with the number of operands that stand before it.
-_PREFIXES: Final = members("prefix", Prefix)
+PREFIXED: Final = members("prefix", Prefix)
 _ASSIGNMENT: Final = re2.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 # Variables that name a program which others start for their user.
 _HELPER_VARIABLE: Final = re2.compile(
@@ -250,7 +250,7 @@ _MOST_PREFIXES: Final = 32  # commands that start one another on one line
 def unwrapped(command: Command) -> Command:
     """The command that `sudo`, `env`, `nohup` and the like start."""
     for _ in range(_MOST_PREFIXES):
-        prefix = _PREFIXES.get(command.name)
+        prefix = PREFIXED.get(command.name)
         if prefix is None:
             return command
         rest = _behind(command, prefix)

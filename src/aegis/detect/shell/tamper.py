@@ -12,6 +12,7 @@ from typing import Final
 import re2
 
 from aegis.detect.quick import remembered
+from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import Sign, builtin_programs, of_kind, pattern_of
 from aegis.detect.shell.tree import Command
 
@@ -59,18 +60,15 @@ def _joins_group(name: str, args: tuple[str, ...]) -> str:
 # Files that decide who may do what are never written by the way. In files that users edit every day it is the
 # written text that counts.
 
-# Accounts, keys and loaders: writing them gives power, whatever is written.
-_POWER: Final = re2.compile(
-    r"(?:^|/)(?:authorized_keys2?|rc\.local|ld\.so\.preload|sudoers(?:\.d/[^/]+)?|shadow|passwd|pam\.d/[^/]+|\.git/hooks/[^/]+|"
-    r"\.ssh/rc|\.rhosts|hosts\.equiv|ld\.so\.conf(?:\.d/[^/]+)?|modprobe\.d/[^/]+|udev/rules\.d/[^/]+|polkit-1/rules\.d/[^/]+|"
-    r"LaunchDaemons/[^/]+|Library/StartupItems/.+|emond\.d/rules/[^/]+)$"
+# Accounts, keys and loaders: writing them gives power, whatever is written. Where they lie is said by the places of
+# `data/resources`; of some resources only these files do so.
+_POWER: Final = frozenset({"account", "group", "library"})
+_POWERFUL: Final = re2.compile(
+    r"(?:^|/)(?:authorized_keys2?|rc\.local|\.git/hooks/[^/]+|\.ssh/rc|\.rhosts|hosts\.equiv|modprobe\.d/[^/]+|"
+    r"udev/rules\.d/[^/]+|launchdaemons/[^/]+|library/startupitems/.+|emond\.d/rules/[^/]+)$"
 )
-# Files that run things, and that people edit every day.
-_STARTUP: Final = re2.compile(
-    r"(?:^|/)(?:\.(?:bashrc|bash_profile|profile|zshrc|zshenv|zprofile|bash_login|bash_logout|login|cshrc|xinitrc|xprofile|"
-    r"config/fish/config\.fish|config/autostart/[^/]+)|crontab|cron(?:\.\w+)?/[^/]+|cron/crontabs/[^/]+|"
-    r"profile\.d/[^/]+|systemd/(?:system|user)/[^/]+|init\.d/[^/]+|environment|LaunchAgents/[^/]+|at\.allow)$"
-)
+# Places whose files run things, and that people edit every day.
+_STARTING: Final = frozenset({"startup", "service", "task"})
 # Text that has no business in them: what fetches, connects, decodes, or lies where anyone can write.
 _RUNS: Final = re2.compile(
     r"(?i)(?:curl|wget|fetch|lwp-request)\b[^\n]{0,300}(?:\||\$\(|`|-o\s|&&|;)|/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat|socat)\s|"
@@ -95,12 +93,14 @@ def written(target: str, source: str) -> tuple[str, list[str]]:
 @remembered
 def gives_power(target: str) -> bool:
     """Whether a file decides who may do what, so that writing it gives power whatever is written."""
-    return _POWER.search(target) is not None
+    place = place_of(target)
+    return place is not None and (place.resource in _POWER or _POWERFUL.search(place.path.lower()) is not None)
 
 
 @remembered
 def _starts_things(target: str) -> bool:
-    return _STARTUP.search(target) is not None
+    place = place_of(target)
+    return place is not None and place.resource in _STARTING
 
 
 Signalled = tuple[str, str]

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+import re2
 
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
-from aegis.detect.resources import place_of
+from aegis.detect.resources import host_place, place_of
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES
 
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
 _MOST_WORDS: Final = 512  # of one command
+_FEW: Final = 2  # alternatives of an entry that are compared without asking first
 _CMDLETS: Final = of_kind("cmdlet")
 _DEFENCES: Final = of_kind("defence")
 _BACKUPS: Final = of_kind("keeps-backups")
@@ -45,21 +48,36 @@ class Did(NamedTuple):
     values: tuple[str, ...] = ()
 
 
+# Folders at the root of a Unix system, which are spelled as a switch of Windows is.
+_PLACES: Final = frozenset({
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/sbin",
+    "/srv", "/sys", "/usr", "/var", "/users", "/library", "/system", "/applications", "/volumes",
+})  # fmt: skip
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word that begins with a slash is a path, and no switch of a program of Windows."""
+    return "/" in word[1:] and ":" not in word
+
+
 class Used:
     """The words of one command, read once for every entry that asks about them."""
 
-    __slots__ = ("args", "is_cmdlet", "lowered", "name", "operands", "options")
+    __slots__ = ("args", "is_cmdlet", "joined", "lowered", "name", "operands", "options")
 
     def __init__(self, name: str, args: Sequence[str]):
         self.name = name
         self.is_cmdlet = name in _CMDLETS
         self.args = args[:_MOST_WORDS]
         self.lowered = [arg.lower() for arg in self.args]
+        self.joined = "\n".join(self.lowered)
         self.options: list[tuple[str, str]] = []
         self.operands: list[str] = []
         for at, arg in enumerate(self.lowered):
-            if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not arg.startswith("//")):
+            if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not _is_path(arg)):
                 self._option(arg, at)
+                if arg in _PLACES:
+                    self.operands.append(self.args[at])
             else:
                 self.operands.append(self.args[at])
                 cut = arg.find("=", 1, 24)
@@ -90,7 +108,7 @@ class Used:
                 yield value
 
 
-_TokenKind = Literal["word", "glob", "option", "valued", "operand", "class"]
+_TokenKind = Literal["word", "glob", "option", "valued", "operand", "class", "typed"]
 
 
 class _Token(NamedTuple):
@@ -109,9 +127,11 @@ def _token(word: str) -> _Token:
     word = word.replace("~", " ")
     if word[0] == "<" and word[-1] == ">":
         return _Token("class", word[1:-1])
+    if word[:2] == "=-":
+        return _Token("typed", word[1:])
     if word[0].isdigit() and word[1:2] == ":":
         return _Token("operand", word[2:], at=int(word[0]) - 1)
-    if word[0] in _OPTION and len(word) > 1:
+    if word[0] in _OPTION and len(word) > 1 and not (word[0] == "/" and (_is_path(word) or word in _PLACES)):
         name, sign, value = word.lstrip("-/").partition("=")
         return _Token("valued", name, value) if sign else _Token("option", name)
     if word.endswith("=") and len(word) > 2:
@@ -124,6 +144,8 @@ def _holds(token: _Token, used: Used) -> bool:
         return token.text in used.lowered
     if token.kind == "glob":
         return any(glob_match(token.text, word[:_LONGEST]) for word in used.lowered)
+    if token.kind == "typed":
+        return any(arg.startswith(token.text) for arg in used.args)
     if token.kind == "option":
         return any(True for _ in used.values(token.text))
     if token.kind == "valued":
@@ -144,6 +166,7 @@ def _holds(token: _Token, used: Used) -> bool:
 
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
+    "collector", "tunnel", "address", "broad",
 })  # fmt: skip
 
 
@@ -166,10 +189,37 @@ def is_of(kind: str, word: str) -> bool:
         return "\\" in word or "/" in word[1:] or lowered.endswith(_RUNS)
     if kind == "line":
         return " " in word.strip() or lowered.endswith((".exe", ".bat", ".cmd", ".ps1", ".vbs", ".js", ".scr", ".com"))
+    if kind in _HOSTS:
+        return "." in word and host_place(word.partition("=")[2] if word[:2] == "--" else word) == kind
+    if kind == "broad":
+        return is_broad(word)
     if kind == "secret":
         place = place_of(word)
         return place is not None and place.resource in {"credential", "account", "browser-data"}
     return False
+
+
+_HOSTS: Final = frozenset({"collector", "tunnel", "address"})
+_BROAD: Final = frozenset({"home", "system-file", "credential", "browser-data", "account", "log", "database"})
+_HOMES: Final = ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
+_OF_PEOPLE: Final = ("documents", "desktop", "downloads", "pictures", "mail", "onedrive")
+
+
+def is_broad(word: str) -> bool:
+    """Whether a word names all that a person or a machine has: a home folder, its documents, `/etc`, credentials."""
+    word = word.strip("\"'").rstrip("*") if len(word) <= _LONGEST else ""
+    if len(word) < 2 and word != "~":
+        return word == "/"
+    last = word.rstrip("/\\").replace("\\", "/").rpartition("/")[2].lower()
+    if last in _OF_PEOPLE:
+        lowered = word.lower().replace("\\", "/")
+        return lowered.startswith(
+            ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
+        )
+    place = place_of(word.rstrip("/\\"))
+    if place is None:
+        return word.rstrip("/\\").lower() in {"c:\\users", "$env:userprofile", "%userprofile%"}
+    return place.resource in _BROAD and (place.whole or place.resource in {"credential", "browser-data", "account"})
 
 
 def is_share(word: str) -> bool:
@@ -279,7 +329,30 @@ def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
             yield from _did(entry, used)
 
 
+@lru_cache(maxsize=8_192)
+def _needles(when: tuple[str, ...]) -> Any:
+    """A pattern of pieces of which one stands in every command that one of the alternatives holds for; `None` for none.
+
+    Most entries for a program that is used every day speak of words that a command seldom has: one search says so.
+    """
+    pieces: set[str] = set()
+    for words in when:
+        texts = [token.text for token in _tokens(words) if token.kind != "class" and token.text[:1] != "<"]
+        longest = max((piece for text in texts for piece in _LITERAL.split(text.lower())), key=len, default="")
+        if not longest:
+            return None
+        pieces.add(longest)
+    return re2.compile("|".join(map(re2.escape, sorted(pieces))))
+
+
+_LITERAL: Final = re2.compile(r"[*]+")
+
+
 def _applies(entry: Use, used: Used) -> bool:
+    if len(entry.when) > _FEW and not used.is_cmdlet:
+        needles = _needles(entry.when)
+        if needles is not None and needles.search(used.joined) is None:
+            return False
     if entry.when and not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.when):
         return False
     return not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.unless)

@@ -17,6 +17,7 @@ from aegis.detect.files import Files
 from aegis.detect.operands import runs
 from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases
+from aegis.detect.shell.flow import searches_keys
 from aegis.detect.shell.handed import POWERSHELLS, cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
@@ -232,6 +233,8 @@ class _Reading:
             command = command._replace(name=name, args=args, variables=())
             commands.append(command)
             self._one(command, script.flows.get(place, _NO_KINDS), piped if known else "")
+        if searches_keys(text, commands):
+            self._did("scan", "credential", "one", (), text)
         for target, place in script.writes:
             self._writes(target, script.commands[place].text if script.commands else "")
         self._ran(commands)

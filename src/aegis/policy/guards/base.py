@@ -125,6 +125,7 @@ class Case(Struct, frozen=True, kw_only=True):
     the call names a parent, and the log knows no such call of its principal. `size` are the bytes of the arguments as
     they were sent. `context` is what the session said and read, and `flow` what is declared of the tool's data flow.
     `dependence` is what is not there of the calls that this one depends on.
+    `trust` is the agent's, 0 to 100: who did nothing yet stands in the middle.
     """
 
     tool: str
@@ -149,6 +150,7 @@ class Case(Struct, frozen=True, kw_only=True):
     context: SessionView | None = None
     flow: ToolFlow = NOTHING
     dependence: Dependence | None = None
+    trust: int = 50
 
 
 def effects_of(entry: ToolEntry | None, facts: Facts) -> frozenset[Effect]:

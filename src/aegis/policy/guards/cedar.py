@@ -124,6 +124,7 @@ _TYPES: Final[Mapping[str, CedarType]] = {
     "number": {"type": "Long"},
     "set": {"type": "Set", "element": {"type": "String"}},
 }
+TRUST: Final = "trust"  # 0 to 100, of the agent; only a `forbid` may read it
 CONTEXT: Final[CedarType] = {
     "tool": {"type": "String"},
     "server": {"type": "String"},
@@ -134,6 +135,7 @@ CONTEXT: Final[CedarType] = {
     "registered": {"type": "Boolean"},
     "effects": {"type": "Set", "element": {"type": "String"}},
     "roles": {"type": "Set", "element": {"type": "String"}},
+    "agent": {"type": "Record", "attributes": {TRUST: {"type": "Long"}}},
     "time": {"type": "Long"},
     "hour": {"type": "Long"},
     "weekday": {"type": "Long"},
@@ -170,13 +172,17 @@ def _action(arguments: CedarType | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CedarPolicy:
-    """One parsed policy: whose it is, what it demands where it forbids, and which fields of the session it reads."""
+    """One parsed policy: whose it is, what it demands where it forbids, and which fields of the session it reads.
+
+    `trusts` says that it reads the trust in the agent.
+    """
 
     owner: str
     permits: bool
     outcome: Outcome = Outcome.BLOCK
     defers: bool = False
     reads: tuple[str, ...] = ()
+    trusts: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -209,6 +215,7 @@ class CedarGuard:
         self._holding = holding
         self._known = known
         self.session_reads = frozenset(name for one in known.values() for name in one.reads)
+        self.reads_trust = any(one.trusts for one in known.values())
         self._schema = schema
         self._actions = SelectorMap(actions)
         self._resources: dict[tuple[str, str], cedarpy.Entities] = {}
@@ -294,6 +301,7 @@ def _context(case: Case, tool: str, server: str) -> dict[str, Any]:
         "registered": entry is not None and entry.registered,
         "effects": [*case.effects, *_refined(case)],
         "roles": list(case.principal.roles),
+        "agent": {TRUST: case.trust},
         "time": seconds,
         "hour": seconds // 3_600 % 24,
         "weekday": (seconds // 86_400 + 3) % 7,  # the epoch began on a Thursday

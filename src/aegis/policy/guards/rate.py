@@ -3,7 +3,8 @@
 A window counts the calls of every process on one log: a process begins with the newest receipts and takes
 up what others decided when it records, so that each further process may let one call more through, and those
 that several decide in the same moment. Calls that the guard refuses are not counted, so that a caller that waits
-gets through. Bytes are counted by each process for itself, of calls and of results.
+gets through. Bytes are counted by each process for itself, of calls and of results. Processes of one gateway count
+calls and bytes together, in books that they share, and exactly.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final, Protocol
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.policy.guards.base import Case
+from aegis.store.shared import Book, Counted, key_of
 
 MAX_LIMIT: Final = 100_000  # times kept for one agent: bounds what one configuration can make us store
 MAX_AGENTS: Final = 10_000  # agents counted at once: a flood of names cannot grow memory without end
@@ -74,10 +76,15 @@ class Windows:
 
     def __init__(self) -> None:
         self._elsewhere: RatesElsewhere | None = None
-        self._times: OrderedDict[str, deque[int]] = OrderedDict()
-        self._bytes: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
+        self._times: OrderedDict[str | bytes, deque[int]] = OrderedDict()
+        self._bytes: OrderedDict[str | bytes, deque[tuple[int, int]]] = OrderedDict()
         self._lock = Lock()
         self._process = os.getpid()
+        self._books: tuple[Book, Book] | None = None
+
+    def share(self, calls: Book, sizes: Book) -> None:
+        """Count from now on together with the other processes of this gateway."""
+        self._books = (calls, sizes)
 
     def follow(self, elsewhere: RatesElsewhere) -> None:
         """Count from now on also what others counted."""
@@ -90,25 +97,37 @@ class Windows:
         with self._lock:
             if self._elsewhere is not None and self._elsewhere.moved:
                 for other, moment in self._elsewhere.take(now - span):
-                    self._enter(other, moment, span)
-            times = self._times.get(agent)
-            if times is None:
-                if len(self._times) >= MAX_AGENTS and (wait := self._make_room(now, span)):
-                    return wait
-                times = self._times[agent] = deque()
-            # (1) Time never runs backwards here: a clock that is set back frees no place.
-            elif times[-1] > now:
-                now = times[-1]
-            # (2) Forget what left the window.
-            start = now - span
-            while times and times[0] <= start:
-                times.popleft()
-            # (3) A full window answers when its oldest call leaves it.
-            if len(times) >= rate.limit:
-                return times[len(times) - rate.limit] + span - now
-            times.append(now)
-            self._times.move_to_end(agent)
-            return 0
+                    self._enter(key_of(other) if self._books else other, moment, span)
+            if self._books is None:
+                return self._charge(agent, now, rate.limit, span)
+            key = key_of(agent)
+            with self._books[0] as book:
+                for one in book.others():
+                    self._enter(one.key, one.time, span)
+                wait = self._charge(key, now, rate.limit, span)
+                if not wait:
+                    book.write(Counted(key, now))
+                return wait
+
+    def _charge(self, agent: str | bytes, now: int, limit: int, span: int) -> int:
+        times = self._times.get(agent)
+        if times is None:
+            if len(self._times) >= MAX_AGENTS and (wait := self._make_room(now, span)):
+                return wait
+            times = self._times[agent] = deque()
+        # (1) Time never runs backwards here: a clock that is set back frees no place.
+        elif times[-1] > now:
+            now = times[-1]
+        # (2) Forget what left the window.
+        start = now - span
+        while times and times[0] <= start:
+            times.popleft()
+        # (3) A full window answers when its oldest call leaves it.
+        if len(times) >= limit:
+            return times[len(times) - limit] + span - now
+        times.append(now)
+        self._times.move_to_end(agent)
+        return 0
 
     def wait_for_bytes(self, agent: str, now: int, rate: ByteRate) -> int:
         """The microseconds until bytes of this agent fit again; 0 where some of the window is free.
@@ -116,11 +135,15 @@ class Windows:
         What is larger than the window still fits into an empty one: it is only what follows that waits.
         """
         self._check_process()
+        span = rate.seconds * _MICROS
         with self._lock:
-            slots = self._bytes.get(agent)
+            if self._books is not None:
+                with self._books[1] as book:
+                    for one in book.others():
+                        self._enter_bytes(one.key, one.time, one.a, span)
+            slots = self._bytes.get(key_of(agent) if self._books else agent)
             if not slots:
                 return 0
-            span = rate.seconds * _MICROS
             inside = [(until, size) for until, size in slots if until > now - span]
             held = sum(size for _, size in inside)
             if held < rate.limit:
@@ -136,27 +159,38 @@ class Windows:
         self._check_process()
         span = rate.seconds * _MICROS
         with self._lock:
-            slots = self._bytes.get(agent)
-            if slots is None:
-                while len(self._bytes) >= MAX_AGENTS:
-                    self._bytes.popitem(last=False)
-                slots = self._bytes[agent] = deque()
-            slot = span // _SLOTS
-            until = now - now % slot + slot
-            if slots and slots[-1][0] >= until:  # a clock that is set back frees no place
-                until, before = slots.pop()
-                size += before
-            slots.append((until, size))
-            while slots[0][0] <= now - span:
-                slots.popleft()
-            self._bytes.move_to_end(agent)
+            if self._books is None:
+                self._enter_bytes(agent, now, size, span)
+                return
+            key = key_of(agent)
+            with self._books[1] as book:
+                for one in book.others():
+                    self._enter_bytes(one.key, one.time, one.a, span)
+                self._enter_bytes(key, now, size, span)
+                book.write(Counted(key, now, size))
+
+    def _enter_bytes(self, agent: str | bytes, now: int, size: int, span: int) -> None:
+        slots = self._bytes.get(agent)
+        if slots is None:
+            while len(self._bytes) >= MAX_AGENTS:
+                self._bytes.popitem(last=False)
+            slots = self._bytes[agent] = deque()
+        slot = span // _SLOTS
+        until = now - now % slot + slot
+        if slots and slots[-1][0] >= until:  # a clock that is set back frees no place
+            until, before = slots.pop()
+            size += before
+        slots.append((until, size))
+        while slots[0][0] <= now - span:
+            slots.popleft()
+        self._bytes.move_to_end(agent)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             # Another thread may have held the lock at the fork; the child has one thread and a new lock.
             self._lock, self._process = Lock(), os.getpid()
 
-    def _enter(self, agent: str, moment: int, span: int) -> None:
+    def _enter(self, agent: str | bytes, moment: int, span: int) -> None:
         """Count a call that somebody else let through."""
         times = self._times.get(agent)
         if times is None:

@@ -29,8 +29,19 @@ from aegis.proxies.models.formats import Format
 from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.synthesis import FoundHeld, Resumptions, answer_of
 from aegis.wire.flow import WireFlow
-from aegis.wire.model import Proposed, ProxyDialect, Removal, Ruling, Step, Wire, framed, new_ref, put_all
-from aegis.wire.sse import sse_bytes
+from aegis.wire.model import (
+    Proposed,
+    ProxyDialect,
+    Removal,
+    Ruling,
+    Step,
+    Wire,
+    call_identities,
+    framed,
+    new_ref,
+    put_all,
+)
+from aegis.wire.sse import Framing
 
 # What a request claims to have happened before, held against the book: nothing that nobody decided gets through.
 #
@@ -163,7 +174,6 @@ def _refused(message: str, code: str, *, status: int = 403) -> InvalidCall:
 
 
 ALIVE_S: Final = 10.0  # a stream that waits for a person says so to whatever closes silent connections
-_ALIVE: Final = b": a call is being decided\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,10 +215,15 @@ class Exchange:
         self._structured = False
         self._model = ""
 
-    async def opened(self, request: Wire) -> Opened:
+    @property
+    def framing(self) -> Framing:
+        """How the provider's stream is written, and the client's."""
+        return self._format.framing
+
+    async def opened(self, request: Wire, model: str) -> Opened:
         """The request as the provider may see it, or the answer to it; raises `InvalidCall` for a forged one."""
         self._structured = self._dialect.structured(request)
-        self._model = str(request.get("model", ""))
+        self._model = model
         request = await self._checked(request)  # (1)
         await self._heard(request)
         # (2)
@@ -257,7 +272,8 @@ class Exchange:
     async def events(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The bytes of a streamed answer as the client may see them; raises `ForeignAnswer` for a malformed one."""
         gate = self._dialect.stream(structured=self._structured)
-        flow = WireFlow(gate)
+        framing = self._format.framing
+        flow = WireFlow(gate, framing)
         ruled: list[_Ruled] = []
         noted = 0
         async for arrived in _arriving(flow, source):
@@ -270,18 +286,19 @@ class Exchange:
                     if ready:  # what came before it was understood
                         yield b"".join(ready)
                     raise part
-                ready += map(sse_bytes, part.events)
+                ready += map(framing.encode, part.events)
                 documents: list[Document] = []
                 if part.calls:
                     if ready:
                         yield b"".join(ready)
                     deciding = asyncio.ensure_future(self._ruled(part.calls, gate.anchors[0] if gate.anchors else ""))
-                    async for beat in _beats(deciding):
-                        yield beat
+                    async for _ in _beats(deciding):
+                        if framing.alive:
+                            yield framing.alive
                     rulings, made = await deciding
                     ruled += made
                     documents += self._aliases(made)
-                    ready = [sse_bytes(event) for event in gate.settle(rulings)]
+                    ready = [framing.encode(event) for event in gate.settle(rulings)]
                 if len(gate.removals) > noted:
                     more, _ = self._noted(gate.anchors, gate.removals[noted:], ruled, aliases=False)
                     documents += more
@@ -334,11 +351,19 @@ class Exchange:
         return documents, records
 
     def _aliases(self, ruled: Sequence[_Ruled]) -> list[Document]:
+        allowed = [(call, one) for call, one in ruled if one is not None and one.allowed]
+        # A call that has no id of its own is known by its arguments: those with which it goes on.
+        nameless = [(call.tool, one.arguments()) for call, one in allowed if call.derived]
+        derived = iter(call_identities(nameless))
         return [
             document
-            for call, one in ruled
-            if one is not None and one.allowed
-            for document in self._book.alias(self._scope, call.call_id, one.decision.call_digest, one.decision.call_id)
+            for call, one in allowed
+            for document in self._book.alias(
+                self._scope,
+                next(derived) if call.derived else call.call_id,
+                one.decision.call_digest,
+                one.decision.call_id,
+            )
         ]
 
     def _record(self, removal: Removal, anchors: Sequence[str], waiting: list[_Ruled]) -> Record:
@@ -441,13 +466,13 @@ def _understood(parts: Iterator[bytes | Step]) -> Iterator[bytes | Step | Foreig
         yield error
 
 
-async def _beats(deciding: asyncio.Future[Any]) -> AsyncIterator[bytes]:
+async def _beats(deciding: asyncio.Future[Any]) -> AsyncIterator[None]:
     """Signs of life while calls are decided; ends when they are, cancels the decision when nobody listens."""
     try:
         while not deciding.done():
             done, _ = await asyncio.wait({deciding}, timeout=ALIVE_S)
             if not done:
-                yield _ALIVE
+                yield
     finally:
         if not deciding.done():
             deciding.cancel()

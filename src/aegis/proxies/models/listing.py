@@ -164,7 +164,10 @@ _OF_BODIES: Final = {
 }
 
 
-def _proxy(path: str, operation: str, summary: str) -> ApiEndpoint:
+_CALL: Final = Param(name="call", schema=NAME, text="the model and the method, as the vendor's clients write them")
+
+
+def _proxy(path: str, operation: str, summary: str, *params: Param) -> ApiEndpoint:
     return Endpoint(
         method="POST",
         path=path,
@@ -172,6 +175,7 @@ def _proxy(path: str, operation: str, summary: str) -> ApiEndpoint:
         tag="models",
         summary=summary,
         permission=DECIDE,
+        path_params=params,
         body=Body(schema=ANY_OBJECT),
         replies={
             200: Reply(text="the provider's answer, or its stream, without calls that may not run", schema=ANY_OBJECT),
@@ -185,6 +189,19 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     _proxy("/v1/chat/completions", "proxyChatCompletions", "OpenAI chat completions, with every tool call decided"),
     _proxy("/v1/responses", "proxyResponses", "OpenAI responses, with every tool call decided"),
     _proxy("/v1/messages", "proxyMessages", "Anthropic messages, with every tool use decided"),
+    _proxy(
+        "/v1beta/models/{call:path}",
+        "proxyGenerateContent",
+        "Gemini's `MODEL:generateContent` and `MODEL:streamGenerateContent?alt=sse`, with every function call decided",
+        _CALL,
+    ),
+    _proxy("/api/chat", "proxyOllamaChat", "Ollama's chat, with every tool call decided"),
+    _proxy(
+        "/model/{call:path}",
+        "proxyConverse",
+        "Bedrock's `MODEL/converse` and `MODEL/converse-stream`, with every tool use decided",
+        _CALL,
+    ),
     _proxy("/v1/messages/count_tokens", "proxyCountTokens", "Anthropic token counts"),
     Endpoint(
         method="GET",

@@ -40,13 +40,12 @@ from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_headers, read_body, refusal_of
 from aegis.server.services import Services
 from aegis.wire.model import Wire
-from aegis.wire.sse import sse_bytes
 
 SESSION_HEADER: Final = "x-aegis-session"
 MAX_REQUEST_BYTES: Final = 33_554_432  # conversations hold pictures and files; the vendors take as much
 PRUNE_S: Final = 86_400  # between two looks for records of old conversations
 SEND_S: Final = 60.0  # a client that does not read keeps a provider's connection no longer than this
-_STREAM_HEADERS: Final = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
+_UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 _log = logging.getLogger("aegis.server.proxy")
 
 
@@ -155,7 +154,8 @@ class Proxy:
         except Exception as error:
             await answer.fail(error)
             return
-        work = asyncio.ensure_future(self._answer(principal, headers, request, answer))
+        asked = (scope.get("path_params", {}), scope.get("query_string", b"").decode("latin-1"))
+        work = asyncio.ensure_future(self._answer(principal, headers, request, answer, *asked))
         gone = asyncio.ensure_future(_gone(receive))
         stalled = asyncio.ensure_future(answer.stalled())
         try:
@@ -165,18 +165,27 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(work, gone, stalled, return_exceptions=True)
 
-    async def _answer(self, principal: Principal, headers: Headers, request: Wire, answer: ProxyAnswer) -> None:
+    async def _answer(
+        self,
+        principal: Principal,
+        headers: Headers,
+        request: Wire,
+        answer: ProxyAnswer,
+        path: Mapping[str, str],
+        query: str,
+    ) -> None:
         try:
             session = session_in(headers)
+            asked = self._format.asked(self._format, request, path, query)
             providers = self._proxies.providers()
-            provider = providers.for_model(self._format.vendor, request.get("model"))
+            provider = providers.for_model(self._format.vendor, asked.model)
             exchange = self._proxies.exchange(principal, session, self._format)
-            opened = await exchange.opened(request)
+            opened = await exchange.opened(request, asked.model)
             if opened.answer is not None:
-                await answer.own(opened.answer, streamed=bool(request.get("stream")))
+                await answer.own(opened.answer, streamed=asked.streamed)
                 return
             body = orjson.dumps(opened.request)
-            async with providers.ask(provider, self._format.upstream, headers, body) as upstream:
+            async with providers.ask(provider, asked.upstream, headers, body) as upstream:
                 await _relay(exchange, provider, upstream, answer)
         except Exception as error:
             await answer.fail(error)
@@ -191,6 +200,12 @@ class ProxyAnswer:
         self._request_id = request_id
         self._streaming = False
         self._sending: float | None = None
+
+    @property
+    def _stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        media = self._format.framing.media
+        charset = "; charset=utf-8" if media.startswith("text/") else ""
+        return ((b"content-type", f"{media}{charset}".encode()), _UNBUFFERED)
 
     async def stalled(self) -> None:
         """Return once the client has not taken a write for `SEND_S`; a timer for each write would cost more than it."""
@@ -209,7 +224,7 @@ class ProxyAnswer:
     async def stream(self, chunks: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
         """A stream of events, begun before the first chunk is there."""
         listed = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        await self._put({"type": "http.response.start", "status": 200, "headers": [*listed, *_STREAM_HEADERS]})
+        await self._put({"type": "http.response.start", "status": 200, "headers": [*listed, *self._stream_headers]})
         self._streaming = True
         async for chunk in chunks:
             await self._put({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -223,7 +238,7 @@ class ProxyAnswer:
 
         async def chunks() -> AsyncIterator[bytes]:
             for event in events_of(self._format.name, wire):
-                yield sse_bytes(event)
+                yield self._format.framing.encode(event)
 
         await self.stream(chunks(), {})
 
@@ -236,7 +251,7 @@ class ProxyAnswer:
             _log.log(level, "a proxied request failed", extra=extra)
         wire = self._format.error(refusal, self._request_id)
         if self._streaming:
-            body = sse_bytes(self._format.breaks(wire))
+            body = self._format.framing.encode(self._format.breaks(wire))
             await self._put({"type": "http.response.body", "body": body})
             return
         await self.whole(refusal.status, orjson.dumps(wire), error_headers(refusal.status))
@@ -252,7 +267,8 @@ class ProxyAnswer:
 async def principal_in(headers: Headers, services: Services) -> Principal:
     """The holder of the one credential that a request carries; raises `InvalidCall` (401)."""
     given = [value.encode("latin-1") for value in headers.getlist("authorization")]
-    given += [b"Bearer " + value.encode("latin-1") for value in headers.getlist("x-api-key")]
+    for name in ("x-api-key", "x-goog-api-key"):
+        given += [b"Bearer " + value.encode("latin-1") for value in headers.getlist(name)]
     different = set(given)
     credential = given[0] if len(different) == 1 else b"" if given else None
     return await services.principal(credential)
@@ -288,7 +304,7 @@ async def _relay(exchange: Exchange, provider: ModelProvider, upstream: Streamed
         await answer.whole(upstream.status, orjson.dumps(found), headers)
         return
     kind = upstream.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/event-stream":
+    if kind == exchange.framing.media:
         await answer.stream(_redacted(provider, exchange.events(upstream.chunks())), headers)
     elif kind == "application/json":
         body = await whole(upstream, MAX_ANSWER_BYTES)

@@ -10,10 +10,13 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from aegis.core.outcome import Outcome
+from aegis.core.times import MICROS, rfc3339
 from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
 from aegis.proxies.models.book import Book, BookScope, Kind, Record, State, TakenOut
+from aegis.wire.bedrock import converse_events
 from aegis.wire.model import Removal, Wire, WireEvent
+from aegis.wire.ollama import ollama_calls
 
 # Held calls that a later request asks about: given to the client once a person agreed, refused once one did not.
 
@@ -152,6 +155,33 @@ def _messages(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
     }
 
 
+def _candidates(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    content = {"role": "model", "parts": calls}
+    return {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "modelVersion": model,
+        "responseId": answer_id or _name("aegis-"),
+        "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0},
+    }
+
+
+def _ollama(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    message = {"role": "assistant", "content": "", "tool_calls": ollama_calls(calls)}
+    created = rfc3339(now * MICROS)
+    return {"model": model, "created_at": created, "message": message, "done": True, "done_reason": "stop"}
+
+
+def _converse(calls: list[Wire], model: str, now: int, answer_id: str) -> Wire:
+    usage = {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
+    message = {"role": "assistant", "content": calls}
+    return {"output": {"message": message}, "stopReason": "tool_use", "usage": usage, "metrics": {"latencyMs": 0}}
+
+
+def _one_event(answer: Wire) -> Iterator[WireEvent]:
+    """The stream of a format whose events are answers: this one."""
+    yield WireEvent(data=json.dumps(answer, separators=(",", ":")))
+
+
 def _event(wire: Wire) -> WireEvent:
     return WireEvent(event=str(wire["type"]), data=json.dumps(wire, separators=(",", ":")))
 
@@ -231,9 +261,15 @@ _WHOLE: Final[dict[str, Callable[[list[Wire], str, int, str], Wire]]] = {
     "chat": _chat,
     "responses": _responses,
     "messages": _messages,
+    "gemini": _candidates,
+    "ollama": _ollama,
+    "converse": _converse,
 }
 _EVENTS: Final[dict[str, Callable[[Wire], Iterator[WireEvent]]]] = {
     "chat": _chat_events,
     "responses": _responses_events,
     "messages": _messages_events,
+    "gemini": _one_event,
+    "ollama": _one_event,
+    "converse": converse_events,
 }

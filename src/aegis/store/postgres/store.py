@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import psycopg
 from msgspec.structs import replace
+from psycopg.types.numeric import Int8
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload
 from aegis.errors import (
@@ -304,18 +305,23 @@ class _ReadContext:
 # Writing rows inside the one exclusive transaction; what needs no answer travels with what follows.
 
 _HOLD: Final = f"{HEAD} FOR UPDATE"
-_INSERT_LEAF: Final = (
-    "INSERT INTO aegis_leaf (idx, leaf_hash, body, receipt_id, time, kind, principal, agent, session, call_id, tool,"
-    " decision, reason, parent, call_key) VALUES (%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s)"
+# One statement adds every row of a batch and moves the head: the server plans it once, and runs it once a commit.
+_APPEND: Final = (
+    "WITH leaf AS (INSERT INTO aegis_leaf (idx, leaf_hash, body, receipt_id, time, kind, principal, agent, session,"
+    " call_id, tool, decision, reason, parent, call_key) SELECT * FROM"
+    " unnest(%b::int8[], %b::bytea[], %b::bytea[], %b::bytea[], %b::int8[], %b::bytea[], %b::bytea[], %b::bytea[],"
+    " %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::int8[])),"
+    " payload AS (INSERT INTO aegis_payload (idx, salt, key, body)"
+    " SELECT * FROM unnest(%b::int8[], %b::bytea[], %b::bytea[], %b::bytea[])),"
+    " node AS (INSERT INTO aegis_node (level, position, hash)"
+    " SELECT * FROM unnest(%b::int8[], %b::int8[], %b::bytea[]))"
+    " UPDATE aegis_control SET size = %b, leaf = %b, frontier = %b, time = %b"
 )
-_INSERT_PAYLOAD: Final = "INSERT INTO aegis_payload (idx, salt, key, body) VALUES (%s,%s,%s,%s)"
-_INSERT_NODE: Final = "INSERT INTO aegis_node (level, position, hash) VALUES (%s,%s,%s)"
 _FOLD_SESSION: Final = (
     "INSERT INTO aegis_session AS s (principal, session, agent, first, last, count) VALUES (%s,%s,%s,%s,%s,%s)"
     " ON CONFLICT (principal, session) DO UPDATE SET agent = greatest(s.agent, excluded.agent),"
     " last = excluded.last, count = s.count + excluded.count"
 )
-_MOVE_HEAD: Final = "UPDATE aegis_control SET size = %s, leaf = %s, frontier = %s, time = %s"
 _INSERT_DOCUMENT: Final = (
     "INSERT INTO aegis_document (version, state, body, collection, key) VALUES (%s,%s,%s,%s,%s)"
     " ON CONFLICT DO NOTHING RETURNING 1"
@@ -359,15 +365,14 @@ class PostgresTransaction(PostgresReader):
         """
         before = self._head
         check_leaves(before.size, entries, payloads, head)
-        for entry in entries:
-            self._write(_INSERT_LEAF, _leaf_row(entry))
-        for payload in payloads:
-            self._write(_INSERT_PAYLOAD, (payload.index, payload.salt, payload.key, payload.body))
-        for node in nodes:
-            self._write(_INSERT_NODE, (node.level, node.position, node.hash))
+        columns = [
+            *_columns(15, map(_leaf_row, entries), (0, 4, 14)),
+            *_columns(4, ((one.index, one.salt, one.key, one.body) for one in payloads), (0,)),
+            *_columns(3, ((one.level, one.position, one.hash) for one in nodes), (0, 1)),
+        ]
         for row in _sessions_of(entries):
             self._write(_FOLD_SESSION, row)
-        self._write(_MOVE_HEAD, (head.size, head.leaf, head.frontier, head.time))
+        self._write(_APPEND, (*columns, Int8(head.size), head.leaf, head.frontier, Int8(head.time)))
         self._head = replace(head, epoch=before.epoch, seal=before.seal)
 
     def put_document(self, document: Document) -> None:
@@ -415,6 +420,14 @@ class PostgresTransaction(PostgresReader):
             self._connection.execute(sql.encode(), values)
         except psycopg.Error as error:
             raise wrapped(error) from error
+
+
+def _columns(width: int, rows: Iterable[Sequence[Any]], numbers: Sequence[int]) -> list[list[Any]]:
+    """Turn rows into columns; those at `numbers` hold integers of 64 bits or nothing."""
+    columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+    for place in numbers:
+        columns[place] = [None if value is None else Int8(value) for value in columns[place]]
+    return columns
 
 
 def _leaf_row(entry: Entry) -> tuple[Any, ...]:

@@ -40,7 +40,8 @@ from aegis.store.sqlite.connect import (
 from aegis.store.sqlite.reader import SqliteReader, extend_index
 
 BUSY_S: Final = 2.0  # how long a writer waits for another process
-WRITER_WAIT_S: Final = 0.01  # how long SQLite itself waits; we ask again until the caller's time is over
+WRITER_WAIT_S: Final = 0.01  # how long SQLite itself waits while a connection is made
+TURN_S: Final = 0.000_3  # between two tries to be the writer: commits take about as long, and SQLite waits for longer
 FORK_WAIT_S: Final = 1.0  # how long a fork waits for a transaction of this process
 INDEX_STEP: Final = 500  # entries indexed in one transaction: bounds how long an append waits for a search
 INDEX_STEPS: Final = 10  # transactions of indexing that one search pays for
@@ -178,6 +179,7 @@ class SqliteStore(SingleWriter):
         if self._writer is None or found != self._writer_file:
             self._drop_writer()
             self._writer = self._connect_writer()
+            self._writer.execute("PRAGMA busy_timeout = 0")
             self._writer_file = found
         return self._writer
 
@@ -250,7 +252,7 @@ class _WriteContext:
         return self._transaction
 
     def _begin(self, until: float) -> sqlite3.Connection:
-        """Take the place of the one writer; each try waits for `WRITER_WAIT_S`.
+        """Take the place of the one writer; asked for again every `TURN_S`.
 
         Making a connection waits too, while another process closes the file as its last user.
         """
@@ -262,6 +264,7 @@ class _WriteContext:
                 busy = error if isinstance(error, StoreError) else wrapped(error)
                 if not isinstance(busy, StoreBusy) or time.monotonic() >= until:
                     raise
+                time.sleep(TURN_S)
             else:
                 return writer
 

@@ -11,6 +11,7 @@ import os
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +22,7 @@ FRAMEWORKS = frozenset(
         "strands", "agent_framework", "autogen_core", "litellm",
     }
 )  # fmt: skip
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = Path(__file__).resolve().parent
 
 
 class _Last(Loader):
@@ -71,7 +72,7 @@ class Finder(MetaPathFinder):
         self._done = True
         sys.meta_path.remove(self)
         if importlib.util.find_spec("aegis") is None:
-            print("aegis run: this Python has no `aegis-guard`, so its frameworks are not hooked", file=sys.stderr)
+            sys.stderr.write("aegis run: this Python has no `aegis-guard`, so its frameworks are not hooked\n")
             return
         import aegis
 
@@ -80,7 +81,7 @@ class Finder(MetaPathFinder):
 
 def _own() -> None:
     """Load the `sitecustomize` that this one stands in front of."""
-    rest = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != HERE]
+    rest = [folder for folder in sys.path if Path(folder).resolve() != HERE]
     spec = PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -1,0 +1,108 @@
+"""What code carries out: who and where it runs, secrets of its environment, to hosts that nobody answers for.
+
+A program may ask who runs it, and may talk to hosts. What honest programs do not is to put the user's, the machine's
+and the folder's name into a request, to write a secret into the labels of a host's name, or to send anything to a
+public drop or to a machine that has a number and no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import re2
+
+from aegis.core.effects import Resource, ResourceEffect
+from aegis.detect.quick import one_of
+from aegis.detect.resources import builtin_resources, host_place
+
+# What a program learns about where it runs, by kind: two kinds of it in one request tell who was reached.
+_IDENTITY: Final = {
+    "user": r"getpass\.getuser|os\.getlogin|os\.userInfo\s*\(|Etc\.getlogin|get_current_user|user\.Current\s*\(|"
+    r"Environment\.UserName|"
+    r"getProperty\(\s*[\"']user\.name|environ(?:\.get)?\W{1,3}(?:USER|USERNAME|LOGNAME)\b|"
+    r"process\.env\.(?:USER|USERNAME)\b|pwd\.getpwuid",
+    "host": r"gethostname\s*\(|platform\.node\s*\(|socket\.getfqdn|\bos\.hostname\s*\(|InetAddress\.getLocalHost|"
+    r"os\.Hostname\s*\(|"
+    r"Environment\.MachineName|Socket\.gethostname|process\.env\.(?:HOSTNAME|COMPUTERNAME)\b|"
+    r"environ(?:\.get)?\W{1,3}(?:HOSTNAME|COMPUTERNAME)\b",
+    "system": r"platform\.(?:uname|platform|system|version|release)\s*\(|os\.uname\s*\(|php_uname|"
+    r"os\.(?:platform|release|networkInterfaces|homedir|arch)\s*\(|"
+    r"psutil\.net_if_addrs|uuid\.getnode|netifaces\.|api\.ipify|ifconfig\.me|ipinfo\.io|checkip\.amazonaws|"
+    r"os\.getcwd\s*\(|process\.cwd\s*\(|__dirname",
+}
+_VARIABLE: Final = (
+    r"(?:environ(?:\.get)?|getenv|process\.env|ENV|Getenv|GetEnvironmentVariable)\W{1,4}[\"']?\w*"
+    r"(?:SECRET|TOKEN|PASSW|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_KEY|APIKEY)\w*"
+)
+_ODD: Final[frozenset[Resource]] = frozenset({"collector", "tunnel", "address", "metadata"})
+_DROPS: Final = "|".join(
+    re2.escape(name) for file in builtin_resources() for one in file.hosts for name in one.names if "." in name
+)
+_ADDRESS: Final = rf"://(?:\d+\.\d+\.|\[?[0-9a-f]+:)|@\d+\.\d+\.\d|[/.@](?:{_DROPS})\b"
+_KINDS: Final = tuple((kind, re2.compile(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE)))
+WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _ADDRESS)  # one of these stands in every text that leaks
+_URL: Final = re2.compile(r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}")
+_ASKS_NAME: Final = re2.compile(
+    r"(?:^|\.)(?:resolve\w*|query|lookup|gethostbyname\w*|getaddrinfo|dns_get_record|checkdnsrr|getbyname|getallbyname|"
+    r"lookuphost|lookupip|lookuptxt|getaddresses?|gethostaddresses|gethostentry|getresources?)$"
+)
+_IN_NAME: Final = re2.compile(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
+_POSTS: Final = re2.compile(
+    r"(?:^|\.)(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|postasync|putasync|post_form|postform|"
+    r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents)$"
+)
+_GETS: Final = re2.compile(
+    r"(?:^|\.)(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios)$"
+)
+_BODY: Final = re2.compile(
+    r"(?i)\b(?:data|json|body|files|params|content|form|payload|method)\b\s*[:=]|\.post|\.put|POST|PUT"
+)
+_FETCHES_FILE: Final = re2.compile(r"(?:^|\.)(?:urlretrieve|download\w*|get_file|copy_from_url)$")
+_PROGRAM: Final = re2.compile(r"(?i)://[^\s\"'`]{3,300}\.(?:exe|dll|scr|bat|cmd|vbs|ps1|hta|pif|elf|cpl)(?:[?#\"'`]|$)")
+_STOLEN: Final = (
+    ("password_value", "logins"), ("encrypted_value", "cookies"), ("card_number_encrypted", "credit_cards"),
+    ("moz_cookies", "cookies.sqlite"), ("encryptedpassword", "logins.json"),
+)  # fmt: skip
+
+may_leak: Final = one_of(
+    *WORTH, _PROGRAM.pattern, "password_value|encrypted_value|card_number_encrypted|encryptedPassword"
+)
+
+
+def kinds_told(text: str) -> set[str]:
+    """What a piece of code tells of where it runs, and which kinds of odd hosts it names."""
+    found = {kind for kind, pattern in _KINDS if pattern.search(text)}
+    if "://" in text:
+        places = {host_place(match.group()) for match in _URL.finditer(text)} & _ODD
+        found.update(f"to {place}" for place in places)
+    return found
+
+
+def leaked(
+    name: str, arguments: str, strings: Collection[str], given: Iterable[str], shown: str
+) -> list[ResourceEffect]:
+    """What one call carries out; `given` are the kinds of what it is called with."""
+    kinds = frozenset(given)
+    told = kinds & {"user", "host", "system"}
+    secret = kinds & {"variable", "secret", "environment"}
+    found: list[ResourceEffect] = []
+    if _ASKS_NAME.search(name) and (told or secret) and any(map(_IN_NAME.search, strings)):
+        found.append(ResourceEffect("send", "environment", "one", (), "", shown))
+    places = {kind[3:] for kind in kinds if kind.startswith("to ")}
+    posts = _POSTS.search(name) is not None
+    gets = _GETS.search(name) is not None
+    carries = "post" in name or "put" in name or _BODY.search(arguments) is not None
+    if posts and len(told) > 1 and carries:
+        found.append(ResourceEffect("send", "environment", "one", (), "", shown))
+    elif places and ((posts and (told or secret or carries)) or (gets and (told or secret or "collector" in places))):
+        found.append(ResourceEffect("send", "collector" if "collector" in places else "address", "one", (), "", shown))
+    if _FETCHES_FILE.search(name) and _PROGRAM.search(arguments):
+        found.append(ResourceEffect("receive", "program", "one", (), "", shown))
+    return found
+
+
+def steals(text: str) -> bool:
+    """Whether a program asks the tables in which browsers keep what people entrust to them."""
+    lowered = text.lower()
+    return any(one in lowered and other in lowered for one, other in _STOLEN)

@@ -1,0 +1,61 @@
+"""Slots: values whose type is known by the name of their argument, and what holds something else than that.
+
+A host that is no host and a number that is no number are findings of their own, whatever they would do: what fuzzers
+send is told by where it stands. What schemas say is checked by the schema guard; names are what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import re2
+
+from aegis.detect.roles import words_of
+
+SlotType = Literal["number", "host", "id", "date", "email", "code", "phone"]
+_NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
+    "number": frozenset({
+        "count", "limit", "offset", "page", "port", "quantity", "qty", "year", "timeout", "width", "height",
+        "latitude", "longitude", "lat", "lon", "lng", "zoom", "percent", "percentage", "threshold", "retries", "depth",
+    }),
+    "host": frozenset({"host", "hostname", "ip", "ipaddress", "domain", "fqdn", "gateway", "subnet", "cidr"}),
+    "id": frozenset({"id", "uuid", "guid", "sku", "isbn", "iban", "ids"}),
+    "date": frozenset({"date", "datetime", "timestamp", "dob", "birthday"}),
+    "email": frozenset({"email", "cc", "bcc"}),
+    "code": frozenset({"currency", "country", "language", "locale", "timezone", "lang", "tz", "region"}),
+    "phone": frozenset({"phone", "zip", "zipcode", "postcode", "fax", "mobile"}),
+}  # fmt: skip
+_BY_NAME: Final[Mapping[str, SlotType]] = {word: kind for kind, words in _NAMES.items() for word in words}
+# No bounds in them: the length is asked first, and bounds make a pattern large.
+_FITS: Final[Mapping[SlotType, Any]] = {
+    "number": re2.compile(r"\s*[-+]?[\d.,_ ]+(?:e[-+]?\d+)?\s*[%\pL/°]*\.?\s*"),
+    "host": re2.compile(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]+://)?[\pL\d._~:/\[\]%@,* -]+\s*"),
+    "id": re2.compile(r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*"),
+    "date": re2.compile(r"\s*[\pL\pN.:,/+' ()-]+\s*"),
+    "email": re2.compile(r"[\pL\pN.!#%&'*+/=?^_~@<>(),: \"\n-]+"),
+    "code": re2.compile(r"\s*[\pL\pN.,'’/()&_+: -]+\s*"),
+    "phone": re2.compile(r"\s*[\pL\pN()+./#, -]+\s*"),
+}
+# Marks of a language that something behind the tool would read: of queries, shells, templates, markup, paths, headers.
+_SYNTAX: Final = re2.compile(
+    r"'|\"|`|;|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
+)
+_LONGEST: Final = 2_048  # characters of a value that is compared; a longer one is none of these
+
+
+@lru_cache(maxsize=8_192)
+def slot_type(argument: str) -> SlotType | None:
+    """What the name of an argument says its value is; `None` where it says nothing of that kind."""
+    words = words_of(argument)
+    return _BY_NAME.get(words[-1]) if words else None
+
+
+def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
+    """Whether a value is none of a kind: `odd` for one that only looks different, `syntax` for one that speaks."""
+    if len(value) > _LONGEST:
+        return "odd"
+    if _FITS[kind].fullmatch(value) is not None:
+        return ""
+    return "syntax" if _SYNTAX.search(value) is not None else "odd"
