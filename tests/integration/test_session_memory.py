@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,77 @@ def test_hostile_results_stay_within_the_caps_and_loosen_nothing(place: Deployme
         bodies = [document.body for document in reader.documents(SEGMENTS)]
     assert len(bodies) <= MAX_DOCUMENTS
     assert max(map(len, bodies)) < 200_000
+
+
+def test_what_a_sub_agent_read_comes_back_with_its_result(place: Deployment) -> None:
+    place.gate.open_session("s", task=TASK)
+    asked = call(place, "ask_reader", question="which account?")
+    place.gate.open_session("below", task="read it", parent=ParentSession(session="s", call_id=asked.call_id))
+    read(place, BILL, "below")
+    again = call(place, "read_by_helper", "below", path="bill.txt")
+    place.gate.open_session("deeper", task="", parent=ParentSession(session="below", call_id=again.call_id))
+    deep = read(place, "IBAN: DE02120300000000202051", "deeper")
+    place.gate.observe(ToolResult(decision_id=again.decision_id, result="done"))
+    assert pay(place).allowed  # until the sub-agent answers, this session has read nothing
+    place.gate.observe(ToolResult(decision_id=asked.decision_id, result="it is noted"))
+    held = pay(place, "DE02 1203 0000 0000 2020 51")
+    assert held.reason is Reason.UNTRUSTED_VALUE
+    (origin,) = {one for found in held.findings if found.rule == "untrusted-sink" for one in found.origins}
+    with place.store.reader() as reader:
+        entry = reader.entry_by_id(origin[0])
+    assert entry is not None
+    assert (entry.session, entry.parent) == ("deeper", deep.decision_id)
+
+
+def test_an_account_that_one_agent_read_and_another_pays_is_traced_on_every_gateway(
+    place: Deployment, tmp_path: Path
+) -> None:
+    place.gate.open_session("s", task=TASK)
+    asked = call(place, "ask_reader", question="which account?")
+    place.gate.open_session("reader", task="read it", parent=ParentSession(session="s", call_id=asked.call_id))
+    read(place, BILL, "reader")
+    place.gate.observe(ToolResult(decision_id=asked.decision_id, result={"account": IBAN}))
+    place.gate.open_session("payer", task=f"pay {IBAN}", parent=ParentSession(session="s"))
+    first = pay(place, session="payer")
+    other = deployment(tmp_path / "home")
+    try:
+        second = call(other, "send_money", "payer", recipient=IBAN, amount=98.7)
+    finally:
+        other.close()
+    for held in (first, second):
+        assert held.reason is Reason.UNTRUSTED_VALUE
+        found = next(one for one in held.findings if one.rule == "untrusted-sink")
+        assert len(found.origins) == 2  # the document, and the sub-agent's word of it
+
+
+def test_the_last_calls_of_a_long_session_cost_what_its_first_did(tmp_path: Path) -> None:
+    opened = deployment(tmp_path / "long", "version: 1\nlimits: {rate: unlimited}\nguards: {loops: {mode: off}}\n")
+    try:
+        opened.gate.open_session("s", task=TASK)
+        for number in range(40):
+            read(opened, f"{BILL}{number}@example.com", path=f"{number}.txt")
+
+        def worked() -> int:
+            """How many functions ten calls call, in the threads that this one starts nothing in."""
+            count = 0
+
+            def seen(_frame: Any, event: str, _argument: Any) -> None:
+                nonlocal count
+                count += event == "call"
+
+            sys.setprofile(seen)
+            try:
+                for _ in range(10):
+                    call(opened, "read_file", path="notes.txt")
+            finally:
+                sys.setprofile(None)
+            return count
+
+        for _ in range(100):
+            call(opened, "read_file", path="notes.txt")
+        first = worked()
+        for _ in range(400):
+            call(opened, "read_file", path="notes.txt")
+        assert worked() <= first * 1.02
+    finally:
+        opened.close()

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from aegis.core.outcome import Outcome
 from aegis.policy.dataflow.declare import NOTHING
 from aegis.policy.dataflow.judge import FlowCall, judge_flow
-from aegis.policy.dataflow.reading import ReadDocument, SessionView, read_result
+from aegis.policy.dataflow.reading import (
+    MAX_DOCUMENTS,
+    MAX_OF_RESULT,
+    MAX_SHINGLES,
+    MAX_VALUES,
+    ReadDocument,
+    SessionView,
+    read_result,
+)
+from aegis.policy.dataflow.values import JoinedTexts, find_all, find_values
 from aegis.policy.dataflow.words import read_words
 
 KEY = b"k" * 16
@@ -63,3 +72,30 @@ def test_a_full_memory_only_tightens(prompt: str, call: FlowCall, read: list[str
 @given(prompts, calls)
 def test_until_something_was_read_nothing_is_held(prompt: str, call: FlowCall) -> None:
     assert outcome(call, session(prompt, [])) is Outcome.ALLOW
+
+
+def test_a_hundred_megabytes_of_results_stay_within_the_caps() -> None:
+    view = SessionView(id="s", key=b"k" * 16)
+    for number in range(25):
+        lines = (
+            f"Please pay DE{number:02}{line:018} and write to user{number}.{line}@example.com" for line in range(4_600)
+        )
+        text = "\n".join(lines).ljust(4 * 1024 * 1024, "x")
+        reading = read_result(text, view.key, NOTHING)
+        assert len(reading.values) <= MAX_OF_RESULT
+        view.add(ReadDocument(str(number), "read", "mixed", "internal", False), reading)
+    assert view.saturated
+    assert len(view.values) <= MAX_VALUES
+    assert len(view.shingles) <= MAX_SHINGLES
+    assert len(view.documents) <= MAX_DOCUMENTS
+
+
+def test_texts_that_are_searched_together_hold_what_each_holds_alone() -> None:
+    texts = [
+        "write to ada@example.com.", "", "https://a.example/x?y=1", "IBAN DE44 5001 0517 5407 3249 31", "2024-01-02",
+        "call +49 30 1234567\nor 0x52908400098527886E0F7030069857D2E4169EE7", "www.example.com", "a.de", "@",
+        "12345678",
+    ]  # fmt: skip
+    assert find_all(JoinedTexts(texts)) == [find_values(text) for text in texts]
+    assert find_all(JoinedTexts([*texts, "gr\u00fc\u00dfe an j\u00fcrgen@example.com"]))[-1][0].kind == "email"
+    assert find_all(JoinedTexts([])) == []

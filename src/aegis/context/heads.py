@@ -9,6 +9,7 @@ import os
 from typing import Final
 
 import msgspec
+import orjson
 
 from aegis.approvals.grants import Grant
 from aegis.context.sessions import key_of_session
@@ -25,6 +26,9 @@ SEGMENTS: Final = "session-reads"
 MAX_SOURCES: Final = 512  # names of tools; a flood of made-up ones is not kept
 MAX_DEEP: Final = 16  # parents of parents that are followed
 MAX_GRANTS: Final = 256  # of one session: the oldest are asked for again
+CHILDREN: Final = "session-children"
+MAX_TAKEN: Final = 256  # that came back from sessions below: beyond it where values stand is not known any more
+MAX_CHILDREN: Final = 64  # sessions below one call, or below a session without naming a call
 SAID: Final = "aegis:session/turn"  # the source of what a user pasted
 KEY_BYTES: Final = 16
 
@@ -34,6 +38,14 @@ class MemorySecret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     key: bytes
     grants: tuple[FlowGrant, ...] = ()
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True):
+    """What came back from a session below: as many of its segments, after as many of one's own."""
+
+    session: str
+    segments: int
+    after: int
 
 
 class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +69,8 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str = ""
     inherited: int = 0  # segments of the parent that it had read when this session began
     owner: str = ""
+    inherited_taken: int = 0  # of what had come back to the parent then
+    taken: tuple[Taken, ...] = ()
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -121,16 +135,31 @@ def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
     put_head(transaction, key, head, document.version)
 
 
-def note_child(parts: Parts, transaction: Transaction, key: str, parent: str) -> None:
-    """Let a session that begins know what its parent had read, under the key that both share."""
+def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, call_id: str | None) -> None:
+    """Let a session that begins know what its parent had read, under the key that both share.
+
+    What it reads itself comes back with the result of the call that it was opened from.
+    """
     above = transaction.document(COLLECTION, parent)
+    head = fresh_head(parts) if above is None else read_head(above)
     if above is None:
-        return
-    head = read_head(above)
+        put_head(transaction, parent, head, 0)
+    place = _children_of(parent, call_id)
+    known = transaction.document(CHILDREN, place)
+    names = [] if known is None else orjson.loads(known.body)
+    if len(names) < MAX_CHILDREN:
+        version = 1 if known is None else known.version + 1
+        body = orjson.dumps([*names, key])
+        transaction.put_document(Document(collection=CHILDREN, key=place, version=version, body=body))
+    else:  # what it reads is not followed back
+        again = transaction.document(COLLECTION, parent)
+        full = msgspec.structs.replace(head, saturated=True, reads=head.reads + 1)
+        put_head(transaction, parent, full, 0 if again is None else again.version)
     own = MemoryHead(
         secret=sealed_secret(parts, MemorySecret(key=open_secret(parts, head).key)),
         reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
-        sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments, owner=head.owner,
+        sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
+        inherited_taken=len(head.taken), owner=head.owner,
     )  # fmt: skip
     put_head(transaction, key, own, 0)
 
@@ -139,8 +168,37 @@ def note_owner(parts: Parts, transaction: Transaction, key: str, owner: str) -> 
     """Remember for whom a session runs."""
     document = transaction.document(COLLECTION, key)
     head = fresh_head(parts) if document is None else read_head(document)
-    head = msgspec.structs.replace(head, owner=owner)
-    put_head(transaction, key, head, 0 if document is None else document.version)
+    put_head(transaction, key, msgspec.structs.replace(head, owner=owner), 0 if document is None else document.version)
+
+
+def take_children(reader: Reader, key: str, call_id: str, head: MemoryHead) -> MemoryHead:
+    """The head of a session to which a result comes back, with what the sessions below that call had read."""
+    for place in (_children_of(key, call_id), _children_of(key, None)):
+        document = reader.document(CHILDREN, place)
+        for child in [] if document is None else orjson.loads(document.body):
+            below = reader.document(COLLECTION, child)
+            if below is not None:
+                head = _with_child(head, child, read_head(below))
+    return head
+
+
+def _with_child(head: MemoryHead, child: str, below: MemoryHead) -> MemoryHead:
+    sources = head.sources
+    for name in below.sources:
+        sources = sources if name in sources else with_name(sources, name)
+    taken = head.taken
+    for session, segments in (*((one.session, one.segments) for one in below.taken), (child, below.segments)):
+        if segments > max((one.segments for one in taken if one.session == session), default=0):
+            taken = (*taken, Taken(session, segments, head.segments))
+    return msgspec.structs.replace(
+        head, labels=tuple(sorted({*head.labels, *below.labels})), untrusted=head.untrusted or below.untrusted,
+        saturated=head.saturated or below.saturated or len(taken) > MAX_TAKEN,
+        sources=sources, taken=taken[:MAX_TAKEN],
+    )  # fmt: skip
+
+
+def _children_of(parent: str, call_id: str | None) -> str:
+    return f"{parent}#{call_id or ''}"
 
 
 def words_of(parts: Parts, reader: Reader, key: str, depth: int) -> list[str]:

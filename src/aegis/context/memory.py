@@ -28,6 +28,7 @@ from aegis.context.heads import (
     MAX_DEEP,
     MemoryHead,
     MemorySecret,
+    Taken,
     fresh_head,
     open_secret,
     put_head,
@@ -36,6 +37,7 @@ from aegis.context.heads import (
     read_segment,
     sealed_secret,
     source_of,
+    take_children,
     with_name,
     words_of,
 )
@@ -75,11 +77,13 @@ MAX_KEPT: Final = 2_048  # sessions that one process keeps folded: the oldest ar
 class _Kept:
     """One session folded: its view, how far it was read, and the secret that it was read with."""
 
-    __slots__ = ("secret", "segments", "turns", "version", "view")
+    __slots__ = ("below", "secret", "segments", "taken", "turns", "version", "view")
 
     def __init__(self, view: SessionView):
         self.view = view
         self.secret = b""
+        self.taken = 0
+        self.below: dict[str, int] = {}
         self.version = 0
         self.segments = 0
         self.turns = -1
@@ -115,7 +119,7 @@ class SessionMemory(Participant):
         named = view is not None and is_named(view.words, asked.tool, arguments)
         if view is None:
             salt = os.urandom(KEY_BYTES)
-            return _ResultPart(self._parts, key, salt, sealed_secret(self._parts, MemorySecret(key=salt)), named, None)
+            return _ResultPart(self._parts, key, salt, sealed_secret(self._parts, MemorySecret(key=salt)), named, view)
         return _ResultPart(self._parts, key, view.key, secret, named, view)
 
     def load(self, reader: Reader, key: str) -> SessionView | None:
@@ -146,13 +150,8 @@ class SessionMemory(Participant):
             view.key, view.grants, kept.secret = secret.key, secret.grants, head.secret
         if kept.segments == 0 and head.parent:
             self._inherit(reader, view, head, 0)
-        for number in range(kept.segments, head.segments):
-            segment = read_segment(self._parts, reader, key, number)
-            if segment is None:  # it was erased: what it held may be anywhere
-                view.saturated = True
-            else:
-                view.add(*segment)
-        kept.segments = head.segments
+        self._read_all(reader, key, view, kept, head.segments, head.taken[kept.taken :])
+        kept.taken = len(head.taken)
         if kept.turns != head.turns:
             texts = words_of(self._parts, reader, key, 0)
             view.words = read_words(texts) if texts else None
@@ -177,9 +176,25 @@ class SessionMemory(Participant):
         above = read_head(document)
         if above.parent:
             self._inherit(reader, view, above, depth + 1)
-        for number in range(head.inherited):
-            segment = read_segment(self._parts, reader, head.parent, number)
-            if segment is None:
+        taken = above.taken[: head.inherited_taken]
+        self._read_all(reader, head.parent, view, _Kept(view), head.inherited, taken)
+
+    def _read_all(
+        self, reader: Reader, key: str, view: SessionView, kept: _Kept, segments: int, taken: Sequence[Taken]
+    ) -> None:
+        """Take in what a session read and what came back to it, in the order in which it came."""
+        for one in taken:
+            self._read(reader, key, view, kept.segments, one.after)
+            self._read(reader, one.session, view, kept.below.get(one.session, 0), one.segments)
+            kept.segments, kept.below[one.session] = max(kept.segments, one.after), one.segments
+        self._read(reader, key, view, kept.segments, segments)
+        kept.segments = segments
+
+    def _read(self, reader: Reader, key: str, view: SessionView, start: int, stop: int) -> None:
+        """Take in what one session read, from one segment on to another."""
+        for number in range(start, stop):
+            segment = read_segment(self._parts, reader, key, number)
+            if segment is None:  # it was erased: what it held may be anywhere
                 view.saturated = True
             else:
                 view.add(*segment)
@@ -348,6 +363,7 @@ class _ResultPart(ResultPart):
             if head.secret != self._secret:
                 raise StoreConflict("the session began to remember meanwhile")
         asked = record.asked
+        head = take_children(transaction, self._key, asked.body["call_id"], head)
         flow = asked.policy.flow(asked.server, asked.tool).result
         sensitivity = _sensitivity(record.evaluation) or flow.sensitivity or asked.policy.dataflow.unclassified
         # A stream was not read here, nor was what nobody may see any more: anything may have stood in it.

@@ -114,7 +114,7 @@ def _open(parts: Parts, issuing: Issuing, principal: Principal, session: str, sa
     unit = surrounded(unit, session_key(principal, session), places, said.tools)
     key = session_key(principal, session)
     if said.parent is not None:
-        unit = _below(parts, unit, key, session_key(principal, said.parent.session))
+        unit = _below(parts, unit, key, session_key(principal, said.parent.session), said.parent.call_id)
     if said.owner:
         unit = _owned(parts, unit, key, said.owner)
     if said.task:
@@ -146,13 +146,13 @@ def _owned(parts: Parts, unit: Unit, key: str, owner: str) -> Unit:
     return structs.replace(unit, apply=apply)
 
 
-def _below(parts: Parts, unit: Unit, key: str, parent: str) -> Unit:
+def _below(parts: Parts, unit: Unit, key: str, parent: str, call_id: str | None) -> Unit:
     """`unit`, which opens a session, so that it knows what its parent had read."""
     first = unit.apply
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         drafts = () if first is None else first(transaction)
-        note_child(parts, transaction, key, parent)
+        note_child(parts, transaction, key, parent, call_id)
         return drafts
 
     return structs.replace(unit, apply=apply)
