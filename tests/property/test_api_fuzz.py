@@ -25,6 +25,7 @@ MEANING = {
     "listReceipts", "listSessions", "traceSession", "listAgents", "listApprovals", "listMissions",
     "listGrants", "listDeliveries",
     "proxyChatCompletions", "proxyResponses", "proxyMessages", "proxyCountTokens", "proxyModels", "proxyModel",
+    "proxyGenerateContent", "proxyOllamaChat", "proxyConverse",
     "issueMission", "publishMissionStatus", "openSession", "sayTurn", "mintCanary",
 }  # fmt: skip
 # `PUT {}` is a configuration of an unexpected type that YAML spells the same way; a check never refuses.
@@ -49,6 +50,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
+def without_references(body: Any) -> Any:
+    """A call that names no other one: a schema cannot say which calls the log knows."""
+    if isinstance(body, list):
+        return [without_references(one) for one in body]
+    if isinstance(body, dict):
+        return {name: value for name, value in body.items() if name not in ("depends_on", "resolves")}
+    return body
+
+
 @schema.parametrize()
 @settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 def test_every_answer_is_described(gateway: Served, case: schemathesis.Case[Any]) -> None:
@@ -58,6 +68,8 @@ def test_every_answer_is_described(gateway: Served, case: schemathesis.Case[Any]
         excluded.append("positive_data_acceptance")
     if operation in LENIENT:
         excluded.append("negative_data_rejection")
+    if operation in ("decide", "decideBatch"):
+        case.body = without_references(case.body)
     case.call_and_validate(
         base_url=f"http://127.0.0.1:{gateway.port}",
         headers={"Authorization": f"Bearer {gateway.credentials.text('everything')}"},

@@ -71,6 +71,7 @@ def _aegis(
 EXTRAS: Final = {
     "aiosmtplib": "server",
     "argon2": "server",
+    "httptools": "server",
     "jinja2": "server",
     "markupsafe": "server",
     "opentelemetry": "server",

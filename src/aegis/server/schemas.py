@@ -85,6 +85,15 @@ COMMON_SCHEMAS: Final[dict[str, Schema]] = {
         },
         "required": ["error"],
     },
+    "GeminiError": closed(
+        {
+            "error": closed(
+                {"code": WHOLE, "message": TEXT, "status": TEXT, "reason": TEXT, "hint": TEXT, "request_id": TEXT}
+            )
+        }
+    ),
+    "OllamaError": closed({"error": TEXT, "code": TEXT, "hint": TEXT, "request_id": TEXT}),
+    "BedrockError": closed({"message": TEXT, "code": TEXT, "hint": TEXT, "request_id": TEXT}),
     "ReceiptRef": closed({"id": ID, "index": WHOLE, "leaf_hash": HEX32}),
 }
 

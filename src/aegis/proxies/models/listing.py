@@ -144,30 +144,33 @@ def model_routes(proxies: ModelProxies) -> list[BaseRoute]:
 
 # The proxies of model APIs. They are served by themselves: their answers are those of the vendors.
 
-_ERROR: Final = ref("ProviderError")
 _RETRY: Final = {"Retry-After": "whole seconds"}
-_FAILING: Final = {
-    400: Reply(text="no model is named, or a part of the API that is not proxied", schema=_ERROR),
-    401: Reply(text="no known credential", schema=_ERROR),
-    403: Reply(text="a credential without that right, or a forged call or result in the conversation", schema=_ERROR),
-    404: Reply(text="no provider serves this model", schema=_ERROR),
-    422: Reply(text="the body is not strict JSON", schema=_ERROR),
-    500: Reply(text="the gateway failed", schema=_ERROR),
-    502: Reply(text="the provider gave no answer that can be understood", schema=_ERROR),
-    503: Reply(text="the store cannot be read or written", schema=_ERROR, headers=_RETRY),
-    504: Reply(text="the provider did not answer in time", schema=_ERROR),
+_TOLD: Final = {
+    400: "no model is named, or a part of the API that is not proxied",
+    401: "no known credential",
+    403: "a credential without that right, or a forged call or result in the conversation",
+    404: "no provider serves this model",
+    422: "the body is not strict JSON",
+    500: "the gateway failed",
+    502: "the provider gave no answer that can be understood",
+    503: "the store cannot be read or written",
+    504: "the provider did not answer in time",
 }
+_OF_BODIES: Final = {413: "the body is too large", 415: "the body is compressed"}
 
-_OF_BODIES: Final = {
-    413: Reply(text="the body is too large", schema=_ERROR),
-    415: Reply(text="the body is compressed", schema=_ERROR),
-}
+
+def _failing(texts: Mapping[int, str], error: str = "ProviderError") -> dict[int, Reply]:
+    """What goes wrong, in the shape of a vendor's errors."""
+    return {
+        status: Reply(text=text, schema=ref(error), headers=_RETRY if status == 503 else {})
+        for status, text in texts.items()
+    }
 
 
 _CALL: Final = Param(name="call", schema=NAME, text="the model and the method, as the vendor's clients write them")
 
 
-def _proxy(path: str, operation: str, summary: str, *params: Param) -> ApiEndpoint:
+def _proxy(path: str, operation: str, summary: str, *params: Param, error: str = "ProviderError") -> ApiEndpoint:
     return Endpoint(
         method="POST",
         path=path,
@@ -179,8 +182,7 @@ def _proxy(path: str, operation: str, summary: str, *params: Param) -> ApiEndpoi
         body=Body(schema=ANY_OBJECT),
         replies={
             200: Reply(text="the provider's answer, or its stream, without calls that may not run", schema=ANY_OBJECT),
-            **_FAILING,
-            **_OF_BODIES,
+            **_failing({**_TOLD, **_OF_BODIES}, error),
         },
     )
 
@@ -194,13 +196,15 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
         "proxyGenerateContent",
         "Gemini's `MODEL:generateContent` and `MODEL:streamGenerateContent?alt=sse`, with every function call decided",
         _CALL,
+        error="GeminiError",
     ),
-    _proxy("/api/chat", "proxyOllamaChat", "Ollama's chat, with every tool call decided"),
+    _proxy("/api/chat", "proxyOllamaChat", "Ollama's chat, with every tool call decided", error="OllamaError"),
     _proxy(
         "/model/{call:path}",
         "proxyConverse",
         "Bedrock's `MODEL/converse` and `MODEL/converse-stream`, with every tool use decided",
         _CALL,
+        error="BedrockError",
     ),
     _proxy("/v1/messages/count_tokens", "proxyCountTokens", "Anthropic token counts"),
     Endpoint(
@@ -210,7 +214,7 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
         tag="models",
         summary="The models that are served, as OpenAI or (with `anthropic-version`) Anthropic lists them",
         permission=DECIDE,
-        replies={200: Reply(text="the models", schema=ANY_OBJECT), **_FAILING},
+        replies={200: Reply(text="the models", schema=ANY_OBJECT), **_failing(_TOLD)},
     ),
     Endpoint(
         method="GET",
@@ -220,6 +224,6 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
         summary="One of them",
         permission=DECIDE,
         path_params=(Param(name="id", schema=NAME, text="the model"),),
-        replies={200: Reply(text="the model", schema=ANY_OBJECT), **_FAILING},
+        replies={200: Reply(text="the model", schema=ANY_OBJECT), **_failing(_TOLD)},
     ),
 )
