@@ -326,13 +326,15 @@ def drafted(services: Services, approval: Approval, *, digest: str, reason: str,
     return with_standing(text_in_force(services.policy), entry)
 
 
-def _proposal(services: Services, approval_id: str) -> dict[str, Any]:
+def proposed(services: Services, approval_id: str) -> dict[str, Any]:
+    """Tell what the approval of that id proposes; raises `InvalidCall` (404) where there is none."""
     with services.store.reader() as reader:
         approval = load(reader, approval_id)
     return proposal(services, approval)
 
 
-def _written(services: Services, approval_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def write(services: Services, approval_id: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Put in force what was shown, by a body of `WRITE_STANDING` and who it is `by`; gives the digests of policies."""
     with services.store.reader() as reader:
         approval = load(reader, approval_id)
     days = given.get("days", EXPIRES_DAYS)
@@ -379,7 +381,7 @@ STANDING_SCHEMAS: Final[dict[str, Schema]] = {
 
 async def propose_standing(request: ApiRequest) -> Response:
     """Propose a standing approval for calls like this one, and show what it would have let through."""
-    return answer(await asyncio.to_thread(_proposal, request.services, request.path["id"]))
+    return answer(await asyncio.to_thread(proposed, request.services, request.path["id"]))
 
 
 PROPOSE_STANDING: Final = Endpoint(
@@ -398,7 +400,7 @@ PROPOSE_STANDING: Final = Endpoint(
 async def write_standing(request: ApiRequest) -> Response:
     """Put the standing approval in force that was shown, with a reason and an end, on record."""
     given = request.body | {"by": request.principal.id}
-    return answer(await asyncio.to_thread(_written, request.services, request.path["id"], given))
+    return answer(await asyncio.to_thread(write, request.services, request.path["id"], given))
 
 
 WRITE_STANDING: Final = Endpoint(
