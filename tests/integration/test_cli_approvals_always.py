@@ -93,7 +93,7 @@ def test_the_third_yes_proposes_the_narrowest_rule_and_shows_what_else_it_would_
     desk.decide("send_email", mail("bob", "else.example"))
     desk.decide("send_email", mail("bob") | {"cc": "x@else.example"})
     second = approved(desk, "ann", "bob")
-    assert "2 such calls" in desk.proposed(second)["why_not"]
+    assert "approved: 2;" in desk.proposed(second)["why_not"]
     third = approved(desk, "joe")
     told = desk.proposed(third)
     assert len(told["approved"]) == 3

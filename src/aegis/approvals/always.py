@@ -125,16 +125,14 @@ def alike(services: Services, approval: Approval) -> Alike:
     if no:
         return Alike(approved=approved, denied=tuple(no), why_not="a person denied such a call")
     if len(yes) < ENOUGH:
-        return Alike(
-            approved=approved, why_not=f"people approved {len(yes)} such calls; from {ENOUGH} on one is drafted"
-        )
+        return Alike(approved=approved, why_not=f"such calls that people approved: {len(yes)}; {ENOUGH} propose a rule")
     tool = approval.tool if approval.server is None else f"{approval.server}/{approval.tool}"
     rule = {
         "tool": tool,
         "agent": approval.agent,
         "principal": approval.principal,
         "rules": sorted(held.rules),
-        "arguments": _schema([one.arguments for one in yes], held.shapes),
+        "arguments": schema_of([one.arguments for one in yes], held.shapes),
     }
     return Alike(approved=approved, rule=rule)
 
@@ -168,13 +166,13 @@ def _held(parts: Parts, reader: Reader, approval: Approval) -> _Held | None:
     ):
         return None
     arguments = payload["arguments"]
-    shapes = {name: _shape(approval.tool, name, value) for name, value in arguments.items()}
+    shapes = {name: shape_of(approval.tool, name, value) for name, value in arguments.items()}
     return _Held(
         receipt=entry.receipt_id, rules=frozenset(one.rule for one in held), arguments=arguments, shapes=shapes
     )
 
 
-def _shape(tool: str, name: str, value: Any) -> Shape:
+def shape_of(tool: str, name: str, value: Any) -> Shape:
     """The shape of one member: a pattern, text for people, a number, a list of one pattern, or the value itself."""
     if isinstance(value, str):
         pattern = _pattern(tool, name, value)
@@ -234,7 +232,7 @@ def _spelled(text: str) -> str:
     return "".join(f"\\{char}" if char in r"\.+*?()|[]{}^$" else char for char in text)
 
 
-def _schema(calls: Sequence[Mapping[str, Any]], shapes: Mapping[str, Shape]) -> dict[str, Any]:
+def schema_of(calls: Sequence[Mapping[str, Any]], shapes: Mapping[str, Shape]) -> dict[str, Any]:
     """The JSON Schema of exactly these calls, and of a shape where they differ."""
     return {
         "type": "object",
