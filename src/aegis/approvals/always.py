@@ -68,7 +68,7 @@ Shape = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Alike:
+class AlikeCalls:
     """What people answered to calls like one: the receipts of those approved and denied, and why nothing is proposed.
 
     `rule` is the entry of `approvals.standing` without `reason` and `expires`; `digest` is of it.
@@ -95,13 +95,13 @@ class _Held:
     shapes: Mapping[str, Shape]
 
 
-def alike(services: Services, approval: Approval) -> Alike:
+def alike(services: Services, approval: Approval) -> AlikeCalls:
     """Find what people answered to calls like the held one, and the rule that this proposes."""
     parts = services.gate.parts
     with services.store.reader() as reader:
         held = _held(parts, reader, approval)
         if held is None:
-            return Alike(why_not="calls that are held for such a reason are looked at each time")
+            return AlikeCalls(why_not="calls that are held for such a reason are looked at each time")
         yes: list[_Held] = []
         no: list[str] = []
         seen: set[str] = set()
@@ -123,9 +123,11 @@ def alike(services: Services, approval: Approval) -> Alike:
                 yes.append(told)
     approved = tuple(one.receipt for one in yes)
     if no:
-        return Alike(approved=approved, denied=tuple(no), why_not="a person denied such a call")
+        return AlikeCalls(approved=approved, denied=tuple(no), why_not="a person denied such a call")
     if len(yes) < ENOUGH:
-        return Alike(approved=approved, why_not=f"such calls that people approved: {len(yes)}; {ENOUGH} propose a rule")
+        return AlikeCalls(
+            approved=approved, why_not=f"such calls that people approved: {len(yes)}; {ENOUGH} propose a rule"
+        )
     tool = approval.tool if approval.server is None else f"{approval.server}/{approval.tool}"
     rule = {
         "tool": tool,
@@ -134,7 +136,7 @@ def alike(services: Services, approval: Approval) -> Alike:
         "rules": sorted(held.rules),
         "arguments": schema_of([one.arguments for one in yes], held.shapes),
     }
-    return Alike(approved=approved, rule=rule)
+    return AlikeCalls(approved=approved, rule=rule)
 
 
 def _asks(approval: Approval) -> tuple[str, str]:
