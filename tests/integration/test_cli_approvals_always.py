@@ -103,7 +103,7 @@ def test_the_third_yes_proposes_the_narrowest_rule_and_shows_what_else_it_would_
     assert desk.config.read_text() == CONFIG
     assert third.approval is not None
     assert "approved 3 such calls" in desk.ask("approvals", "show", third.approval.id).stderr
-    assert "1 others" in desk.ask("approvals", "always", third.approval.id).stdout
+    assert "1 other: receipts" in desk.ask("approvals", "always", third.approval.id).stdout
 
 
 def test_it_is_written_with_reason_and_end_by_an_administrator_and_lets_those_calls_run_alone(desk: Desk) -> None:

@@ -312,7 +312,9 @@ def _show_proposal(told: dict[str, Any], approval: str) -> None:
     print_line(f"- {seen['approved']} that people approved")
     named = ", ".join(str(one["index"]) for one in seen["receipts"][:_NAMED])
     more = ", ..." if seen["others"] > _NAMED else ""
-    print_line(f"- {seen['others']} others{f': receipts {named}{more}' if named else ''}")
+    print_line(
+        f"- {seen['others']} {'other' if seen['others'] == 1 else 'others'}{f': receipts {named}{more}' if named else ''}"
+    )
     if "written" in told:
         print_line(f"in force as {told['written']['digest']}")
     else:
