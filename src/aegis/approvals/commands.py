@@ -311,10 +311,9 @@ def _show_proposal(told: dict[str, Any], approval: str) -> None:
     print_line(f"of {seen['replayed']} calls of the tool in {span}, it would have let through")
     print_line(f"- {seen['approved']} that people approved")
     named = ", ".join(str(one["index"]) for one in seen["receipts"][:_NAMED])
-    more = ", ..." if seen["others"] > _NAMED else ""
-    print_line(
-        f"- {seen['others']} {'other' if seen['others'] == 1 else 'others'}{f': receipts {named}{more}' if named else ''}"
-    )
+    named += ", ..." if seen["others"] > _NAMED else ""
+    what = "other" if seen["others"] == 1 else "others"
+    print_line(f"- {seen['others']} {what}{f': receipts {named}' if named else ''}")
     if "written" in told:
         print_line(f"in force as {told['written']['digest']}")
     else:
