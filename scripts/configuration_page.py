@@ -161,6 +161,7 @@ def _sections() -> Iterator[str]:
         "`budgets`": "BudgetSettings",
         "`approvals`": "ApprovalSettings",
         "`approvals.notify`": "NotifierSettings",
+        "`approvals.standing`": "StandingSettings",
         "`judges`": "ValidatorSettings",
         "`judges.*.select`": "JudgeSelectSettings",
         "`judges.*.model`, and `model` in the file of a judge": "JudgeModelSettings",

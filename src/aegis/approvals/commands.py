@@ -29,8 +29,8 @@ from aegis.cli.options import (
     Wide,
     api_key_of,
 )
-from aegis.cli.output import Column, print_json, print_line, show_list, show_members, time_left
-from aegis.core.text import json_text
+from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members, time_left
+from aegis.core.text import json_text, visible
 from aegis.errors import InvalidCall
 
 # Following the queue: each held call once, as it comes.
@@ -136,6 +136,7 @@ _TELLING: Final = (
     "query",
     "subject",
 )
+_NAMED: Final = 20  # receipts that are named beside their count; `--json` lists all
 _GLANCE: Final = 60  # characters of one value that fit a line
 
 
@@ -235,6 +236,34 @@ def deny(door: ApiDoor, approval: Approval, reason: Why = "") -> None:
 
 @app.command()
 @opens
+def always(
+    door: ApiDoor,
+    approval: Approval,
+    write: Annotated[bool, typer.Option("--write", help="put the rule in force; takes an administrator's key")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="why it is right; kept with the rule")] = "",
+    days: Annotated[int, typer.Option("--days", min=1, max=365, help="when the rule ends by itself")] = 30,
+) -> None:
+    """Propose a rule that lets calls through like those that people approved, and show what else it would have.
+
+    Three approved calls of one kind propose it, one denied call ends it, and nothing is written without `--write`.
+    """
+    target = f"{_target(door, approval)}/always"
+    told = door.ask("GET", target)
+    if write:
+        if not told["digest"]:
+            raise InvalidCall(f"nothing is proposed: {told['why_not']}", code="conflict", status=409)
+        if not reason.strip():
+            raise InvalidCall("a rule says why it is right", hint='--reason "..."')
+        body = {"digest": told["digest"], "reason": reason.strip(), "days": days}
+        told["written"] = door.ask("POST", target, body)
+    if door.as_json:
+        print_json(told)
+    else:
+        _show_proposal(told, approval)
+
+
+@app.command()
+@opens
 def watch(
     door: ApiDoor,
     seconds: Annotated[int, typer.Option("--for", min=0, help="end after so many seconds; 0 is never")] = 0,
@@ -270,6 +299,32 @@ def revoke_grant(door: ApiDoor, grant: Annotated[str, typer.Argument(metavar="GR
         )
 
 
+def _show_proposal(told: dict[str, Any], approval: str) -> None:
+    if not told["digest"]:
+        print_line(f"nothing is proposed: {told['why_not']}")
+        return
+    for line in told["lines"].splitlines():
+        print_line(visible(line))
+    seen = told["replay"]
+    span = f"the last {seen['weeks']} weeks" if seen["complete"] else "those that were looked at, the newest"
+    print_line()
+    print_line(f"of {seen['replayed']} calls of the tool in {span}, it would have let through")
+    print_line(f"- {seen['approved']} that people approved")
+    named = ", ".join(str(one["index"]) for one in seen["receipts"][:_NAMED])
+    named += ", ..." if seen["others"] > _NAMED else ""
+    what = "other" if seen["others"] == 1 else "others"
+    print_line(f"- {seen['others']} {what}{f': receipts {named}' if named else ''}")
+    if "written" in told:
+        print_line(f"in force as {told['written']['digest']}")
+    else:
+        note(f'`aegis approvals always {approval} --write --reason "..."` writes it')
+
+
+def _proposes(value: dict[str, Any]) -> None:
+    if value.get("alike"):
+        note(f"people approved {value['alike']} such calls: `aegis approvals always {value['id']}` proposes a rule")
+
+
 def _parsed(text: str) -> Any:
     from aegis.core.json import parse
 
@@ -299,6 +354,7 @@ def _answer(door: ApiDoor, approval: str, decision: str, reason: str, digest: st
         if value.get("grant"):
             shown["grant"] = value["grant"]
         show_members(shown, as_json=False)
+        _proposes(value)
 
 
 def _show(value: dict[str, Any]) -> None:
@@ -317,6 +373,7 @@ def _show(value: dict[str, Any]) -> None:
         show_members({"finding": f"{found['rule']} at {found['path'] or '/'}: {found['message']}"}, as_json=False)
     print_line()
     show_members({name: value.get(name) for name in _LAST}, as_json=False)
+    _proposes(value)
 
 
 def _about(value: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ import orjson
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
+from aegis.approvals.always import WRITE_STANDING, proposed, write
 from aegis.approvals.effect import MAX_FILES, changed_files, done_to, reach, sentence, touched
 from aegis.approvals.queue import find
 from aegis.approvals.routes import (
@@ -23,11 +24,12 @@ from aegis.approvals.routes import (
     show_approval,
     visible_approval,
 )
-from aegis.cockpit import text
+from aegis.cockpit import editing, text
 from aegis.cockpit.arguments import Leaf, leaves
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rows import row_of
 from aegis.cockpit.text import covered, private_texts
+from aegis.config.text import text_in_force
 from aegis.core.json import escape, parse
 from aegis.core.ports import Reader, Search
 from aegis.core.receipt import Draft
@@ -252,6 +254,39 @@ async def resolve(request: PageRequest) -> Response:
     return RedirectResponse(f"/approvals/{approval_id}", 303)
 
 
+async def always(request: PageRequest) -> Response:
+    """Show the standing approval that the answers to such calls propose, and what it would have let through."""
+    return await _always(request, problem=None)
+
+
+async def write_always(request: PageRequest) -> Response:
+    """Put in force what was shown; what is refused is said on the page."""
+    form, policy = request.form, request.services.policy
+    days = form.get("days", "")
+    try:
+        body: dict[str, Any] = {"digest": form.get("digest", ""), "reason": form.get("reason", "").strip()}
+        body["days"] = int(days[:4]) if days.isascii() and days.isdigit() else 0
+        given = checked_body(WRITE_STANDING, body) | {"by": request.principal.id}
+        before = await asyncio.to_thread(text_in_force, policy)
+        changed = await asyncio.to_thread(write, request.services, request.path["id"], given)
+        after = await asyncio.to_thread(text_in_force, policy)
+    except InvalidCall as problem:
+        if problem.status == 404:
+            raise
+        response = await _always(request, problem=problem)
+        response.status_code = problem.status
+        return response
+    await asyncio.to_thread(editing.keep_text, request.services, changed["before"], before)
+    await asyncio.to_thread(editing.keep_text, request.services, changed["digest"], after)
+    return RedirectResponse("/policies?done=1", 303)
+
+
+async def _always(request: PageRequest, *, problem: InvalidCall | None) -> Response:
+    told = await asyncio.to_thread(proposed, request.services, request.path["id"])
+    given = request.form.get("reason", "")
+    return html(request, "always.html", approval=request.path["id"], told=told, problem=problem, given=given)
+
+
 async def _review(
     request: PageRequest, approval: dict[str, Any], *, problem: InvalidCall | None, revealed: bool
 ) -> Response:
@@ -363,4 +398,6 @@ PAGES: Final = (
     page("GET", "/approvals/{id}", review, "approver"),
     page("POST", "/approvals/{id}", resolve, "approver"),
     page("POST", "/approvals/{id}/reveal", reveal, "approver"),
+    page("GET", "/approvals/{id}/always", always, "approver"),
+    page("POST", "/approvals/{id}/always", write_always, "admin"),
 )

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from starlette.responses import Response
 
 from aegis.approvals import grants
+from aegis.approvals.always import PROPOSE_STANDING, STANDING_SCHEMAS, WRITE_STANDING, alike
 from aegis.approvals.answering import Answer, may_answer
 from aegis.approvals.binding import payload_of, running
 from aegis.approvals.grants import from_document as grant_from_document
@@ -139,6 +140,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "arguments": nullable(ANY_OBJECT),
             "preview": ANY_OBJECT,
             "findings": FINDINGS,
+            "alike": {
+                "type": "integer",
+                "description": "how many such calls people approved, where that proposes a standing approval",
+            },
         },
         "id",
         "state",
@@ -147,6 +152,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "expires_at",
     ),
     "Approvals": listing("Approval"),
+    **STANDING_SCHEMAS,
     "Grant": closed(
         {
             "id": ID,
@@ -407,7 +413,12 @@ def _shown(services: Services, reader: Reader, principal: Principal, approval: A
 def show_approval(services: Services, principal: Principal, approval: Approval) -> dict[str, Any]:
     """Return what `principal` sees of an approval now."""
     with services.store.reader() as reader:
-        return _shown(services, reader, principal, approval, services.clock())
+        shown = _shown(services, reader, principal, approval, services.clock())
+    if "approver" in principal.roles:
+        found = alike(services, approval)
+        if found.rule is not None:
+            shown["alike"] = len(found.approved)
+    return shown
 
 
 def visible_approval(services: Services, principal: Principal, approval_id: str) -> Approval:
@@ -426,6 +437,8 @@ ENDPOINTS: Final = (
     LIST_APPROVALS,
     GET_APPROVAL,
     RESOLVE_APPROVAL,
+    PROPOSE_STANDING,
+    WRITE_STANDING,
     LIST_GRANTS,
     REVOKE_GRANT,
 )

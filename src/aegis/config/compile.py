@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis._version import __version__
 from aegis.config.compile_reviews import compile_judges, compile_previews, judge_versions
-from aegis.config.compile_tools import approval_rules, compile_routes, compile_schema_guard, policy_approvals
+from aegis.config.compile_tools import (
+    approval_rules,
+    compile_routes,
+    compile_schema_guard,
+    compile_standing,
+    policy_approvals,
+)
 from aegis.config.config import Config
 from aegis.config.document import nearest
 from aegis.config.sections import MissionSettings, public_key
@@ -43,6 +49,8 @@ from aegis.policy.guards.rate import RateGuard, Windows
 from aegis.policy.guards.registry import RegistryGuard, RegistryRules
 from aegis.policy.guards.result import ResultContentGuard
 from aegis.policy.guards.schema import SchemaGuard
+from aegis.policy.guards.standing import GUARDS as STANDING_GUARDS
+from aegis.policy.guards.standing import StandingGuard
 from aegis.policy.mission import Quote
 from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS, MissionRules
 from aegis.policy.policy import Policy
@@ -152,6 +160,8 @@ def policy_digest(
     if judges:
         whole["judges"] = list(judges)
     # What a section that nobody wrote says changes no digest.
+    if not meaning["approvals"]["standing"]:
+        del meaning["approvals"]["standing"]
     if outside:
         whole["outside"] = [list(one) for one in outside]
     else:
@@ -196,6 +206,7 @@ def compile_policy(
     folders = rule_folders(config)
     rules = load(*(scanner_folders or (builtin_folder(),)), *folders, cache=cache)
     _check_exceptions(config, rules, problems)
+    standing = compile_standing(config, rules.by_id, problems)
     judges = compile_judges(config, problems)
     outside, outside_results, versions = _outside(config, problems)
     if problems:
@@ -215,6 +226,8 @@ def compile_policy(
     # Without a Cedar policy there is nothing to ask; with one, what none permits is denied.
     if cedar_guard is not None:
         guards["cedar"] = cedar_guard
+    if standing:
+        guards |= {name: StandingGuard(guards[name], standing) for name in STANDING_GUARDS}
     guards |= outside
     result_guards: dict[str, ResultGuard] = {"content": ResultContentGuard(scanner, options), **outside_results}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 import jsonschema_rs
@@ -22,7 +22,7 @@ from aegis.config.tools import (
 )
 from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
 from aegis.core.json import tokens
-from aegis.core.names import Selector, SelectorMap
+from aegis.core.names import Selector, SelectorMap, split_selector
 from aegis.core.outcome import EFFECTS, Outcome, risk_of
 from aegis.core.text import TextRole
 from aegis.detect.roles import schema_roles
@@ -30,6 +30,7 @@ from aegis.errors import ConfigError, Problem
 from aegis.policy.dataflow.declare import NOTHING, ArgumentFlow, ResultFlow, ToolFlow
 from aegis.policy.guards.base import ToolEntry
 from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
+from aegis.policy.guards.standing import StandingApproval
 from aegis.policy.model import Routes, Tool
 from aegis.policy.session import SessionSelector
 
@@ -57,6 +58,7 @@ _OTHER: Final = frozenset({
     "disallow", "discriminator", "divisibleBy", "example", "externalDocs", "nullable", "propertyOrdering", "xml",
 })  # fmt: skip
 _KEYWORDS: Final = _ONE | _LIST | _MAPPING | _PLAIN | _OTHER
+_OF_REGISTRY: Final = frozenset({"irreversible", "approval-required"})  # holds that no rule of a detector makes
 _OWN: Final = "x-"  # begins keywords that somebody made for themselves
 
 
@@ -79,6 +81,34 @@ def compile_schema_guard(config: Config, problems: list[Problem]) -> SchemaGuard
             if validator is not None:
                 policies.append(_policy(policy, validator, deny=deny))
     return SchemaGuard(SelectorMap(tools), policies)
+
+
+def compile_standing(
+    config: Config, detectors: Container[str], problems: list[Problem]
+) -> tuple[StandingApproval, ...]:
+    """The standing approvals of a configuration; what is wrong is added to `problems`."""
+    found: list[StandingApproval] = []
+    policies = {policy.name for policy in config.settings.policies}
+    for position, one in enumerate(config.settings.approvals.standing):
+        where = ("approvals", "standing", position)
+        for rule in one.rules:
+            if rule not in policies and rule not in detectors and rule not in _OF_REGISTRY:
+                problems.append(config.problem((*where, "rules"), f"nothing holds a call as `{rule}`"))
+        validator = _compile(config, (*where, "arguments"), one.arguments, problems, known_formats_only=True)
+        if validator is not None:
+            server, tool = split_selector(one.tool)
+            found.append(
+                StandingApproval(
+                    server=server,
+                    tool=tool,
+                    agent=one.agent,
+                    principal=one.principal,
+                    rules=frozenset(one.rules),
+                    arguments=validator,
+                    expires=one.expires,
+                )
+            )
+    return tuple(found)
 
 
 def _policy(policy: PolicySettings, validator: jsonschema_rs.Validator, *, deny: bool) -> SchemaPolicy:

@@ -70,6 +70,22 @@ def with_policy(text: str, policy: dict[str, Any]) -> str:
     return _as_meant(placed, parsed)
 
 
+def with_standing(text: str, standing: dict[str, Any]) -> str:
+    """`text` with one more standing approval, in front of the others; written anew where its shape is not plain."""
+    parsed = _parsed(text)
+    approvals = parsed.setdefault("approvals", {})
+    item = dump([standing]).splitlines()
+    lines = text.splitlines()
+    if approvals.get("standing"):
+        placed = _into_list(lines, "standing:", item)
+    elif approvals:
+        placed = _into_list(lines, "approvals:", ["standing:", *item])
+    else:
+        placed = _joined([*lines, "", "approvals:", "  standing:", *(f"  {line}" for line in item)])
+    approvals["standing"] = [standing, *approvals.get("standing", ())]
+    return _as_meant(placed, parsed)
+
+
 def _parsed(text: str) -> dict[str, Any]:
     found: dict[str, Any] = plain(read(text, file="aegis.yaml")) or {}
     return found

@@ -14,6 +14,7 @@ from aegis.config.fields import (
     GrantTime,
     HourlyLimit,
     JsonSchema,
+    Moment,
     Name,
     Names,
     People,
@@ -82,6 +83,31 @@ class NotifierSettings(Section):
         return self
 
 
+def _exact(text: str) -> str:
+    if "*" in text:
+        raise ValueError("a standing approval is about one tool, without `*`")
+    return text
+
+
+class StandingSettings(Section):
+    """A yes for calls of one shape until a day. Blocks stay blocks, and every other guard is asked as before."""
+
+    tool: Annotated[Name, AfterValidator(_exact)]
+    """The tool, as `tool` or `server/tool`, without `*`; without a server it is about calls that name none."""
+    agent: Name
+    """The agent that calls."""
+    principal: Name
+    """Whose credential it calls with."""
+    rules: Annotated[list[Name], Field(min_length=1)]
+    """What may have held the call: detector rules, policies, `irreversible`, `approval-required`."""
+    arguments: JsonSchema
+    """What the arguments must satisfy."""
+    reason: Description = Field(min_length=1)
+    """Why, for the next reader."""
+    expires: Moment
+    """When it ends."""
+
+
 class ApprovalSettings(Section):
     """Who releases held calls, and how long they wait."""
 
@@ -111,6 +137,8 @@ class ApprovalSettings(Section):
     """How many calls of one principal may wait at once; beyond it they are blocked."""
     link: str
     """Where people read an approval, `https://...`; messages link there. A link carries no authority."""
+    standing: list[StandingSettings] = Field(default_factory=list)
+    """Calls that people approved again and again, and need nobody until a day. `aegis approvals always` drafts one."""
 
 
 class OwnApprovalSettings(Section):
