@@ -98,6 +98,22 @@ def test_a_policy_holds_the_calls_of_an_agent_that_lost_trust_and_of_no_other(tm
         again.close()
 
 
+def test_attacks_of_a_program_count_against_its_next_agent_and_against_no_other(tmp_path: Path) -> None:
+    place = deployment(tmp_path / "home", TRUSTED)
+
+    def decide(agent: str, call: ToolCall) -> Reason:
+        principal = Principal(id=agent, roles=frozenset({"agent"}), agent=agent)
+        return place.gate.decide(call, principal=principal).reason
+
+    try:
+        for number in range(6):
+            assert decide("worker-1", read(number, "../../../etc/shadow")) is Reason.ATTACK_DETECTED
+        assert decide("worker-2", read(1)) is Reason.APPROVAL_REQUIRED
+        assert decide("courier-1", read(1)) is Reason.NONE
+    finally:
+        place.close()
+
+
 def test_no_policy_can_permit_by_trust(tmp_path: Path) -> None:
     loose = (
         CONFIG
