@@ -15,6 +15,7 @@ from support.approvals import resolve
 from support.deployments import TOOLS, deployment
 from support.people import person
 from support.served import served
+from support.shell import aegis, read_json
 
 CONFIG = (
     f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
@@ -98,6 +99,22 @@ def test_a_policy_holds_the_calls_of_an_agent_that_lost_trust_and_of_no_other(tm
         again.close()
 
 
+def test_attacks_of_a_program_count_against_its_next_agent_and_against_no_other(tmp_path: Path) -> None:
+    place = deployment(tmp_path / "home", TRUSTED)
+
+    def decide(agent: str, call: ToolCall) -> Reason:
+        principal = Principal(id=agent, roles=frozenset({"agent"}), agent=agent)
+        return place.gate.decide(call, principal=principal).reason
+
+    try:
+        for number in range(6):
+            assert decide("worker-1", read(number, "../../../etc/shadow")) is Reason.ATTACK_DETECTED
+        assert decide("worker-2", read(1)) is Reason.APPROVAL_REQUIRED
+        assert decide("courier-1", read(1)) is Reason.NONE
+    finally:
+        place.close()
+
+
 def test_no_policy_can_permit_by_trust(tmp_path: Path) -> None:
     loose = (
         CONFIG
@@ -147,7 +164,11 @@ def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_hel
         assert [one["session"] for one in found["items"]] == ["second"]
         assert found["items"][0]["way"][0]["by"] == "read `/srv/plan.txt`"
         assert gateway.ask("POST", place, {"do": "hold"}, key="auditor").status == 403
-        assert gateway.ask("POST", place, {"do": "hold"}, key="root").json == found
+        asked = ("containment", "downstream", contained[0]["id"], "--url", f"http://127.0.0.1:{gateway.port}")
+        auditor, root = ({"AEGIS_API_KEY": gateway.credentials.text(name)} for name in ("auditor", "root"))
+        assert "first: read `/srv/plan.txt`" in aegis(*asked, env=auditor).stdout
+        assert aegis(*asked, "--do", "hold", env=auditor).returncode != 0
+        assert read_json(aegis(*asked, "--do", "hold", "--json", env=root)) == found
         again = {**wrote, "session": "second"}
         assert gateway.decide(**again).json["decision"] == "require_approval"
         assert gateway.decide(**{**again, "session": "third"}).json["decision"] == "allow"

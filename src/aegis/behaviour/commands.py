@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import typer
@@ -32,6 +32,12 @@ _FIRED: Final = (
     Column(title="DONE", member="do"),
     Column(title="CALLS", member="calls"),
     Column(title="HAD RUN", member="had_run"),
+)
+_REACHED: Final = (
+    Column(title="SESSION", member="session"),
+    Column(title="AGENT", member="agent"),
+    Column(title="PRINCIPAL", member="principal"),
+    Column(title="WAY", member="way"),
 )
 
 
@@ -89,6 +95,38 @@ def try_conditions(
         return
     show_list(found["items"], _FIRED, as_json=False, empty="no condition would have held")
     print_line(f"{found['looked_at']} receipts looked at{'' if found['complete'] else ', older ones left out'}")
+
+
+@app.command("downstream")
+def list_reached(
+    contained: Annotated[str, typer.Argument(metavar="ID", help="the containment's id, from `list`")],
+    does: Annotated[
+        Literal["hold", "suspend"] | None, typer.Option("--do", help="contain what was reached, for a day")
+    ] = None,
+    reason: Why = "",
+    home: Home = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """List the sessions that what something contained wrote has reached, with the way; `--do` contains them."""
+    from aegis.cli.opening import api
+
+    place = f"/v1/containment/{quote(contained, safe='')}/downstream"
+    with api(url, home, None) as door:
+        if does is None:
+            found = door.ask("GET", place, api_key_of(key_file))
+        else:
+            found = door.ask("POST", place, api_key_of(key_file), {"do": does, "reason": reason})
+    if as_json:
+        print_json(found)
+        return
+    ways = [
+        {**one, "way": ", then ".join(f"{step['from']}: {step['by']}" for step in one["way"])} for one in found["items"]
+    ]
+    show_list(ways, _REACHED, as_json=False, empty="nothing was reached")
+    if not found["complete"]:
+        print_line("only the newest receipts were looked at")
 
 
 def kill(

@@ -13,7 +13,7 @@ from aegis.behaviour.budgets import used_of
 from aegis.behaviour.cascades import downstream_of, shown
 from aegis.behaviour.containment import contain_sessions, contained_now, counts_of, kill, release
 from aegis.behaviour.replaying import WouldHave, walk
-from aegis.behaviour.trust import trust_of
+from aegis.behaviour.trust import trust_in
 from aegis.config.text import text_of
 from aegis.core.behaviour import ContainmentRule
 from aegis.core.call import check_name
@@ -360,7 +360,8 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
         tally = counts_of(reader, "agent", agent)
         inside = read_control(reader, services.clock)
         budgets = used_of(reader, policy.behaviour.budgets, agent, now)
-    usual, trust = baseline(newest, now), trust_of(newest[::-1])
+        trust = trust_in(reader, agent)
+    usual = baseline(newest, now)
     model, last = services.gate.usual.last(agent)
     return {
         "agent": agent,

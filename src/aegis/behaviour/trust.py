@@ -2,16 +2,21 @@
 
 Every outcome counts for or against, and half as much a week later; who did nothing yet stands in the middle. It is
 shown with its days, and loosens nothing: policies that forbid may read it (`context.agent.trust`), and no others.
+
+Attacks by agents of one program count against each of them, up to as much as one attack of its own. Nothing good is
+shared: the score with what others did is never above the score without.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from aegis.core.ports import Clock, Entry, Search, Store
+from aegis.behaviour.usual import program_of
+from aegis.core.ports import Clock, Entry, Reader, Search, Store
 from aegis.core.times import MICROS, rfc3339
 from aegis.gate.participants import Part
 
@@ -21,16 +26,21 @@ LOOKED_AT: Final = 1_000  # newest decisions of an agent that its trust is made 
 FRESH_US: Final = 5 * MICROS  # how long what policies are shown may be old
 MAX_AGENTS: Final = 10_000  # agents whose trust is remembered: bounds memory against made-up names
 _DAY_US: Final = 86_400 * MICROS
+ATTACK: Final = "attack_detected"
 # For and against. An attack outweighs a day of work; what a person released was looked at.
 _ALLOWED: Final = (0.05, 0.0)
 _HELD: Final = (0.0, 0.1)
 _BLOCKED: Final = (0.0, 0.5)
 _AGAINST: Final = {
-    "attack_detected": (0.0, 3.0),
+    ATTACK: (0.0, 3.0),
     "anomaly": (0.0, 0.5),
     "revoked": (0.0, 0.0),
     "rate_limited": (0.0, 0.1),
 }
+# Results without the signature that was asked for, or that did not do what was promised.
+_UNATTESTED: Final = {"insufficient_evidence": (0.0, 0.5), "postcondition_failed": (0.0, 1.0)}
+_SHARED: Final = 0.3  # of one attack of another agent of the program
+MAX_SHARED: Final = 3.0
 
 
 class AgentTrust(NamedTuple):
@@ -42,19 +52,39 @@ class AgentTrust(NamedTuple):
     days: tuple[tuple[str, int], ...]
 
 
-def trust_of(entries: Sequence[Entry]) -> AgentTrust:
-    """The trust in one agent, from its decisions in the order of their time."""
-    good = bad = 0.0
-    last = entries[0].time if entries else 0
+def trust_of(entries: Sequence[Entry], others: Sequence[Entry] = ()) -> AgentTrust:
+    """The trust in one agent, from its receipts and the attacks of others of its program, in the order of the log."""
+    good = bad = shared = 0.0
+    last = shared_at = 0
     days: dict[int, int] = {}
-    for entry in entries:
-        factor = 0.5 ** (max(0, entry.time - last) / HALF_LIFE_US)
-        last = max(last, entry.time)
-        plus, minus = _weight(entry)
-        good, bad = good * factor + plus, bad * factor + minus
-        days[entry.time // _DAY_US] = _score(good, bad)
+    own = {entry.index for entry in entries}
+    for entry in sorted((*entries, *others), key=lambda one: one.index):
+        shared *= _decay(entry.time - shared_at)
+        shared_at = max(shared_at, entry.time)
+        if entry.index in own:
+            factor = _decay(entry.time - last)
+            last = max(last, entry.time)
+            plus, minus = _weight(entry)
+            good, bad = good * factor + plus, bad * factor + minus
+        else:  # what others did neither adds to what speaks for the agent nor ages what speaks against it
+            shared = min(MAX_SHARED, shared + _SHARED)
+        days[entry.time // _DAY_US] = _score(good, bad + shared)
     shown = tuple((rfc3339(day * _DAY_US)[:10], score) for day, score in sorted(days.items())[-MAX_DAYS:])
-    return AgentTrust(_score(good, bad), round(good, 2), round(bad, 2), shown)
+    return AgentTrust(_score(good, bad + shared), round(good, 2), round(bad + shared, 2), shown)
+
+
+def _decay(passed: int) -> float:
+    return math.pow(0.5, max(0, passed) / HALF_LIFE_US)
+
+
+def trust_in(reader: Reader, agent: str) -> AgentTrust:
+    """The trust in one agent as the log has it: its newest decisions, its results, and the attacks of its program."""
+    own = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
+    for reason in _UNATTESTED:
+        own += reader.search(Search(kind="result", agent=agent, reason=reason, limit=LOOKED_AT))
+    program = program_of(agent)
+    attacks = reader.search(Search(kind="decision", reason=ATTACK, limit=LOOKED_AT)) if program else []
+    return trust_of(own, [one for one in attacks if one.agent != agent and program_of(one.agent) == program])
 
 
 def _score(good: float, bad: float) -> int:
@@ -62,6 +92,8 @@ def _score(good: float, bad: float) -> int:
 
 
 def _weight(entry: Entry) -> tuple[float, float]:
+    if entry.kind == "result":
+        return _UNATTESTED.get(entry.reason, (0.0, 0.0))
     if entry.decision in ("allow", "sanitize"):
         return _ALLOWED
     otherwise = _BLOCKED if entry.decision == "block" else _HELD
@@ -96,8 +128,7 @@ class AgentTrusts:
         if known is not None and 0 <= now - known[0] < FRESH_US:
             return known[1]
         with self._store.reader() as reader:
-            newest = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
-        score = trust_of(newest[::-1]).score
+            score = trust_in(reader, agent).score
         with self._lock:
             self._known[agent] = (now, score)
             self._known.move_to_end(agent)

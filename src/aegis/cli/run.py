@@ -26,8 +26,8 @@ COMMANDS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 GROUPS: Final[Mapping[str, str]] = {
     "approvals": "aegis.approvals.commands", "agents": "aegis.cli.agents", "containment": "aegis.behaviour.commands",
-    "canaries": "aegis.behaviour.canary_commands", "keys": "aegis.cli.keys", "users": "aegis.cli.users",
-    "log": "aegis.cli.log", "config": "aegis.cli.config", "rules": "aegis.cli.rules",
+    "alerts": "aegis.behaviour.alert_commands", "canaries": "aegis.behaviour.canary_commands", "keys": "aegis.cli.keys",
+    "users": "aegis.cli.users", "log": "aegis.cli.log", "config": "aegis.cli.config", "rules": "aegis.cli.rules",
     "missions": "aegis.missions.commands", "tools": "aegis.cli.tools", "judge": "aegis.judges.commands",
     "hook": "aegis.cli.hook", "mcp": "aegis.cli.mcp", "bench": "aegis.cli.bench",
 }  # fmt: skip

@@ -9,205 +9,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
-from typing import Any, Final, Literal
-from urllib.parse import urlsplit
-
-import msgspec
-import orjson
+from typing import Any, Final
 
 from aegis.approvals.values import COLLECTION as APPROVALS
 from aegis.approvals.values import from_document
+from aegis.behaviour.alerts import (
+    UNMARKED,
+    WINDOW_US,
+    AlertGroup,
+    AlertMark,
+    link_to,
+    read_groups,
+    read_marks,
+)
+from aegis.behaviour.digest import WEEK_US, digest_of, digest_text
+from aegis.cockpit.alert_rules import MAX_TOLD, AlertRule, AlertSent, AlertTold, list_rules, put_rule
 from aegis.cockpit.rollup import MINUTE_US, Rollup, Tally
-from aegis.core.ports import Document, Reader, Search, Transaction
+from aegis.core.outcome import Outcome, Risk
+from aegis.core.ports import Search, Transaction
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS, rfc3339
-from aegis.errors import EgressRefused, InvalidCall, StoreConflict, StoreCorrupt, StoreError
+from aegis.errors import InvalidCall, StoreConflict, StoreError
 from aegis.gate.events import new_id
 from aegis.log.writer import Unit
 from aegis.missions.lineage import near_end
 from aegis.outbound import worker
 from aegis.outbound.send import (
-    MAX_RECIPIENTS,
     Clients,
     DeliveryTarget,
     Message,
     NotTaken,
-    is_address,
-    mail_server,
     send,
 )
 from aegis.server.services import Services
-
-# Rules of alerts as they are kept: what is watched, how much of it is too much, and who is told.
-
-COLLECTION: Final = "alert_rules"
-MAX_RULES: Final = 100
-MAX_NAME_CHARS: Final = 100
-MAX_URL_CHARS: Final = 2_000
-KEPT: Final = 20  # what one rule remembers of the word that it sent
-MAX_LIMIT: Final = 1_000_000
-
-Watch = Literal["blocks", "new_rule", "waiting", "budget", "silent", "refusing"]
-WATCHES: Final[dict[Watch, str]] = {
-    "blocks": "more than this many calls are blocked within ten minutes",
-    "new_rule": "a rule is broken that was never broken before",
-    "waiting": "a held call has waited for this many seconds",
-    "budget": "a mission has used this many percent of one of its budgets",
-    "silent": "nothing was recorded for this many minutes",
-    "refusing": "the gateway cannot record, and refuses",
-}
-COUNTED: Final = frozenset({"blocks", "waiting", "budget", "silent"})
-MAX_PERCENT: Final = 100
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlertSent:
-    """Word that a rule sent: which message, when, and what it said."""
-
-    message: str
-    time: int
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlertRule:
-    """One rule. `state` is what its last look left behind, so that the same thing is told once."""
-
-    id: str
-    name: str
-    watch: Watch
-    limit: int
-    target: DeliveryTarget
-    by: str
-    created_at: int
-    fired_at: int = 0
-    state: str = ""
-    log: tuple[AlertSent, ...] = field(default_factory=tuple)
-    version: int = 1
-
-    def remember(self, sent: AlertSent) -> AlertRule:
-        """Return the rule with one more line in its log, one version on."""
-        return replace(self, log=(sent, *self.log)[:KEPT], version=self.version + 1)
-
-
-def checked_name(name: str) -> str:
-    """Return what a rule is called; raises `InvalidCall`."""
-    if not 1 <= len(name) <= MAX_NAME_CHARS:
-        raise InvalidCall(f"a name has 1 to {MAX_NAME_CHARS} characters")
-    return name
-
-
-def checked_target(form: Mapping[str, str]) -> DeliveryTarget:
-    """Return where word goes; raises `InvalidCall` for an address that is none, or a webhook without a secret."""
-    kind, url, secret = form.get("kind", ""), form.get("url", "").strip(), form.get("secret", "").strip()
-    private = form.get("private") == "yes"
-    if kind not in ("webhook", "slack", "email"):
-        raise InvalidCall("word goes to a webhook, to Slack or by e-mail")
-    if len(url) > MAX_URL_CHARS or len(secret) > MAX_URL_CHARS:
-        raise InvalidCall("the address or the secret is too long")
-    host = ""
-    if not url.startswith(("${env:", "file:")):
-        try:
-            host = mail_server(url, "").host if kind == "email" else urlsplit(url).hostname or ""
-        except (EgressRefused, ValueError) as error:
-            raise InvalidCall("the address is not one of a server", hint=str(error)) from error
-        secure, plain = ("smtps", "smtp") if kind == "email" else ("https", "http")
-        scheme = url.partition(":")[0].lower()
-        if scheme not in (secure, plain) or not host:
-            raise InvalidCall(
-                "the address is not a URL", hint=f"{secure}://..., or a reference such as `${{env:HOOK}}`"
-            )
-        if scheme == plain and not private:
-            raise InvalidCall("word goes out over TLS", hint=f"{secure}://..., or allow a private host")
-    if kind == "webhook" and not secret:
-        raise InvalidCall("a webhook is signed, and needs a secret")
-    sender, to = _mail_addresses(form) if kind == "email" else ("", ())
-    return DeliveryTarget(
-        kind="webhook" if kind == "webhook" else "slack" if kind == "slack" else "email",
-        url=url,
-        secret=secret,
-        private=(host,) if private and host else (),
-        sender=sender,
-        to=to,
-    )
-
-
-def _mail_addresses(form: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """From whom and to whom mail goes; raises `InvalidCall`."""
-    sender = form.get("sender", "").strip()
-    to = tuple(dict.fromkeys(one.strip() for one in form.get("to", "").split(",") if one.strip()))
-    if not 1 <= len(to) <= MAX_RECIPIENTS or not all(map(is_address, (sender, *to))):
-        raise InvalidCall(
-            f"mail goes from one address to 1 to {MAX_RECIPIENTS} others", hint="plain ones, such as ops@example.com"
-        )
-    return sender, to
-
-
-def checked_watch(watch: str, limit: str) -> tuple[Watch, int]:
-    """Return what is watched and how much is too much; raises `InvalidCall`."""
-    found = next((known for known in WATCHES if known == watch), None)
-    if found is None:
-        raise InvalidCall("there is no such thing to watch")
-    if found not in COUNTED:
-        return found, 0
-    most = MAX_PERCENT if found == "budget" else MAX_LIMIT
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= 7 and 1 <= int(limit) <= most):
-        raise InvalidCall(f"the number must be from 1 to {most}")
-    return found, int(limit)
-
-
-def put_rule(transaction: Transaction, rule: AlertRule) -> None:
-    """Write a rule; raises `StoreConflict` where another process was first."""
-    body: dict[str, Any] = {
-        "name": rule.name,
-        "watch": rule.watch,
-        "limit": rule.limit,
-        "target": asdict(rule.target),
-        "by": rule.by,
-        "created_at": rule.created_at,
-        "fired_at": rule.fired_at,
-        "state": rule.state,
-        "log": [[sent.message, sent.time, sent.text] for sent in rule.log],
-    }
-    transaction.put_document(
-        Document(collection=COLLECTION, key=rule.id, version=rule.version, body=orjson.dumps(body), state="on")
-    )
-
-
-def find_rule(reader: Reader, rule_id: str) -> AlertRule:
-    """Return one rule; raises `InvalidCall` (404) where there is none."""
-    document = reader.document(COLLECTION, rule_id)
-    if document is None:
-        raise InvalidCall("there is no such alert", code="not_found", status=404)
-    return _from_document(document)
-
-
-def list_rules(reader: Reader) -> list[AlertRule]:
-    """Return every rule, in the order in which they were made."""
-    return [_from_document(document) for document in reader.documents(COLLECTION, limit=MAX_RULES)]
-
-
-def _from_document(document: Document) -> AlertRule:
-    try:
-        body = orjson.loads(document.body)
-        return AlertRule(
-            id=document.key,
-            name=body["name"],
-            watch=body["watch"],
-            limit=body["limit"],
-            target=msgspec.convert(body["target"], DeliveryTarget),
-            by=body["by"],
-            created_at=body["created_at"],
-            fired_at=body["fired_at"],
-            state=body["state"],
-            log=tuple(AlertSent(message=row[0], time=row[1], text=row[2]) for row in body["log"]),
-            version=document.version,
-        )
-    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-        raise StoreCorrupt("the record of an alert is damaged") from error
-
 
 PERIOD_S: Final = 2.0
 QUIET_S: Final = 900  # how long a rule is silent after it told of something that goes on
@@ -216,7 +52,10 @@ LOOKED_AT: Final = 1_000  # held calls looked at in one round
 _ALARMS: Final = 200  # newest receipts among which one that is no alarm is looked for
 BLOCK: Final = 3  # the column of blocked calls in a row of counts
 _NOTHING: Final = ("", "")
-_TOLD_ONCE: Final = frozenset({"new_rule", "budget"})
+_TOLD_ONCE: Final = frozenset({"new_rule", "budget", "digest"})
+_FIRST_MONDAY_US: Final = 4 * 86_400 * MICROS  # 1970 began on a Thursday
+MAX_TEXT_CHARS: Final = 20_000  # of one message
+MAX_KEPT_CHARS: Final = 500  # of it in the log of its rule
 _NAMED: Final = 10  # budgets that one message names
 
 _log = logging.getLogger("aegis.server.cockpit")
@@ -231,6 +70,8 @@ class Alerting:
         self._rules: Sequence[AlertRule] = ()
         self._refusing_told = -float(QUIET_S)
         self._budgets_at: dict[str, tuple[int, int]] = {}
+        self._groups: Mapping[str, AlertGroup] = {}
+        self._groups_at = -1
         self.rounds = 0
 
     async def watch(self) -> None:
@@ -254,12 +95,20 @@ class Alerting:
             return
         await self._rollup.watched()
         now = self._services.clock()
+        groups, marks = await asyncio.to_thread(self._grouped, now)
         for rule in self._rules:
+            if await self._escalated(rule, groups, marks, now):
+                continue
+            if rule.watch == "alarms":
+                await self._alarms(rule, groups, marks, now)
+                continue
             state, text = await asyncio.to_thread(self._look, rule, now)
             # A state that is new is told; one that goes on is told again after a while, if it is a count.
             again = state == rule.state and rule.watch not in _TOLD_ONCE and now - rule.fired_at > QUIET_S * MICROS
             if text and (state != rule.state or again):
-                await self._tell(rule, state, text, now)
+                muted = marks.get(rule.group, UNMARKED).mutes(Risk.MEDIUM, now)
+                told = rule.told if muted else _told_again(rule, rule.group, groups, marks, text, now)
+                await self._tell(replace(rule, told=told), state, text, now, muted=muted)
             elif state != rule.state:
                 await asyncio.to_thread(self._settle, rule, state)
 
@@ -283,7 +132,64 @@ class Alerting:
             return self._budgets(rule)
         if rule.watch == "silent":
             return self._silent(rule, now)
+        if rule.watch == "digest":
+            return self._digest(rule, now)
         return _NOTHING
+
+    def _grouped(self, now: int) -> tuple[Mapping[str, AlertGroup], Mapping[str, AlertMark]]:
+        """Return the alarms by their cause, made again where something was recorded, and what people said of them."""
+        with self._services.store.reader() as reader:
+            size = reader.head().size
+            if self._groups_at != size:
+                self._groups, self._groups_at = read_groups(reader, now)[0], size
+            return self._groups, read_marks(reader)
+
+    async def _alarms(
+        self, rule: AlertRule, groups: Mapping[str, AlertGroup], marks: Mapping[str, AlertMark], now: int
+    ) -> None:
+        """Tell of every cause that is new, and of the others from time to time how often they came since."""
+        for group in sorted(groups.values(), key=lambda one: (-one.severity, one.index)):
+            told = rule.told.get(group.id)
+            fresh = group.last >= rule.created_at if told is None else group.index > told.index
+            waits = told is not None and now - told.at <= QUIET_S * MICROS
+            own = group.action.startswith("alert_")
+            if own or not fresh or waits or marks.get(group.id, UNMARKED).mutes(group.severity, now):
+                continue
+            after = replace(rule, told=_told_again(rule, group.id, groups, marks, group.words, now))
+            if not await self._tell(after, rule.state, f"{group.severity.word}: {group.words}", now, group=group.id):
+                return
+            rule = replace(after, version=rule.version + 1)
+
+    async def _escalated(
+        self, rule: AlertRule, groups: Mapping[str, AlertGroup], marks: Mapping[str, AlertMark], now: int
+    ) -> bool:
+        """Tell the second address of what the first was told and nobody has looked at since; whether it was told.
+
+        One at a time: the next look takes the next one, from the rule as it is kept then.
+        """
+        if rule.escalate is None:
+            return False
+        for group, told in rule.told.items():
+            looked = marks.get(group, UNMARKED).seen_at >= told.since
+            if told.escalated or looked or group not in groups or now - told.since < rule.escalate_s * MICROS:
+                continue
+            minutes = (now - told.since) // MINUTE_US
+            span = "a minute" if minutes == 1 else f"{minutes} minutes"
+            text = f"nobody has looked at this for {span}: {told.text}"
+            passed = replace(rule, told={**rule.told, group: replace(told, escalated=True)})
+            await self._tell(passed, rule.state, text, now, group=group, second=rule.escalate)
+            return True
+        return False
+
+    def _digest(self, rule: AlertRule, now: int) -> tuple[str, str]:
+        """Return the digest of the week that ended since the last look; the first look only learns which week it is."""
+        week = (now - _FIRST_MONDAY_US) // WEEK_US
+        state = f"week:{week}"
+        if rule.state in ("", state):
+            return state, ""
+        end = week * WEEK_US + _FIRST_MONDAY_US
+        with self._services.store.reader() as reader:
+            return state, digest_text(digest_of(reader, since=end - WEEK_US, until=end - 1))[:MAX_TEXT_CHARS]
 
     def _silent(self, rule: AlertRule, now: int) -> tuple[str, str]:
         """Tell whether nothing but alarms was recorded: that an alert told of silence does not end it."""
@@ -331,21 +237,44 @@ class Alerting:
         more = f", and {len(late) - 1} more wait" if len(late) > 1 else ""
         return oldest.id, f"a call of the tool `{oldest.tool}` by the agent `{oldest.agent}` waits for an answer{more}"
 
-    async def _tell(self, rule: AlertRule, state: str, text: str, now: int) -> None:
-        message = message_of(rule, text, now)
-        changed = replace(rule.remember(AlertSent(message=message.id, time=now, text=text)), state=state, fired_at=now)
+    async def _tell(
+        self,
+        rule: AlertRule,
+        state: str,
+        text: str,
+        now: int,
+        *,
+        group: str = "",
+        muted: bool = False,
+        second: DeliveryTarget | None = None,
+    ) -> bool:
+        """Tell it, unless it is muted, and record that it held; whether no other process was first.
+
+        `second` is the address that is told in place of the rule's own.
+        """
+        action = f"alert_{rule.watch}" if second is None else "alert_escalated"
+        base = self._services.policy.current.approval_rules.link
+        event, link = action.replace("_", ".", 1), link_to(base, group or rule.group)
+        message = message_of(rule, text, now, event=event, link=link)
+        if second is not None:
+            message = replace(message, target=second)
+        sent = AlertSent(message="" if muted else message.id, time=now, text=text[:MAX_KEPT_CHARS])
+        changed = replace(rule.remember(sent), state=state, fired_at=now)
 
         def apply(transaction: Transaction) -> Sequence[Draft]:
             put_rule(transaction, changed)
-            worker.put(transaction, message)
-            members = {"kind": "alarm", "receipt_id": new_id(), "principal": "gate", "action": f"alert_{rule.watch}"}
-            return (Draft(members=members),)
+            if not muted:
+                worker.put(transaction, message)
+            noted = {"guard": "alerts", "outcome": Outcome.ALLOW.word, "rules": [rule.id]}
+            members: dict[str, Any] = {"kind": "alarm", "receipt_id": new_id(), "principal": "gate"}
+            return (Draft(members={**members, "action": action, "guards": [noted]}),)
 
         try:
             await self._services.gate.arecord(Unit(apply=apply))
         except StoreConflict:  # another process told it
-            return
+            return False
         self._services.deliveries.start()
+        return True
 
     def _settle(self, rule: AlertRule, state: str) -> None:
         try:
@@ -371,14 +300,36 @@ class Alerting:
                     _log.warning("an alert was not taken", extra={"alert": rule.id})
 
 
-def message_of(rule: AlertRule, text: str, now: int, *, event: str = "") -> Message:
+def _told_again(
+    rule: AlertRule,
+    group: str,
+    groups: Mapping[str, AlertGroup],
+    marks: Mapping[str, AlertMark],
+    text: str,
+    now: int,
+) -> dict[str, AlertTold]:
+    """Return what a rule told, with one group told now; whoever looked before has not looked at this."""
+    before, found = rule.told.get(group), groups.get(group)
+    unseen = before is not None and marks.get(group, UNMARKED).seen_at < before.since
+    told = AlertTold(
+        since=before.since if before is not None and unseen else now,
+        at=now,
+        index=0 if found is None else found.index,
+        text=text[:MAX_KEPT_CHARS],
+        escalated=before is not None and unseen and before.escalated,
+    )
+    kept = {name: one for name, one in rule.told.items() if name != group and one.at > now - WINDOW_US}
+    return {**dict(list(kept.items())[1 - MAX_TOLD :]), group: told}
+
+
+def message_of(rule: AlertRule, text: str, now: int, *, event: str = "", link: str = "") -> Message:
     """Return the message of a rule; it holds names, and no value of an argument."""
     return Message(
         id=new_id(),
         target=rule.target,
         event=event or f"alert.{rule.watch}",
         text=f"{rule.name}: {text}",
-        link="",
+        link=link,
         data={"alert": rule.name, "watch": rule.watch, "text": text, "time": rfc3339(now)},
         created_at=now,
         due_at=now,

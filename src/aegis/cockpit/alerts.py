@@ -8,21 +8,23 @@ from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response
 
-from aegis.cockpit.alerting import (
-    COLLECTION,
+from aegis.behaviour import alerts as groups
+from aegis.behaviour.alert_routes import MUTE_ALERT, alert_rows
+from aegis.cockpit.alert_rules import (
     COUNTED,
     MAX_RULES,
     WATCHES,
     AlertRule,
     AlertSent,
+    checked_escalation,
     checked_name,
     checked_target,
     checked_watch,
     find_rule,
     list_rules,
-    message_of,
     put_rule,
 )
+from aegis.cockpit.alerting import message_of
 from aegis.cockpit.page import PageRequest, html, page
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft
@@ -34,6 +36,10 @@ from aegis.outbound import worker
 from aegis.outbound.send import COLLECTION as OUTBOX
 from aegis.outbound.send import describe, from_document
 from aegis.server.deliveries import send_again
+from aegis.server.validation import checked_body
+
+FIELDS: Final = ("name", "watch", "limit", "kind", "url", "sender", "to", "escalate_minutes", "escalate_url")
+MUTES: Final = {"3600": "an hour", "14400": "four hours", "86400": "a day", "604800": "a week"}
 
 
 async def alerts(request: PageRequest) -> Response:
@@ -48,6 +54,7 @@ async def add(request: PageRequest) -> Response:
         watch, limit = checked_watch(form.get("watch", ""), form.get("limit", "").strip())
         name = checked_name(form.get("name", "").strip())
         target = checked_target(form)
+        escalate, escalate_s = checked_escalation(form)
     except InvalidCall as problem:
         return await _shown(request, problem=problem)
     rule = AlertRule(
@@ -56,12 +63,14 @@ async def add(request: PageRequest) -> Response:
         watch=watch,
         limit=limit,
         target=target,
+        escalate=escalate,
+        escalate_s=escalate_s,
         by=request.principal.id,
         created_at=request.services.clock(),
     )
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
-        if len(transaction.documents(COLLECTION, limit=MAX_RULES)) >= MAX_RULES:
+        if len(transaction.documents(groups.RULES, limit=MAX_RULES)) >= MAX_RULES:
             raise InvalidCall(f"there are {MAX_RULES} alerts already", hint="remove one first", status=409)
         put_rule(transaction, rule)
         return (_draft(request, "alert_add"),)
@@ -75,7 +84,7 @@ async def remove(request: PageRequest) -> Response:
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         find_rule(transaction, request.path["id"])
-        transaction.delete_document(COLLECTION, request.path["id"])
+        transaction.delete_document(groups.RULES, request.path["id"])
         return (_draft(request, "alert_remove"),)
 
     await request.services.gate.arecord(Unit(apply=apply))
@@ -105,17 +114,40 @@ async def retry(request: PageRequest) -> Response:
     return RedirectResponse("/alerts", 303)
 
 
+async def mark(request: PageRequest) -> Response:
+    """Mute an alert for a while, take that back, or say that somebody has looked at it; each on record."""
+    form, group, by, now = request.form, request.path["id"], request.principal.id, request.services.clock()
+    if form.get("to") == "mute":
+        length = form.get("seconds", "")
+        wish = {"seconds": int(length) if length in MUTES else 0, "reason": form.get("reason", "").strip()}
+        body = checked_body(MUTE_ALERT, wish)
+        unit = groups.mute(group, body["seconds"], body["reason"], by=by, now=now)
+    elif form.get("to") == "unmute":
+        unit = groups.unmute(group, by=by, now=now)
+    else:
+        unit = groups.see(group, by=by, now=now)
+    await request.services.gate.arecord(unit)
+    return RedirectResponse("/alerts", 303)
+
+
 async def _shown(request: PageRequest, *, problem: InvalidCall | None) -> Response:
-    rows = await asyncio.to_thread(_rows, request)
+    administers = request.may("admin")
+    rows = await asyncio.to_thread(_rows, request) if administers else []
+    found = await asyncio.to_thread(alert_rows, request.services)
     return html(
         request,
         "alerts.html",
         200 if problem is None else problem.status,
         rows=rows,
+        groups=found["items"],
+        complete=found["complete"],
+        administers=administers,
+        marks=request.may("approver", "admin"),
+        mutes=MUTES,
         problem=problem,
         watches=WATCHES,
         counted=COUNTED,
-        form={name: request.form.get(name, "") for name in ("name", "watch", "limit", "kind", "url", "sender", "to")},
+        form={name: request.form.get(name, "") for name in FIELDS},
     )
 
 
@@ -126,6 +158,8 @@ def _rows(request: PageRequest) -> list[dict[str, Any]]:
                 "rule": rule,
                 "target": describe(rule.target),
                 "told": WATCHES[rule.watch],
+                "second": "" if rule.escalate is None else describe(rule.escalate),
+                "minutes": rule.escalate_s // 60,
                 "log": [_sent(reader, sent) for sent in rule.log],
             }
             for rule in list_rules(reader)
@@ -134,8 +168,8 @@ def _rows(request: PageRequest) -> list[dict[str, Any]]:
 
 def _sent(reader: Reader, sent: AlertSent) -> dict[str, Any]:
     """Return one line of the log: what is not in the outbox any more was taken."""
-    found = reader.document(OUTBOX, sent.message)
-    state, error, attempts = "delivered", "", 0
+    found = reader.document(OUTBOX, sent.message) if sent.message else None
+    state, error, attempts = "delivered" if sent.message else "muted", "", 0
     if found is not None:
         message = from_document(found)
         state, error, attempts = "dead" if message.state == "dead" else "waits", message.error, message.attempts
@@ -162,8 +196,9 @@ def _draft(request: PageRequest, action: str) -> Draft:
 
 
 PAGES: Final = (
-    page("GET", "/alerts", alerts, "admin"),
+    page("GET", "/alerts", alerts, "auditor", "approver", "admin"),
     page("POST", "/alerts", add, "admin"),
+    page("POST", "/alerts/groups/{id}", mark, "approver", "admin"),
     page("POST", "/alerts/deliveries/{id}", retry, "admin"),
     page("POST", "/alerts/{id}/test", test, "admin"),
     page("POST", "/alerts/{id}/remove", remove, "admin"),

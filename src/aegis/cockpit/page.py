@@ -161,7 +161,7 @@ SECTIONS: Final = (
     NavSection(title="Violations", path="/violations", icon="violation", roles=("auditor",)),
     NavSection(title="Policies", path="/policies", icon="policy", roles=("admin",)),
     NavSection(title="Agents", path="/agents", icon="agent", roles=("admin",)),
-    NavSection(title="Alerts", path="/alerts", icon="alert", roles=("admin",)),
+    NavSection(title="Alerts", path="/alerts", icon="alert", roles=("auditor", "approver", "admin")),
     NavSection(title="Audit", path="/audit", icon="audit", roles=("auditor",)),
 )
 

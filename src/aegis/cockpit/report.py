@@ -17,9 +17,10 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.lib.units import mm
 from reportlab.platypus import Flowable, Paragraph, SimpleDocTemplate, Spacer, Table, TableStyle
 
+from aegis.behaviour.digest import first_at
 from aegis.cockpit import text as words
 from aegis.cockpit.verifying import Verification
-from aegis.core.ports import Entry, Reader
+from aegis.core.ports import Entry
 from aegis.core.times import rfc3339
 from aegis.server.services import Services
 
@@ -70,7 +71,7 @@ def compile_report(services: Services, *, since: int, until: int, verification: 
     )
     with services.store.reader() as reader:
         size = reader.head().size
-        at, stop = _first_at(reader, since, size), _first_at(reader, until + 1, size)
+        at, stop = first_at(reader, since, size), first_at(reader, until + 1, size)
     while at < stop:
         with services.store.reader() as reader:
             for entry in reader.entries(at, min(at + CHUNK, stop)):
@@ -117,19 +118,6 @@ def _name(counter: Counter[str], name: str) -> None:
 def _keep(rows: list[dict[str, Any]], body: dict[str, Any]) -> None:
     if len(rows) < LISTED:
         rows.append(body)
-
-
-def _first_at(reader: Reader, time: int, size: int) -> int:
-    """Return the first place whose time is at least `time`; times never run backwards along the log."""
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        entry = reader.entry(middle)
-        if entry is not None and entry.time < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 # The report as PDF: text of ours, and names of callers' with everything but plain letters spelled out.

@@ -172,6 +172,9 @@ _SAID: Final = {
     ("config", "draft"): "a model was asked to draft a policy",
     ("config", "alert_add"): "an alert was made",
     ("config", "alert_remove"): "an alert was removed",
+    ("config", "alert_mute"): "an alert was muted for a while",
+    ("config", "alert_unmute"): "the mute of an alert was taken back",
+    ("config", "alert_seen"): "somebody has looked at an alert",
     ("access", "sign_in"): "signed in",
     ("access", "reveal"): "values were revealed",
     ("access", "export"): "every payload was written out",
@@ -208,6 +211,9 @@ _SAID: Final = {
     ("alarm", "alert_waiting"): "an alert told that a held call waits",
     ("alarm", "alert_budget"): "an alert told of a budget near its end",
     ("alarm", "alert_silent"): "an alert told that nothing was recorded",
+    ("alarm", "alert_alarms"): "an alert told of an alarm",
+    ("alarm", "alert_digest"): "the digest of a week was sent",
+    ("alarm", "alert_escalated"): "nobody had looked at an alert, and somebody else was told",
     ("alarm", "uncovered"): "a tool ran without a decision",
     ("alarm", "drift"): "a session went far from what its user asked for",
     ("alarm", "documents_adopted"): "what an older version had stored was sealed as it was found",
@@ -217,6 +223,7 @@ _SAID: Final = {
 
 _BY: Final = frozenset(
     {("config", "api"), ("config", "draft"), ("config", "alert_add"), ("config", "alert_remove"),
+     ("config", "alert_mute"), ("config", "alert_unmute"), ("config", "alert_seen"),
      ("access", "sign_in"), ("access", "reveal"), ("access", "export"),
      ("erasure", "erase"), ("revocation", "revoke"), ("revocation", "restore"), ("revocation", "suspend"),
      ("revocation", "resume"), ("grant", "create"), ("grant", "password"), ("grant", "roles"), ("grant", "disable"),

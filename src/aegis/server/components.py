@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from aegis.approvals import routes as approvals_routes
-from aegis.behaviour import canary_routes
+from aegis.behaviour import alert_routes, canary_routes
 from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
 from aegis.missions import routes as missions_routes
@@ -26,4 +26,5 @@ COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **administration.SCHEMAS,
     **behaviour_routes.SCHEMAS,
     **canary_routes.SCHEMAS,
+    **alert_routes.SCHEMAS,
 }

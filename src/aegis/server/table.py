@@ -12,7 +12,7 @@ from starlette.responses import Response
 from aegis._version import __version__
 from aegis.approvals import routes as approvals_routes
 from aegis.approvals.slack import ANSWER_IN_SLACK
-from aegis.behaviour import canary_routes
+from aegis.behaviour import alert_routes, canary_routes
 from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
 from aegis.errors import InvalidCall
@@ -273,6 +273,7 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     *context_routes.SESSIONS,
     *audit.LOG,
     *canary_routes.ENDPOINTS,
+    *alert_routes.ENDPOINTS,
     *behaviour_routes.ENDPOINTS,  # before the name of an agent, which takes slashes
     *administration.ENDPOINTS,
     audit.JWKS,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 from benchmarks.behaviour import fleets
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel
@@ -17,9 +20,9 @@ START = 1_790_000_000 // 86_400 * 86_400 + 9 * 3_600
 
 
 def call(number: int, tool: str = "fetch", **arguments: Any) -> LearnedCall:
-    given = arguments or {"url": f"https://docs.example/{number}"}
+    wanted = arguments or {"url": f"https://docs.example/{number}"}
     time = (START + number * 20) * MICROS
-    return called_of(time=time, server=None, tool=tool, arguments=given, size=60, effects=["network"])
+    return called_of(time=time, server=None, tool=tool, arguments=wanted, size=60, effects=["network"])
 
 
 def learned(calls: int = 600) -> AgentModel:
@@ -140,9 +143,12 @@ def test_fleets_with_strange_calls_of_ten_kinds() -> None:
     assert 1_000 * counts.false / counts.honest <= 1
 
 
-def entry(day: int, decision: str, reason: str = "none") -> Entry:
+PLACES = count()
+
+
+def entry(day: int, decision: str, reason: str = "none", kind: str = "decision") -> Entry:
     return Entry(
-        index=day, leaf_hash=b"", body=b"", receipt_id="", time=day * 86_400 * MICROS, kind="decision",
+        index=next(PLACES), leaf_hash=b"", body=b"", receipt_id="", time=day * 86_400 * MICROS, kind=kind,
         principal="p", agent="a", decision=decision, reason=reason,
     )  # fmt: skip
 
@@ -156,3 +162,22 @@ def test_trust_begins_in_the_middle_grows_with_work_falls_with_attacks_and_forge
     assert fallen < 50
     assert trust_of([*attacked, *[entry(60, "allow")] * 50]).score > fallen
     assert [day for day, _ in trust_of(attacked).days] == ["1970-01-01", "1970-01-02"]
+
+
+def test_a_result_that_is_not_attested_counts_against_and_one_that_is_counts_nothing() -> None:
+    work = [entry(0, "allow") for _ in range(40)]
+    assert trust_of([*work, entry(0, "allow", kind="result")]).score == trust_of(work).score
+    unsigned = trust_of([*work, entry(0, "block", "insufficient_evidence", "result")]).score
+    failed = trust_of([*work, entry(0, "block", "postcondition_failed", "result")]).score
+    assert failed < unsigned < trust_of(work).score
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["allow", "block"]), st.integers(0, 90)), max_size=40))
+def test_what_others_of_a_program_did_never_lifts_the_trust_in_one(made: list[tuple[bool, str, int]]) -> None:
+    own, others = list[Entry](), list[Entry]()
+    for mine, decision, day in sorted(made, key=lambda one: one[2]):
+        reason = "attack_detected" if decision == "block" or not mine else "none"
+        (own if mine else others).append(entry(day, decision if mine else "block", reason))
+    alone = trust_of(own)
+    assert trust_of(own, others).score <= alone.score
+    assert trust_of(own, others).bad <= round(alone.bad + 3.0, 2) + 0.01
