@@ -154,6 +154,7 @@ def _sections() -> Iterator[str]:
         "`sessions`": "SessionSettings",
         "`policies`": "PolicySettings",
         "`policies.*.select`": "SelectSettings",
+        "`policies.*.select.session`": "SessionSelectSettings",
         "`policies.*.approvals`": "OwnApprovalSettings",
         "`containment`": "ContainmentSettings",
         "`containment.*.when`": "WhenSettings",

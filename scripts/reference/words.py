@@ -22,6 +22,7 @@ VERDICTS: Final = {
 EVIDENCE: Final[dict[str, str]] = {
     "fail-closed": "what cannot be evaluated is blocked",
     "require-approval": "a person decides",
+    "defer": "it waits until what is missing is there; time blocks it",
     "fail-open-with-attestation": "it runs, and its receipt says for ever that evidence was missing",
 }
 REASONS: Final = {

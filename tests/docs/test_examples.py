@@ -33,5 +33,5 @@ def test_every_example_does_what_its_page_says(page: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_block_names_its_language(page: Path) -> None:
-    known = {*RUN, "yaml", "json", "toml", "text", "http", "mermaid", "js", "ts", "go"}
+    known = {*RUN, "yaml", "ini", "json", "toml", "text", "http", "mermaid", "js", "ts", "go"}
     assert [block.line for block in blocks(page.read_text(encoding="utf-8")) if block.language not in known] == []

@@ -255,7 +255,13 @@ class AgentModel:
         return self._counts[at].bit_length() if at >= 0 else 0
 
     def _knows(self, keys: Sequence[int]) -> bool:
-        return max(map(self._find, keys), default=-1) >= 0
+        """Whether one of these values is known."""
+        tags = self._tags
+        for key in keys:
+            start = key % _GROUPS * _WAYS
+            if key >> 16 in tags[start : start + _WAYS]:
+                return True
+        return False
 
     def replaces(self, snapshot: AgentModel) -> bool:
         """Whether this model is a better beginning for others than `snapshot`, which stands for at least a week."""

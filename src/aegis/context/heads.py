@@ -40,7 +40,7 @@ class MemorySecret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     grants: tuple[FlowGrant, ...] = ()
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True):
+class BroughtBack(msgspec.Struct, frozen=True, array_like=True):
     """What came back from a session below: as many of its segments, after as many of one's own."""
 
     session: str
@@ -70,7 +70,7 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     inherited: int = 0  # segments of the parent that it had read when this session began
     owner: str = ""
     inherited_taken: int = 0  # of what had come back to the parent then
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[BroughtBack, ...] = ()
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -189,7 +189,7 @@ def _with_child(head: MemoryHead, child: str, below: MemoryHead) -> MemoryHead:
     taken = head.taken
     for session, segments in (*((one.session, one.segments) for one in below.taken), (child, below.segments)):
         if segments > max((one.segments for one in taken if one.session == session), default=0):
-            taken = (*taken, Taken(session, segments, head.segments))
+            taken = (*taken, BroughtBack(session, segments, head.segments))
     return msgspec.structs.replace(
         head, labels=tuple(sorted({*head.labels, *below.labels})), untrusted=head.untrusted or below.untrusted,
         saturated=head.saturated or below.saturated or len(taken) > MAX_TAKEN,

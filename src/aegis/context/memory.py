@@ -26,9 +26,9 @@ from aegis.context.heads import (
     COLLECTION,
     KEY_BYTES,
     MAX_DEEP,
+    BroughtBack,
     MemoryHead,
     MemorySecret,
-    Taken,
     fresh_head,
     open_secret,
     put_head,
@@ -180,7 +180,7 @@ class SessionMemory(Participant):
         self._read_all(reader, head.parent, view, _Kept(view), head.inherited, taken)
 
     def _read_all(
-        self, reader: Reader, key: str, view: SessionView, kept: _Kept, segments: int, taken: Sequence[Taken]
+        self, reader: Reader, key: str, view: SessionView, kept: _Kept, segments: int, taken: Sequence[BroughtBack]
     ) -> None:
         """Take in what a session read and what came back to it, in the order in which it came."""
         for one in taken:

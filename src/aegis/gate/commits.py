@@ -239,11 +239,7 @@ class _LoopWriter:
 
 def _is_large(group: list[_Waiter]) -> bool:
     """Whether writing the group takes long, whatever the disk."""
-    size = 0
-    for unit, _ in group:
-        for draft in unit.drafts:
-            size += len(draft.payload or b"")
-    return size > LARGE_BYTES
+    return sum([len(draft.payload or b"") for unit, _ in group for draft in unit.drafts]) > LARGE_BYTES
 
 
 def _settle(group: list[_Waiter], answers: list[Answer | Exception]) -> None:

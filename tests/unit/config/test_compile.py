@@ -32,7 +32,11 @@ def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
     strict = digest("profile: strict")
     copied = digest(
         "registry: {allow_unregistered: block, escalation_threshold: medium}\n"
-        "guards: {content: {egress: hold, inside: mask, workspace: block}, loops: {mode: enforce}}\n"
+        "guards:\n"
+        "  loops: {mode: enforce}\n"
+        "  content:\n"
+        "    {egress: hold, inside: mask, workspace: block, overrides: [{rule: slot-odd, tool: '*',"
+        " outcome: require_approval, reason: the profile takes values by what their names say}]}\n"
         "approvals: {session_grant: off, hourly_limit: 60}\n"
         "limits: {byte_rate: 32MiB/minute}\npreviews: {mounts: []}\njudging: {feedback: code}\n"
         "sessions: {unclassified: restricted}\n"

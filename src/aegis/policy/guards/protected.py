@@ -42,6 +42,7 @@ COMMANDS: Final = frozenset(
         "mcp",
         "missions",
         "report-false-alarm",
+        "run",
         "serve",
         "tools",
         "users",
