@@ -188,7 +188,6 @@ limits: {{rate: unlimited}}
 tools:
   send_email: {{risk: high, irreversible: true, effects: [external_send]}}
   read_note: {{risk: low, effects: [read]}}
-  slow: {{risk: low, effects: [read], does: read}}
 proxies:
   providers:
     here: {{dialect: openai, url: "{url}", key: "${{env:RUN_TEST_KEY}}", private: true}}
