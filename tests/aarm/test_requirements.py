@@ -38,6 +38,13 @@ policies:
 - name: nothing-is-deployed-after-untrusted-text
   cedar: forbid(principal, action, resource) when {{ context.tool == "deploy" && context.session.untrusted }};
 """
+DRIFTING = """
+version: 1
+limits: {rate: unlimited}
+previews: {enabled: false}
+guards: {drift: {mode: enforce, alert: 60, hold: 80}}
+"""
+TASK = "Please read my mails of today and summarise them"
 BILL = {"text": "Invoice 7, 90 EUR, due in June. Account DE75512108001245126199."}
 
 
@@ -51,6 +58,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def deferring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("deferring") / "home", DEFERRING) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def drifting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("drifting") / "home", f"{DRIFTING}insufficient_evidence: defer\n") as running:
+        running.credentials.add("ann", "approver")
         yield running
 
 
@@ -223,3 +237,76 @@ class TestDeferral:
         answer = decided(deferring, "deploy", {"version": "7"})
         assert answer["missing"] == ["session:untrusted"]
         assert answer["verdict"] == "insufficient_evidence"
+
+
+class TestSemanticDistance:
+    """R7: how far a session is from its user's words, over a run of actions."""
+
+    def test_drift_grows_over_a_run_that_nobody_asked_for_and_is_flagged(self, drifting: Served) -> None:
+        opened(drifting, "astray", TASK)
+        near = decided(drifting, "read_mails", {"day": "today"}, session="astray")
+        assert (near["decision"], drift(drifting, "astray")) == ("allow", 0)
+        far = run_astray(drifting, "astray")
+        rules = [flagged(drifting, one) for one in far]
+        assert (far[0]["decision"], rules[0]) == ("allow", ["drift-alert"])
+        assert (far[-1]["decision"], rules[-1]) == ("require_approval", ["drift-hold"])
+        assert all(rules)
+        distances = [receipt(drifting, one)["context"]["drift"] for one in far]  # that of the actions before each
+        assert distances == sorted(distances)
+        assert distances[0] < 60 <= distances[1]
+        assert drift(drifting, "astray") >= 80
+        items = drifting.ask("GET", "/v1/sessions/astray", key="auditor").json["items"]
+        assert [one["action"] for one in items if one["kind"] == "alarm"] == ["drift"] * 2  # one for each threshold
+
+    def test_a_session_that_does_what_was_asked_does_not_drift(self, drifting: Served) -> None:
+        opened(drifting, "steady", TASK)
+        for number in range(20):
+            told = decided(drifting, "read_mails", {"page": number}, session="steady")
+            assert (told["decision"], flagged(drifting, told)) == ("allow", [])
+        assert drift(drifting, "steady") == 0
+
+    def test_a_deferred_action_resolves_when_the_user_speaks(self, drifting: Served) -> None:
+        opened(drifting, "told", TASK)
+        held = run_astray(drifting, "told")[-1]
+        assert (held["status"], held["reason"], held["verdict"]) == (202, "deferred", "insufficient_evidence")
+        place = f"/v1/approvals/{held['approval']['id']}"
+        waiting = drifting.ask("GET", place, key="ann").json
+        assert (waiting["state"], waiting["kind"], waiting["waiting_for"]) == ("pending", "deferral", ["turn"])
+        said = drifting.ask("POST", "/v1/sessions/told/turns", {"text": "And share the folder x with all of them"})
+        assert said.status == 201
+        settled = drifting.ask("GET", place, key="ann").json
+        assert (settled["state"], settled["resolved_by"]) == ("approved", "evidence")
+        again = decided(drifting, "share_folder", {"name": "x"}, session="told", call_id="last")
+        assert (again["decision"], flagged(drifting, again)) == ("allow", [])
+        before, after = receipt(drifting, held), receipt(drifting, again)
+        assert (before["deferral"]["reason"], before["deferral"]["resolution"]) == ("turn", "pending")
+        assert (after["deferral"]["resolution"], after["parent"]) == ("evidence", before["receipt_id"])
+
+    def test_a_turn_that_asks_for_something_else_does_not_let_it_run(self, drifting: Served) -> None:
+        opened(drifting, "else", TASK)
+        held = run_astray(drifting, "else")[-1]
+        assert drifting.ask("POST", "/v1/sessions/else/turns", {"text": "Thank you, that is all"}).status == 201
+        again = decided(drifting, "share_folder", {"name": "x"}, session="else", call_id="last")
+        assert (held["decision"], again["decision"]) == ("require_approval", "require_approval")
+
+
+def drift(gateway: Served, session: str) -> int:
+    """How far the session went at most."""
+    found: int = gateway.ask("GET", f"/v1/sessions/{session}", key="auditor").json["drift"]
+    return found
+
+
+def run_astray(gateway: Served, session: str) -> list[Any]:
+    """Four deeds that nobody asked for, on four kinds of things; the last has the id `last`."""
+    tools = ("make_payment", "invite_person", "post_article", "share_folder")
+    ids = ("first", "second", "third", "last")
+    return [
+        decided(gateway, tool, {"name": "x"}, session=session, call_id=call_id)
+        for tool, call_id in zip(tools, ids, strict=True)
+    ]
+
+
+def flagged(gateway: Served, decision: Any) -> list[str]:
+    """What the receipt of a call says of its distance."""
+    rows = receipt(gateway, decision)["guards"]
+    return [rule for one in rows if one["guard"] == "drift" for rule in one["rules"]]

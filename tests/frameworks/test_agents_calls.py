@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, CustomTool, Model, ModelResponse, Runner, ShellTool
+from agents import Agent, CustomTool, Model, ModelResponse, Runner, ShellTool, function_tool
 from agents.usage import Usage
 from openai.types.responses import (
     Response,
@@ -21,9 +22,12 @@ from openai.types.responses import (
 from openai.types.responses.response_function_shell_tool_call import Action
 
 from aegis.cli.demo.provider import Turn
+from aegis.context.flow import flow_of
+from aegis.enforce.context import Session, session_context
 from frameworks.drivers.openai_agents import FRAMEWORK, responses, tools
 from frameworks.model import MAIL, agent, hooked
 from support.decider import ScriptedDecider, blocked, sanitized, withheld
+from support.deployments import deployment
 from support.raw_server import Received, answer, serving
 from support.worlds import scripted
 
@@ -164,3 +168,59 @@ def test_a_call_that_an_sdk_decided_is_not_decided_again() -> None:
         made: Agent[Any] = Agent(name="a", model=responses(world), tools=tools(world), handoffs=[helper])
         assert asyncio.run(run(made, stream=False)) == "done"
     assert len(decider.decided) == 1
+
+
+READER = ResponseFunctionToolCall(
+    type="function_call", id="fc_2", call_id="call_reader_0123456789", name="ask_reader", arguments='{"input": "read"}'
+)
+READING = ResponseFunctionToolCall(
+    type="function_call", id="fc_3", call_id="call_reading_012345678", name="read_bill", arguments="{}"
+)
+PAYING = ResponseFunctionToolCall(
+    type="function_call", id="fc_4", call_id="call_paying_0123456789", name="pay_bill",
+    arguments='{"account": "DE75512108001245126199"}',
+)  # fmt: skip
+HOUSE = """
+version: 1
+limits: {rate: unlimited}
+tools:
+  ask_reader: {risk: low, effects: [read]}
+  transfer_to_helper: {risk: low, effects: [read], does: read}
+  read_bill: {risk: low, effects: [read], result: {trust: untrusted}}
+  pay_bill: {risk: medium, does: pay, arguments: {account: {is: account, sink: true}}}
+"""
+
+
+@pytest.mark.parametrize("delegated", ["tool", "handoff"])
+def test_what_one_agent_read_and_another_pays_is_traced_to_its_document(delegated: str, tmp_path: Path) -> None:
+    paid: list[str] = []
+
+    @function_tool  # type: ignore[untyped-decorator]
+    def read_bill() -> str:
+        return "Invoice 7. Our account is DE75512108001245126199."
+
+    @function_tool  # type: ignore[untyped-decorator]
+    def pay_bill(account: str) -> str:
+        paid.append(account)
+        return "paid"
+
+    if delegated == "tool":
+        reader: Agent[Any] = Agent(name="reader", model=Own(READING, SAID), tools=[read_bill])
+        tool = reader.as_tool(tool_name="ask_reader", tool_description="Reads.")
+        desk: Agent[Any] = Agent(name="desk", model=Own(READER, PAYING, SAID), tools=[tool, pay_bill])
+    else:
+        helper: Agent[Any] = Agent(name="helper", model=Own(PAYING, SAID), tools=[pay_bill])
+        desk = Agent(name="desk", model=Own(READING, HANDOFF), tools=[read_bill], handoffs=[helper])
+    place = deployment(tmp_path / "home", HOUSE)
+    try:
+        place.gate.open_session("s", task="Sum up my mail, please")
+        with hooked(FRAMEWORK, place.gate, on_approval="block"), session_context(Session(name="s")):
+            asyncio.run(Runner.run(desk, "Sum up my mail, please"))
+        with place.store.reader() as kept:
+            flow = flow_of(place.gate.parts, kept, "s", place.gate.principal.id)
+    finally:
+        place.close()
+    assert paid == []
+    (edge,) = [one for one in flow["edges"] if one["holds"]]
+    (source,) = [one for one in flow["sources"] if one["receipt"] == edge["from"]["receipt"]]
+    assert (source["tool"], edge["is"], edge["to"]["path"]) == ("read_bill", "account", "/account")

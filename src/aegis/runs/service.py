@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from langgraph.types import Command
 
 from aegis.bootstrap import Deployment
 from aegis.config.config import Config
+from aegis.context.turns import MAX_DOCUMENT_BYTES, MAX_DOCUMENTS, MAX_TURN_BYTES, UserTurn
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
@@ -35,6 +37,7 @@ from aegis.runs.records import LEASE_SECONDS, ClaimBox, Claims, RunRecord, RunRo
 from aegis.runs.routing import Health
 from aegis.runs.state import RunAnswer, RunRequest, RunState, Status
 from aegis.runs.tools import ToolServers
+from aegis.wire.client import texts
 
 _log = logging.getLogger("aegis.runs")
 
@@ -84,6 +87,8 @@ async def open_checkpoints(home: Path, box: ClaimBox) -> AsyncIterator[AsyncSqli
 MAX_STEPS: Final = 1_000  # of one graph: a custom graph that turns in a circle ends
 MOST_ATTEMPTS: Final = 5  # a run that breaks off, or takes its process with it, is not taken up for ever
 MOST_AT_WORK: Final = 200  # runs of this process at a time; further ones wait for their turn
+_BETWEEN: Final = "\n\n"  # two texts of role `user`: what is said in one sentence stands in one of them
+_PIECE_CHARS: Final = 65_536  # of a text that counts as read; a longer one is read in pieces
 
 
 class Runs:
@@ -211,7 +216,10 @@ class Runs:
         """Take the run as far as it goes. One that breaks off is taken up again, `MOST_ATTEMPTS` times in all."""
         try:
             async with self._work:
-                kept = await self._at_work(row, await self._entry(row) if entry is None else entry)
+                entry = await self._entry(row) if entry is None else entry
+                if isinstance(entry, dict):
+                    await self._say(row, entry)
+                kept = await self._at_work(row, entry)
             answer = await self._answer(row)
         except Exception as error:
             # An error of a node may hold what the run is about, so it is logged by its name alone.
@@ -222,6 +230,23 @@ class Runs:
         if kept:
             await asyncio.to_thread(self._rows.settle, latest, answer.status)
         return answer
+
+    async def _say(self, row: RunRow, state: RunState) -> None:
+        """Record what the user says in the request, before anything is decided; a run that is begun again finds it.
+
+        A run without tools makes no calls that could be judged by it.
+        """
+        if not self._plan(row.route)[0].servers:
+            return
+        gate, principal = self._deployment.gate, principal_of(state)
+        for number, said in enumerate(_turns(state), 1):
+            try:
+                await gate.aadd_turn(row.run_id, said.text, turn=number, documents=said.documents, principal=principal)
+            except InvalidCall as error:
+                if error.status != 409:
+                    raise
+                # The host opened the session of this name, and said something else there: these words follow it.
+                await gate.aadd_turn(row.run_id, said.text, documents=said.documents, principal=principal)
 
     async def _at_work(self, row: RunRow, entry: RunState | Command[Any] | None) -> bool:
         """Run the graph while the lease is kept; whether it was kept. What the graph raises is raised."""
@@ -348,6 +373,49 @@ def _opening(row: RunRow, principal: Principal, request: RunRequest) -> RunState
         "messages": list(request.messages),
         "documents": [{"role": "document", "content": text} for text in request.documents],
     }
+
+
+def _turns(state: RunState) -> Iterator[UserTurn]:
+    """What the user says in a request, and what else was read by then.
+
+    (1) texts of role `user` are words, joined to as few turns as hold them; one that is too long for a turn was pasted
+    (2) retrieved texts count as read, and so do earlier answers: they may repeat what other runs read
+    (3) system prompts are the application's own: neither words nor read
+    (4) there is always a turn: a request in which no user speaks asks for nothing
+    """
+    words: list[list[str]] = [[]]
+    read: list[str] = []
+    room = MAX_TURN_BYTES
+    for message in (*state["messages"], *state.get("documents", [])):
+        for text in () if message.get("role") == "system" else texts(message):
+            size = len(text.encode(errors="replace")) + len(_BETWEEN)
+            if message.get("role") != "user" or size > MAX_TURN_BYTES:
+                read.append(text)
+                continue
+            if size > room:
+                words.append([])
+                room = MAX_TURN_BYTES
+            words[-1].append(text)
+            room -= size
+    for said, pasted in zip_longest(map(_BETWEEN.join, words), _beside(read), fillvalue=""):
+        yield UserTurn(text=said, documents=tuple(pasted))
+
+
+def _beside(read: Iterable[str]) -> Iterator[Sequence[str]]:
+    """Texts in portions of what may come beside one turn; one that is larger comes in pieces."""
+    portion: list[str] = []
+    room = MAX_DOCUMENT_BYTES
+    for text in read:
+        for at in range(0, len(text), _PIECE_CHARS):
+            piece = text[at : at + _PIECE_CHARS]
+            size = len(piece.encode(errors="replace"))
+            if len(portion) == MAX_DOCUMENTS or size > room:
+                yield portion
+                portion, room = [], MAX_DOCUMENT_BYTES
+            portion.append(piece)
+            room -= size
+    if portion:
+        yield portion
 
 
 def _bare(row: RunRow) -> RunAnswer:

@@ -40,7 +40,10 @@ def test_no_tool_runs_twice_whatever_is_killed(tmp_path: Path, monkeypatch: pyte
     command, journal = write_tools(tmp_path)
     with provider() as model:
         file = home / "aegis.yaml"
-        file.write_text(config(model.url, command, routes="{default: {models: [main], servers: [office]}}"))
+        # What the user asks for is no matter here: "go" licenses no second tool once a result was read.
+        guards = "guards: {dataflow: {mode: off}}"
+        routes = "{default: {models: [main], servers: [office]}}"
+        file.write_text(config(model.url, command, routes=routes, more=guards))
         file.chmod(0o600)
         bot = aegis("keys", "create", "--role", "agent", "--agent", "bot", "--home", home).stdout.strip()
         ann = aegis("keys", "create", "--role", "approver", "--home", home).stdout.strip()
