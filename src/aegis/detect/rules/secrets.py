@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,8 +26,8 @@ LONGEST: Final = 4_096  # characters of a value that are looked at
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _LEAST_MACHINE: Final = 14  # characters of what a machine made
 _LEAST_CHOSEN: Final = 8
-_MACHINE_BITS: Final = 52.0
-_LONE_KEY_BITS: Final = 100.0  # of a key that no word says what for
+# What a machine's value takes to guess, by what its name says: the less that is, the more the value has to say.
+_LEAST_BITS: Final = {"token": 52.0, "named-key": 75.0, "key": 100.0}
 _CHOSEN_BITS: Final = 24.0
 _MOST_WORDED: Final = 0.5  # of a machine's value that can be read
 _MOST_WORDED_CHOSEN: Final = 0.8
@@ -35,6 +35,7 @@ _LEAST_WORDED_CODE: Final = 0.4  # of names with dots between them
 _CHECKSUM: Final = 40  # hex digits of the shortest value that something may be glued to
 _UUID_ENTROPY: Final = 2.5
 _MOST_LINES: Final = 3  # `_` in a value: more of them divide words
+_LEAST_LETTERS: Final = 20  # of a machine's value that has no digit
 _SHORTEST_WORD: Final = 4
 _LONGEST_NAME: Final = 64
 
@@ -96,10 +97,14 @@ def entropy(text: str) -> float:
     return -sum(count / total * math.log2(count / total) for count in Counter(text).values())
 
 
+# `$NAME`, `<password>`, `{password}`.
+_SHOWN: Final = re2.compile(r"^\$|<[^<>]*>|\{[^{}]*\}|^[<{]|\{\{|\$\{")
+
+
 def is_placeholder(text: str) -> bool:
     """Whether a value only shows where a secret would stand."""
     lowered = text[:LONGEST].lower()
-    if any(word in lowered for word in secret_words().placeholders) or text.startswith("$"):
+    if any(word in lowered for word in secret_words().placeholders) or _SHOWN.search(lowered) is not None:
         return True
     letters = lowered.strip("-_=.")
     return len(set(letters)) <= max(2, len(letters) // 12) or _is_run(letters)
@@ -172,7 +177,7 @@ _NEVER_BEHIND: Final = {
 }  # fmt: skip
 _PAIRS_FOR_ONE_ODD: Final = 7
 
-_DIVIDERS: Final = re2.compile(r"[-_. /:]+")
+_DIVIDERS: Final = re2.compile(r"[-_. /:+]+")
 _LEAST_WORDS: Final = 2
 _UUID: Final = re2.compile(r"\{?[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\}?")
 # `io.jsonwebtoken.jjwt-0.11`, `settings.KEY`: words with dots between them.
@@ -186,8 +191,8 @@ _OTHER_SHAPES: Final = re2.compile(
     r"|(?:[a-zA-Z][a-zA-Z0-9+.-]{1,12}:)?//.*"
     r"|(?:\.{0,2}|~|[A-Za-z]:)[/\\][\w.-]+(?:[/\\].*)?"
     r"|[\w.-]+(?:/[\w.-]+)*\.(?:pem|key|json|ya?ml|txt|py|js|ts|go|rb|java|md|cfg|ini|env|crt|p12|html?|css|png|jks)"
-    r"|[\w.:>-]*\w\([^)]*\)?.*"
-    r"|[\w.]+\[.*"
+    r"|[A-Za-z_][\w.:>-]{2,}\([^()]*\).*"
+    r"|[A-Za-z_][\w.]*\[[^\]]*\].*"
     r"|%[\w()-]+%?"
     r"|[!&*@#^~=<>|/+-]{0,2}\$.*"
     r"|.*(?:\$\{|\$\(|\{\{|#\{|<%|%\(|@@).*"
@@ -210,10 +215,15 @@ _NAME_WORD: Final = re2.compile(r"[A-Z]+[a-z]?[0-9]*$|[A-Z]?[a-z]+[0-9]*|[A-Z]+|
 
 
 def read_name(name: str) -> str:
-    """What a name says its value is: `password`, a machine's `token`, a `key` of which nothing tells what for, or none.
+    """What a name says its value is: `password`, a machine's `token`, a `named-key` of a thing, a `key`, or nothing.
 
     A word behind the one that says secret can make it something else (`password_file`).
     """
+    return _read_name(name[-_LONGEST_NAME:])
+
+
+@lru_cache(maxsize=4_096)
+def _read_name(name: str) -> str:
     words = _words(name)
     table = secret_words()
     if not table.others.isdisjoint(words) or not table.shown.isdisjoint(words):
@@ -227,7 +237,10 @@ def read_name(name: str) -> str:
         elif word in table.tokens or (at and pairs[at - 1] in table.tokens):
             last, kind = at, kind or "token"
         elif word in table.keys:
-            last, kind = at, kind or ("key" if table.qualifiers.isdisjoint(words[:at]) else "token")
+            last, kind = (
+                at,
+                kind or ("token" if not table.qualifiers.isdisjoint(words[:at]) else "named-key" if at else "key"),
+            )
     return kind if kind and table.behind.isdisjoint(words[last + 1 :]) else ""
 
 
@@ -264,11 +277,11 @@ def is_secret(name: str, value: str, *, quoted: bool = True) -> bool:
             and worded <= _MOST_WORDED_CHOSEN
             and len(set(value.lower())) >= 5
         )
-    least = _MACHINE_BITS if kind == "token" else _LONE_KEY_BITS
+    least = _LEAST_BITS[kind]
     return (
         len(value) >= _LEAST_MACHINE
         and kinds >= 2
-        and any(char.isdigit() for char in value)
+        and (any(char.isdigit() for char in value) or (len(value) >= _LEAST_LETTERS and worded <= _MOST_WORDED / 2))
         and bits >= least
         and worded <= _MOST_WORDED
         and len(set(value.lower())) >= 8
@@ -284,19 +297,23 @@ _PLACE: Final = re2.compile(
 
 
 _INNER: Final = re2.compile(r"([A-Za-z_][\w.-]*)[=:]([^=].*)")
+_WITHOUT_LINES: Final = str.maketrans("", "", "_-.")
 _QUOTES: Final = ('"', "'", "`")
 
 
 def assigned(value: str, whole: str) -> bool:
     """Whether what is given to a name is a secret by both; `whole` is what was found, the name included."""
     head = whole[: whole.rfind(value)]
+    quoted = head[-1:] in _QUOTES
+    letters = value.translate(_WITHOUT_LINES)
+    if letters.isalpha() and (not quoted or letters.islower() or letters.isupper()):
+        return False  # a word: most of what stands in these places, so it is asked first
     place = _PLACE.search(head)
     if place is None:
         return False
     name = place.group(1)
     if head[: place.start(1)].endswith(("?", "&")) and read_name(name) == "password":
         return False  # of a link: a word that opens one meeting, which is sent with it
-    quoted = head[-1:] in _QUOTES
     inner = None if quoted else _INNER.fullmatch(value)
     if inner is not None and read_name(inner.group(1)):  # `login: DB_PASSWORD=...`
         name, value = inner.groups()
