@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import math
-from collections import Counter
+import string
+import zlib
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Final
 
 import orjson
-import re2
 
 from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
 from aegis.detect.rules.mentions import chained, ordered, spoken
+from aegis.detect.rules.secrets import assigned, guess, is_other, is_placeholder, is_secret, is_usual
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
 
@@ -168,56 +168,9 @@ NUMBERS: Final[Mapping[str, Callable[[str], bool]]] = {
 }  # fmt: skip
 
 
-_LONGEST: Final = 4_096  # bytes of a match that are looked at
-_WORD_RUN: Final = 7
-_LONG_WORD_RUN: Final = 10
-_PLACEHOLDERS: Final = (
-    "example", "sample", "placeholder", "your", "dummy", "changeme", "change_me", "redacted", "xxxx", "****",
-    "....", "fake",
-    "insert", "replace", "abcdef", "123456789", "qwerty", "lorem", "secret_here", "notreal", "<", "{", "$",
-)  # fmt: skip
-
-
-# `io.jsonwebtoken.jjwt-0.11`, `tokenize.TokenInfo`: words with dots between them.
-_DOTTED: Final = re2.compile(r"[A-Za-z_][A-Za-z_-]*(?:\.[A-Za-z_][\w-]*)+(?:[-.]\d+)*")
-_NAME_TAIL: Final = 48
-_HEX_LENGTHS: Final = (16, 20, 24, 32, 40, 48, 64)
-_LONG_TOKEN: Final = 40
-_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
-_LEAST_MIXED: Final = 20  # letters of one case with digits: shorter ones are often names
-_LEAST_MIXED_DIGITS: Final = 4
-_OTHER_NAMES: Final = (
-    "public", "hash", "csrf", "xsrf", "cache", "primary", "foreign", "issuer", "partition", "keyid", "key_id",
-    "checksum",
-    "digest", "fingerprint", "signature", "version", "_name", "file", "path", "url", "uri", "endpoint", "length",
-    "size",
-    "type", "index", "sha", "rev", "commit", "guid", "uuid", "monkey", "keyboard", "keyword", "keyframe", "accessib",
-    "author", "schema", "tokenize", "package", "artifact", "snapshot", "nonce", "salt", "iv_",
-)  # fmt: skip
+_LEAST_RANDOM_DIGITS: Final = 3
+_MOST_WORDED: Final = 0.5
 _SHOWN: Final = ("xxxx", "****", "....", "example", "placeholder", "redacted", "your_", "your-", "<", "${")
-
-
-def entropy(text: str) -> float:
-    """Shannon entropy of the characters of `text`, in bits a character."""
-    if not text:
-        return 0.0
-    total = len(text)
-    return -sum(count / total * math.log2(count / total) for count in Counter(text).values())
-
-
-def is_placeholder(text: str) -> bool:
-    """Whether a value only shows where a secret would stand."""
-    lowered = text[:_LONGEST].lower()
-    if any(word in lowered for word in _PLACEHOLDERS):
-        return True
-    letters = lowered.strip("-_=.")
-    return len(set(letters)) <= max(2, len(letters) // 12) or _is_run(letters)
-
-
-def _is_run(text: str) -> bool:
-    """Whether most characters follow their neighbour (`abcdefgh`, `01234567`)."""
-    steps = sum(ord(after) - ord(before) in (0, 1) for before, after in pairwise(text))
-    return len(text) >= 12 and steps * 10 > len(text) * 7
 
 
 def luhn(text: str) -> bool:
@@ -274,81 +227,11 @@ def mixed(text: str) -> bool:
 
 def token(text: str) -> bool:
     """Whether a value is random enough for a machine's token: letters and digits mixed, no words, no path."""
-    if is_placeholder(text) or "://" in text or text.startswith(("/", "./")) or "(" in text:
-        return False
-    if len(text) == 36 and text.count("-") == 4:
-        return False  # a UUID names things; it seldom opens them
     digits = sum(char.isdigit() for char in text)
     letters = sum(char.isalpha() for char in text)
-    if digits < 3 or letters < 3:
+    if min(digits, letters) < _LEAST_RANDOM_DIGITS or is_placeholder(text) or is_other(text):
         return False
-    return not _has_word(text, _WORD_RUN) and text.count(".") <= 2 and text.count("-") <= len(text) // 8 + 2
-
-
-def assigned(text: str, whole: str) -> bool:
-    """Whether what is assigned to a name is a secret by both: the name is of no other kind, the value is a token.
-
-    `whole` is the match with the name in front of the value.
-    """
-    name = whole.partition(text)[0].lower()[-_NAME_TAIL:]
-    if any(word in name for word in _OTHER_NAMES) or ":" in text or text.count("_") > 2:
-        return False
-    kinds = any(c.islower() for c in text) + any(c.isupper() for c in text) + any(c.isdigit() for c in text)
-    if _mixed_hex(text) or _runs_on(text):
-        return False
-    hexadecimal = len(text) in _HEX_LENGTHS and all(c in "0123456789abcdefABCDEF" for c in text)
-    mixed_up = kinds == 2 and len(text) >= _LEAST_MIXED and sum(c.isdigit() for c in text) >= _LEAST_MIXED_DIGITS
-    random = kinds == 3 or hexadecimal or len(text) >= _LONG_TOKEN or mixed_up
-    return random and token(text) and len(set(text.lower())) >= 8
-
-
-def _runs_on(text: str) -> bool:
-    """Whether something is glued to a checksum: what begins with so many hex digits consists of nothing else."""
-    return len(text) > _LONG_TOKEN and not text[:_LONG_TOKEN].strip(_HEX_DIGITS) and bool(text.strip(_HEX_DIGITS))
-
-
-def _has_word(text: str, least: int) -> bool:
-    """Whether a run of `least` letters of one case stands in the value that reads as words do, and seldom tokens."""
-    run = ""
-    for char in text + " ":
-        if char.isalpha() and run and run[-1].islower() == char.islower():
-            run += char
-            continue
-        if len(run) >= least and _reads(run.lower()):
-            return True
-        run = char if char.isalpha() else ""
-    return False
-
-
-def _reads(letters: str) -> bool:
-    """Whether a run of small letters can be read: vowels in it, and seldom two letters that no word has together."""
-    if not set("aeiou") & set(letters):
-        return False
-    odd = sum(after in _NEVER_BEHIND.get(before, "") for before, after in pairwise(letters))
-    return odd * _PAIRS_FOR_ONE_ODD < len(letters)
-
-
-# Letters that hardly ever stand behind a letter in words, names made of words included.
-_NEVER_BEHIND: Final = {
-    "b": "cfghkmnpqwxz", "c": "bdfgjmnpqvwxz", "d": "cfhkpqtxz", "f": "bcdghjkmnpqvwxz", "g": "bcdfjkpqtvwxz",
-    "h": "bcdfghjkpqsvwxz", "j": "bcdfghjklmnpqrstvwxyz", "k": "bcgjkmpqrvwxz", "l": "hjqrxz", "m": "dfghjkqrtvwxz",
-    "n": "rwxz", "p": "bcdfgjkmnqvwxz", "q": "abcdefghijklmnopqrstvwxyz", "r": "hjqxz", "s": "bdgjrvxz",
-    "t": "bdgjkpqvx", "v": "bcdfghjklmnpqtuvwxz", "w": "bcfgjmpqtuvwxyz", "x": "bdfgjkmnqrsvwxz", "y": "hjqvxyz",
-    "z": "bcdfghjkmnpqrstvwx",
-}  # fmt: skip
-_PAIRS_FOR_ONE_ODD: Final = 7
-
-
-_USUAL_PASSWORDS: Final = frozenset({
-    "password", "pass", "passwd", "pwd", "secret", "user", "username", "token", "test", "foo", "bar", "baz", "xxx",
-    "yyy",
-    "pw", "p", "root", "admin", "postgres", "mysql", "guest", "changeme", "secret123", "password123", "mypassword",
-    "a%20secret", "port", "redis", "rabbitmq", "pswd", "passw0rd", "s3cret", "sekret", "qwerty", "abc", "abc123",
-    "1234",
-    "12345", "123456", "hunter2", "letmein", "mysecretpassword", "dbpass", "dbpassword", "userpass", "key", "x",
-    "admin123", "test123", "test1234", "12345678", "changeit", "elastic", "welcome1", "minioadmin",
-    "my-password", "my_password", "your_password", "your-password", "yourpassword", "apikey", "api_key",
-})  # fmt: skip
+    return guess(text).worded <= _MOST_WORDED
 
 
 def userpass(text: str) -> bool:
@@ -357,49 +240,36 @@ def userpass(text: str) -> bool:
     if not colon:
         user, colon, password = _decoded(text).decode("utf-8", "replace").partition(":")
         if not colon:
-            return len(text) >= 16 and not is_placeholder(text)
+            return (len(text) >= 16 and not is_placeholder(text)) or is_secret("password", text)
     password = password.strip("'\"")
     if not password:
         return len(user) >= 10 and mixed(user)
-    return (
-        len(password) >= 5
-        and password.lower() not in _USUAL_PASSWORDS
-        and user.lower() != "xxx"
-        and not is_placeholder(password)
-    )
-
-
-_LEAST_DIGITS: Final = 2
+    return len(password) >= 5 and not is_usual(password) and user.lower() != "xxx" and not is_placeholder(password)
 
 
 def urlpass(text: str) -> bool:
     """Whether the password of a URL is one that somebody chose, and not a word that stands for one."""
-    lowered = text.lower()
-    return lowered not in _USUAL_PASSWORDS and "%" not in text[:1] and not is_placeholder(text)
+    return "%" not in text[:1] and not is_usual(text) and not is_placeholder(text)
 
 
-def chosen(text: str) -> bool:
-    """Whether a value is a password that somebody chose or a machine made: three kinds of characters, and no code."""
-    lowered = text.lower().strip("'\"")
-    kinds = sum((any(c.islower() for c in text), any(c.isupper() for c in text), any(c.isdigit() for c in text)))
-    kinds += any(not char.isalnum() and char not in "_-./:" for char in text)
-    if lowered in _USUAL_PASSWORDS or is_placeholder(text) or _mixed_hex(text) or _DOTTED.fullmatch(text):
-        return False
-    return kinds >= 3 and not _has_word(text, _WORD_RUN) and len(set(lowered)) >= 6
+_CHECKSUMMED: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_")
+_SUM_DIGITS: Final = 6
+_BASE62: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
-def header(text: str) -> bool:
-    """Whether the value of a header is a credential: letters and digits mixed, no name of code or package."""
-    if not mixed(text) or sum(char.isdigit() for char in text) < _LEAST_DIGITS or _mixed_hex(text):
-        return False
-    return not _DOTTED.fullmatch(text)
+def issued(text: str) -> bool:
+    """Whether a token in an issuer's format is one: its checksum says so, or it is random and shows no format.
 
-
-def _mixed_hex(text: str) -> bool:
-    """Hex digits in both cases: encoders write one."""
-    letters = [char for char in text if char.isalpha()]
-    both = any(char.islower() for char in letters) and any(char.isupper() for char in letters)
-    return both and len(text) >= 16 and all(char in "0123456789abcdefABCDEF" for char in text)
+    The last six characters of a token of GitHub or npm are the CRC-32 of what stands between them and the prefix, in
+    base 62 (https://github.blog/engineering/behind-githubs-new-authentication-token-formats/).
+    """
+    if not text.startswith(_CHECKSUMMED):
+        return real(text)
+    body = text.partition("_")[2]
+    number = 0
+    for digit in body[-_SUM_DIGITS:]:
+        number = number * 62 + _BASE62.find(digit)
+    return zlib.crc32(body[:-_SUM_DIGITS].encode()) == number or (real(text) and not is_placeholder(body))
 
 
 def slack(text: str) -> bool:
@@ -446,7 +316,7 @@ def unworded(text: str) -> bool:
         return True
     # Letters of names change their case once or twice a word, random ones every other time.
     changes = sum(before.isupper() != after.isupper() for before, after in pairwise(text))
-    return changes * 3 >= len(text) and not _has_word(text, _LONG_WORD_RUN)
+    return changes * 3 >= len(text) and guess(text).worded <= _MOST_WORDED
 
 
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
@@ -458,11 +328,10 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "token": token,
     "userpass": userpass,
     "slack": slack,
+    "issued": issued,
     "jwt": jwt,
     "unworded": unworded,
     "urlpass": urlpass,
-    "header": header,
-    "chosen": chosen,
     **NUMBERS,
 }
 

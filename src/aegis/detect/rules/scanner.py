@@ -11,9 +11,10 @@ import re2
 
 from aegis.core.outcome import Outcome
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS, entropy
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
+from aegis.detect.rules.secrets import entropy
 
 # Screens: for a pattern, a simpler one that occurs wherever it does, and that an automaton passes over faster.
 #
