@@ -29,6 +29,7 @@ from aegis.policy.guards.unsettling import Ends, is_setting, is_target, taken_by
 COMMANDS: Final = frozenset(
     {
         "agents",
+        "alerts",
         "approvals",
         "canaries",
         "config",
