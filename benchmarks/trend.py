@@ -102,10 +102,15 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The model of the processor: how fast it signs and how fast it interprets differ from one to another."""
+    """The model of the processor: how fast it signs and how fast it interprets differ from one to another.
+
+    Virtual machines shorten its name to that of a family, so that its numbers stand beside the name.
+    """
     file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if file.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    first = file.read_text().partition("\n\n")[0].splitlines() if file.exists() else []
+    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
+    told = (said.get(name, "") for name in ("model name", "cpu family", "model", "stepping"))
+    return " ".join(one for one in told if one)
 
 
 def worse(runs: Sequence[Mapping[str, float]], recorded: Mapping[str, float]) -> list[str]:

@@ -18,7 +18,8 @@ from aegis.server.table import description
 from aegis.server.wire import CALL_MEMBERS
 from support.served import Served, served
 
-# A schema cannot say where the log ends, which cursor a list gave, or what a configuration or a mandate means.
+# A schema cannot say where the log ends, which cursor a list gave, that a name is not blank or a time before another,
+# or what a configuration or a mandate means.
 MEANING = {
     "getInclusionProof", "getConsistencyProof", "exportLog", "replaceConfig", "checkConfig", "replayConfig",
     "draftPolicy", "replayContainment",
@@ -26,7 +27,7 @@ MEANING = {
     "listGrants", "listDeliveries",
     "proxyChatCompletions", "proxyResponses", "proxyMessages", "proxyCountTokens", "proxyModels", "proxyModel",
     "proxyGenerateContent", "proxyOllamaChat", "proxyConverse",
-    "issueMission", "publishMissionStatus", "openSession", "sayTurn", "mintCanary",
+    "issueMission", "publishMissionStatus", "openSession", "sayTurn", "mintCanary", "alertDigest", "judgeStream",
 }  # fmt: skip
 # `PUT {}` is a configuration of an unexpected type that YAML spells the same way; a check never refuses.
 LENIENT = {"replaceConfig", "checkConfig", "replayConfig", "replayContainment"}
@@ -55,7 +56,8 @@ def without_references(body: Any) -> Any:
     if isinstance(body, list):
         return [without_references(one) for one in body]
     if isinstance(body, dict):
-        return {name: value for name, value in body.items() if name not in ("depends_on", "resolves")}
+        kept = {name: value for name, value in body.items() if name not in ("depends_on", "resolves")}
+        return kept | {"calls": without_references(kept["calls"])} if "calls" in kept else kept
     return body
 
 

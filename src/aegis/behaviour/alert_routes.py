@@ -149,7 +149,7 @@ async def mute_alert(request: ApiRequest) -> Response:
     """Tell nobody of an alert for a while."""
     body, key = request.body, request.path["id"]
     now = request.services.clock()
-    return await _changed(request, mute(key, body["seconds"], body["reason"], by=request.principal.id, now=now))
+    return await _changed(request, mute(key, int(body["seconds"]), body["reason"], by=request.principal.id, now=now))
 
 
 MUTE_ALERT: Final = Endpoint(

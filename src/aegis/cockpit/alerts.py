@@ -121,7 +121,7 @@ async def mark(request: PageRequest) -> Response:
         length = form.get("seconds", "")
         wish = {"seconds": int(length) if length in MUTES else 0, "reason": form.get("reason", "").strip()}
         body = checked_body(MUTE_ALERT, wish)
-        unit = groups.mute(group, body["seconds"], body["reason"], by=by, now=now)
+        unit = groups.mute(group, int(body["seconds"]), body["reason"], by=by, now=now)
     elif form.get("to") == "unmute":
         unit = groups.unmute(group, by=by, now=now)
     else:

@@ -23,7 +23,7 @@ def rfc3339(micros: int) -> str:
 
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]  # `strftime` writes early years with fewer digits
 
 
 def from_rfc3339(text: str) -> int:

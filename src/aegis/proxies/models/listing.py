@@ -160,9 +160,13 @@ _OF_BODIES: Final = {413: "the body is too large", 415: "the body is compressed"
 
 
 def _failing(texts: Mapping[int, str], error: str = "ProviderError") -> dict[int, Reply]:
-    """What goes wrong, in the shape of a vendor's errors."""
+    """What goes wrong, in the shape of a vendor's errors; a path that no vendor has is the gateway's own to refuse."""
     return {
-        status: Reply(text=text, schema=ref(error), headers=_RETRY if status == 503 else {})
+        status: Reply(
+            text=text,
+            schema={"anyOf": [ref(error), ref("Error")]} if status == 404 else ref(error),
+            headers=_RETRY if status == 503 else {},
+        )
         for status, text in texts.items()
     }
 
