@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,13 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 }
 
 
+def _formatted(text: str, path: Path) -> str:
+    """The page with its Python as all of it is written here."""
+    ruff = Path(sys.executable).with_name("ruff")
+    command = [str(ruff), "format", "--quiet", "--stdin-filename", str(path), "-"]
+    return subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
 def main(arguments: list[str]) -> int:
     check = arguments == ["--check"]
     if arguments and not check:
@@ -48,7 +56,8 @@ def main(arguments: list[str]) -> int:
         return 2
     stale = []
     for name, render in PAGES.items():
-        path, text = FOLDER / name, render()
+        path = FOLDER / name
+        text = _formatted(render(), path)
         if path.is_file() and path.read_text() == text:
             continue
         if check:
