@@ -47,8 +47,6 @@ class Deferrals(Participant):
         before = None if asked.known is None or asked.known.decision is None else asked.known.decision.approval
         if not call.depends_on and call.resolves is None and (before is None or not before.waiting_for):
             return None
-        if subject.call_id in (*call.depends_on, call.resolves):
-            raise InvalidCall("a call does not depend on itself")
         now = self._parts.clock()
         with self._parts.store.reader() as reader:
             look = _Look(reader, subject.principal.id, subject.session, now)

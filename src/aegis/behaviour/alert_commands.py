@@ -9,8 +9,10 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
 from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.cli.remote import ask
+from aegis.core.receipt import receipt_ref
 
 if TYPE_CHECKING:
     from aegis.log.writer import Unit
@@ -39,7 +41,7 @@ def list_grouped(
     from aegis.core.times import system_clock
 
     if url is not None:
-        items = _ask(url, key_file, "GET", "/v1/alerts")["items"]
+        items = ask(url, key_file, "GET", "/v1/alerts")["items"]
     else:
         with existing(home, config) as state, state.store.reader() as reader:
             items = list_alerts(reader, system_clock(), state.config.settings.approvals.link)["items"]
@@ -138,7 +140,7 @@ def show_digest(
 
     if url is not None:
         query = urlencode({name: value for name, value in (("since", since), ("until", until)) if value})
-        found = _ask(url, key_file, "GET", f"/v1/alerts/digest{f'?{query}' if query else ''}")
+        found = ask(url, key_file, "GET", f"/v1/alerts/digest{f'?{query}' if query else ''}")
     else:
         try:
             end = from_rfc3339(until) if until else system_clock()
@@ -168,14 +170,8 @@ def _changed(
     from aegis.core.times import system_clock
 
     if url is not None:
-        changed: dict[str, Any] = _ask(url, key_file, "POST", f"/v1/alerts/{quote(alert, safe='')}/{change}", body)
+        changed: dict[str, Any] = ask(url, key_file, "POST", f"/v1/alerts/{quote(alert, safe='')}/{change}", body)
         return changed
     with existing(home, config) as state:
         one = state.ledger.append(unit(operator(), system_clock()))[-1]
-    return {"id": alert, "receipt": {"id": one.receipt_id, "index": one.index, "leaf_hash": one.leaf_hash.hex()}}
-
-
-def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
-    from aegis.cli.remote import Gateway
-
-    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)
+    return {"id": alert, "receipt": receipt_ref(one)}

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from aegis.behaviour.alerts import MAX_MUTE_S, MIN_MUTE_S, list_alerts, mute, see, unmute
 from aegis.behaviour.digest import WEEK_US, digest_of
+from aegis.core.receipt import receipt_ref
 from aegis.gate.control import MAX_REASON_CHARS
 from aegis.log.writer import Unit
-from aegis.server.administration import receipt_ref
 from aegis.server.admission import Permission
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint

@@ -9,8 +9,10 @@ from urllib.parse import quote
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
 from aegis.cli.output import Column, print_json, show_list, show_members
+from aegis.cli.remote import ask
+from aegis.core.receipt import receipt_ref
 
 if TYPE_CHECKING:
     from aegis.behaviour.canaries import HoneyToken
@@ -54,7 +56,7 @@ def mint_canary(
     """Mint a canary and show its value, once: put it where nobody has to look."""
     if url is not None:
         wish = {"kind": kind, "note": note, **({"name": name} if name else {})}
-        made = _ask(url, key_file, "POST", "/v1/canaries", wish)
+        made = ask(url, key_file, "POST", "/v1/canaries", wish)
     else:
         from aegis.behaviour.canaries import mint
 
@@ -95,7 +97,7 @@ def rotate_canary(
 ) -> None:
     """Give a canary another value and show it; the old one is still watched."""
     if url is not None:
-        made = _ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/rotate")
+        made = ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/rotate")
     else:
         from aegis.behaviour.canaries import rotate
 
@@ -114,14 +116,14 @@ def retire_canary(
 ) -> None:
     """Watch a canary no more."""
     if url is not None:
-        changed = _ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/retire")
+        changed = ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/retire")
     else:
         from aegis.behaviour.canaries import retire
         from aegis.cli.opening import existing, operator
 
         with existing(home, config) as state:
             recorded = state.ledger.append(retire(canary, by=operator()))[-1]
-        changed = {"id": canary, "receipt": _place(recorded)}
+        changed = {"id": canary, "receipt": receipt_ref(recorded)}
     show_members(changed, as_json=as_json)
 
 
@@ -136,25 +138,15 @@ def _made(
         with state.store.reader() as reader:
             canary, unit = make(reader, operator(), system_clock())
         recorded = state.ledger.append(unit)[-1]
-    return {**shown(canary), "value": canary.value, "receipt": _place(recorded)}
+    return {**shown(canary), "value": canary.value, "receipt": receipt_ref(recorded)}
 
 
 def _seen(home: Path | None, config: Path | None, url: str | None, key_file: Path | None) -> Any:
     if url is not None:
-        return _ask(url, key_file, "GET", "/v1/canaries")
+        return ask(url, key_file, "GET", "/v1/canaries")
     from aegis.behaviour.canaries import list_canaries, shown, shown_touch, touches
     from aegis.cli.opening import existing
 
     with existing(home, config) as state, state.store.reader() as reader:
         items = [shown(one) for one in list_canaries(reader)]
         return {"items": items, "touched": [shown_touch(one) for one in touches(reader)]}
-
-
-def _place(recorded: Any) -> dict[str, Any]:
-    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
-
-
-def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
-    from aegis.cli.remote import Gateway
-
-    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)

@@ -19,8 +19,8 @@ from aegis.behaviour.canaries import (
     shown_touch,
     touches,
 )
+from aegis.core.receipt import receipt_ref
 from aegis.log.writer import Unit
-from aegis.server.administration import receipt_ref
 from aegis.server.admission import ADMINISTER
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer

@@ -10,6 +10,8 @@ import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.cli.remote import ask
+from aegis.core.receipt import receipt_ref
 
 app = typer.Typer(help="What is held, suspended or stopped by a condition, and its end.")
 
@@ -52,7 +54,7 @@ def list_contained(
     from aegis.core.times import system_clock
 
     if url is not None:
-        items = _ask(url, key_file, "GET", "/v1/containment")["items"]
+        items = ask(url, key_file, "GET", "/v1/containment")["items"]
     else:
         with existing(home, config) as state, state.store.reader() as reader:
             items = [row(one) for one in contained_now(reader, system_clock())]
@@ -145,16 +147,16 @@ def kill(
 
     if undo:
         if url is not None:
-            changed = _ask(url, key_file, "POST", "/v1/kill/release", {"reason": reason})
+            changed = ask(url, key_file, "POST", "/v1/kill/release", {"reason": reason})
         else:
             released = _released("everything", reason, home=home, config=config, url=None, key_file=None)
             changed = {"killed": False, "reason": reason, "receipt": released["receipt"]}
     elif url is not None:
-        changed = _ask(url, key_file, "POST", "/v1/kill", {"reason": reason})
+        changed = ask(url, key_file, "POST", "/v1/kill", {"reason": reason})
     else:
         with existing(home, config) as state:
             unit = kill_unit(reason, principal=operator(), now=system_clock())
-            changed = {"killed": True, "reason": reason, "receipt": _place(state.ledger.append(unit)[0])}
+            changed = {"killed": True, "reason": reason, "receipt": receipt_ref(state.ledger.append(unit)[0])}
     show_members(changed, as_json=as_json)
 
 
@@ -165,17 +167,7 @@ def _released(
     from aegis.cli.opening import existing, operator
 
     if url is not None:
-        return _ask(url, key_file, "POST", f"/v1/containment/{quote(key, safe='')}/release", {"reason": reason})
+        return ask(url, key_file, "POST", f"/v1/containment/{quote(key, safe='')}/release", {"reason": reason})
     with existing(home, config) as state:
         recorded = state.ledger.append(release_unit(key, reason, principal=operator()))[0]
-    return {"id": key, "receipt": _place(recorded)}
-
-
-def _place(recorded: Any) -> dict[str, Any]:
-    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
-
-
-def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
-    from aegis.cli.remote import Gateway
-
-    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)
+    return {"id": key, "receipt": receipt_ref(recorded)}

@@ -18,11 +18,11 @@ from aegis.config.text import text_of
 from aegis.core.behaviour import ContainmentRule
 from aegis.core.call import check_name
 from aegis.core.ports import Entry, Reader, Search
+from aegis.core.receipt import receipt_ref
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
 from aegis.gate.control import Contained, read_control, session_subject
 from aegis.gate.repeat import load_payload
-from aegis.server.administration import receipt_ref
 from aegis.server.admission import ADMINISTER, AUDIT, Permission
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint

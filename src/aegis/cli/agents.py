@@ -8,8 +8,10 @@ from urllib.parse import quote
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
 from aegis.cli.output import Column, show_list, show_members
+from aegis.cli.remote import ask
+from aegis.core.receipt import receipt_ref
 from aegis.errors import InvalidCall
 
 MOST_LISTED: Final = 1_000  # that the API lists at once: among more, an unknown name cannot be told
@@ -76,7 +78,7 @@ def _known(*, home: Path | None, config: Path | None, url: str | None, key_file:
     from aegis.cli.opening import existing
 
     if url is not None:
-        items: list[dict[str, Any]] = _ask(url, key_file, "GET", "/v1/agents?limit=1000")["items"]
+        items: list[dict[str, Any]] = ask(url, key_file, "GET", "/v1/agents?limit=1000")["items"]
         return items
     with existing(home, config) as state, state.store.reader() as reader:
         agents = known_agents(reader)
@@ -113,17 +115,10 @@ def _switch(
 
     if url is not None:
         verb = "revoke" if to == "revoked" else "restore"
-        changed = _ask(url, key_file, "POST", f"/v1/agents/{quote(agent, safe='')}/{verb}", {"reason": reason})
+        changed = ask(url, key_file, "POST", f"/v1/agents/{quote(agent, safe='')}/{verb}", {"reason": reason})
     else:
         with existing(home, config) as state:
             unit = set_agent(agent, state=to, reason=reason, principal=operator())
             recorded = state.ledger.append(unit)[0]
-        receipt = {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
-        changed = {"agent": agent, "state": to, "reason": reason, "receipt": receipt}
+        changed = {"agent": agent, "state": to, "reason": reason, "receipt": receipt_ref(recorded)}
     show_members(changed, as_json=as_json)
-
-
-def _ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
-    from aegis.cli.remote import Gateway
-
-    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.cli.options import DEFAULT_URL
+from aegis.cli.options import DEFAULT_URL, api_key_of
 from aegis.errors import AegisError, InvalidCall
 
 TIMEOUT_S: Final = 30.0
@@ -51,6 +51,11 @@ class Gateway:
         finally:
             transport.close()
         return value_of(answer.status, bytes(answer.body))
+
+
+def ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
+    """What the gateway at `url` answers to the holder of a key, as `Gateway.ask` does."""
+    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)
 
 
 def body_of(body: Any) -> tuple[str, bytes | None]:

@@ -79,3 +79,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
     index: int
     leaf_hash: bytes
     time: str
+
+
+def receipt_ref(recorded: Recorded) -> dict[str, Any]:
+    """Return where the log keeps what was just recorded."""
+    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.ports import Document
 from aegis.core.principal import Principal
-from aegis.core.receipt import Recorded
+from aegis.core.receipt import receipt_ref
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.missions import registry
@@ -268,7 +268,7 @@ async def publish_status(request: ApiRequest) -> Response:
         recorded = await request.services.gate.arecord(unit)
     except StoreConflict as error:
         raise InvalidCall(str(error), code="conflict", status=409) from error
-    return answer({"receipt": _ref(recorded[0])})
+    return answer({"receipt": receipt_ref(recorded[0])})
 
 
 PUBLISH_STATUS: Final = Endpoint(
@@ -316,7 +316,7 @@ async def _enrolled(request: ApiRequest, issued: Issued) -> Response:
         recorded = await request.services.gate.arecord(issued.unit)
     except StoreConflict as error:
         raise InvalidCall(str(error), code="conflict", status=409) from error
-    return answer({**issued.to_wire(), "receipt": _ref(recorded[0])}, 201)
+    return answer({**issued.to_wire(), "receipt": receipt_ref(recorded[0])}, 201)
 
 
 async def _moved(request: ApiRequest, verb: Move) -> dict[str, Any]:
@@ -334,7 +334,7 @@ async def move_mission(
         recorded = await services.gate.arecord(unit)
     except StoreConflict as error:
         raise InvalidCall(str(error), code="conflict", status=409) from error
-    return {"mission_id": mission, "state": to, "receipt": _ref(recorded[0])}
+    return {"mission_id": mission, "state": to, "receipt": receipt_ref(recorded[0])}
 
 
 def _documents(services: Services, state: str, after: str, limit: int) -> list[Document]:
@@ -353,10 +353,6 @@ def _view(services: Services, mission_id: str) -> dict[str, Any]:
         "lineage": list(enrolled.lineage),
         "mission": enrolled.token,
     }
-
-
-def _ref(recorded: Recorded) -> dict[str, Any]:
-    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
 
 
 # Missions: who may issue, delegate and stop them, and how a session proves that it holds one.

@@ -13,7 +13,7 @@ from aegis.bootstrap.credentials import known_agents, seen_agents
 from aegis.config.document import plain
 from aegis.config.reload import PolicyHolder
 from aegis.config.text import problem_of, text_of
-from aegis.core.receipt import Recorded
+from aegis.core.receipt import receipt_ref
 from aegis.errors import ConfigError, InvalidCall, StoreConflict
 from aegis.gate.control import set_agent
 from aegis.server import drafting, replay
@@ -178,11 +178,6 @@ async def set_state(
     unit = set_agent(name, state=state, reason=reason, principal=by, only_new=only_new)
     recorded = (await services.gate.arecord(unit))[0]
     return {"agent": name, "state": state, "reason": reason, "receipt": receipt_ref(recorded)}
-
-
-def receipt_ref(recorded: Recorded) -> dict[str, Any]:
-    """Return where the log keeps what was just recorded."""
-    return {"id": recorded.receipt_id, "index": recorded.index, "leaf_hash": recorded.leaf_hash.hex()}
 
 
 def _reason(request: ApiRequest) -> str:
