@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.canonical import canonical
@@ -112,7 +112,7 @@ def merged(rounds: Sequence[Combined], expected: Sequence[str], evidence: Eviden
 def unsettled(combined: Combined, rule: str, message: str) -> Combined:
     """`combined`, made to block because its patches cannot be carried out."""
     finding = _note(PIPELINE, rule, Outcome.BLOCK, message)
-    return replace(
+    return structs.replace(
         combined,
         outcome=Outcome.BLOCK,
         verdict=max(combined.verdict, Verdict.INSUFFICIENT_EVIDENCE),
