@@ -29,6 +29,7 @@ from aegis.context.heads import (
     BroughtBack,
     MemoryHead,
     MemorySecret,
+    drift_alarm,
     fresh_head,
     open_secret,
     put_head,
@@ -46,7 +47,6 @@ from aegis.core.outcome import Outcome
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
-from aegis.gate.events import new_id
 from aegis.gate.participants import (
     DecisionAttempt,
     DecisionRecord,
@@ -163,7 +163,7 @@ class SessionMemory(Participant):
         view.effects = frozenset(head.effects)
         view.tools = frozenset(head.tools)
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
-        view.acting, view.strays = head.acting, head.strays
+        view.acting, view.strays, view.measured = head.acting, head.strays, head.measured_of()
         view.reads = head.reads
         view.owner = head.owner
 
@@ -267,30 +267,14 @@ class _MemoryPart(Part):
             acting=head.acting + stray.acts,
             strays=head.strays + stray.strays,
         )
-        passed = rules.drift is not None and any(
-            head.drift < mark <= followed.drift for mark in (rules.drift.alert, rules.drift.hold)
-        )
-        return followed, (_alarm(record),) if passed else ()
+        if not rules.alarms(head.drift, followed.drift):
+            return followed, ()
+        of_call = {"agent": subject.agent, "tool": subject.call.tool}
+        return followed, (drift_alarm(record.decision_id, subject.principal.id, subject.session, of_call),)
 
 
 def _is_block(evaluation: Evaluation) -> bool:
     return evaluation.combined.outcome is Outcome.BLOCK
-
-
-def _alarm(record: DecisionRecord) -> Draft:
-    """The alarm that a session went far from its user's words, chained to the call with which it did."""
-    subject = record.asked.subject
-    members = {
-        "kind": "alarm",
-        "receipt_id": new_id(),
-        "parent": record.decision_id,
-        "principal": subject.principal.id,
-        "agent": subject.agent,
-        "session": subject.session,
-        "tool": subject.call.tool,
-        "action": "drift",
-    }
-    return Draft(members=members)
 
 
 def _members(view: SessionView) -> Mapping[str, Any]:
