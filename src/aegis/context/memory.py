@@ -107,7 +107,9 @@ class SessionMemory(Participant):
             if view is not None and view.grants:
                 now = self._parts.clock()
                 view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
-        return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
+        view = view or SessionView(id=subject.session)
+        view.hands_off = subject.call.handoff
+        return _MemoryPart(self._parts, key, view)
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
         if not asked.session or not asked.policy.dataflow.remembers:
@@ -257,7 +259,8 @@ class _MemoryPart(Part):
             flow = record.asked.policy.flow(subject.call.server, subject.call.tool)
             leaves = "external_send" in record.evaluation.effects
             arguments = record.evaluation.arguments
-            call = FlowCall(tool=subject.call.tool, arguments=arguments, flow=flow, leaves=leaves)
+            hands_off = self._view.hands_off
+            call = FlowCall(tool=subject.call.tool, arguments=arguments, flow=flow, leaves=leaves, hands_off=hands_off)
             stray = stray_of(call, self._view)
         if stray is None or not (stray.acts or stray.drift > head.drift):
             return head, ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from aegis.core.finding import Finding, Report
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.policy.dataflow.declare import Sensitivity
 from aegis.policy.dataflow.drift import EmbeddingEndpoint, stray_of, tool_text
 from aegis.policy.dataflow.judge import Delegation, FlowCall, FlowFinding, judge_flow
@@ -14,6 +14,7 @@ from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.guards.base import Case
 
 _QUIET: Final = Report(guard="dataflow")
+_READS: Final[frozenset[Effect]] = frozenset({"read"})
 _STEADY: Final = Report(guard="drift")
 # No embedding model told anything of the tool: it was not asked yet, or did not answer.
 _COUNTED: Final = Report(
@@ -105,9 +106,14 @@ class DriftGuard:
 
 
 def flow_call(case: Case) -> FlowCall:
-    """A call as the steps of data flow see it."""
+    """A call as the steps of data flow see it; no host hands off with a tool that is declared to do more than read."""
+    declared = None if case.entry is None else case.entry.effects
     return FlowCall(
-        tool=case.tool, arguments=case.arguments, flow=case.flow, leaves="external_send" in case.facts.shown
+        tool=case.tool,
+        arguments=case.arguments,
+        flow=case.flow,
+        leaves="external_send" in case.facts.shown,
+        hands_off=case.context is not None and case.context.hands_off and (declared or _READS) <= _READS,
     )
 
 
