@@ -23,6 +23,7 @@ from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
+from aegis.context.embeddings import DriftMeasures
 from aegis.context.files import SessionFiles
 from aegis.context.heads import note_said
 from aegis.context.memory import SessionMemory
@@ -95,6 +96,8 @@ class DeployedGate(Gate):
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
         self._settle = partial(settle, parts, control, self._decisions)
+        self._measures = DriftMeasures(parts)
+        parts.listeners.append(self._measures)
         self.results.settle = self._settle
 
     def begin(self) -> None:
@@ -187,6 +190,7 @@ class DeployedGate(Gate):
 
     def _saying(self, whose: Principal, session: str, said: UserTurn) -> Doing[SaidTurn]:
         told = yield from turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
+        self._measures.opened(whose.id, session)
         yield from self._settle(whose.id, session)
         return told
 
@@ -195,7 +199,9 @@ class DeployedGate(Gate):
         await self._commits.arun(self._settle(principal, session))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
-        return open_steps(self.parts, self.issuing, whose, session, said)
+        opened = yield from open_steps(self.parts, self.issuing, whose, session, said)
+        self._measures.opened(whose.id, session)
+        return opened
 
     def answer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
         """Count a person's answer to a held call; raises `InvalidCall` where it does not count."""
@@ -227,6 +233,7 @@ class DeployedGate(Gate):
     def close(self) -> None:
         """End the judges' runs, finish what is under way and release the store."""
         self._judging.close()
+        self._measures.close()
         super().close()
 
 

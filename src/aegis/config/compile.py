@@ -304,8 +304,11 @@ def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard)
         mode=chosen.mode,
         unclassified=settings.sessions.unclassified,
         reads=reads,
-        drift=None if far.mode == "off" else DriftGuard(alert=far.alert, hold=far.hold, defers=defers),
+        drift=None
+        if far.mode == "off"
+        else DriftGuard(alert=far.alert, hold=far.hold, defers=defers, measures=far.embeddings is not None),
         notes_drift=far.mode == "observe",
+        embeddings=None if far.mode == "off" or far.embeddings is None else far.embeddings.compiled(),
     )
 
 

@@ -21,7 +21,7 @@ from aegis.core.receipt import Draft, agent_signer
 from aegis.policy.model import Evaluation
 
 # Members that are the caller's word alone.
-_CLAIMS: Final = ("parent", "turn", "task", "messages_digest", "unresolved", "depends_on", "resolves")
+_CLAIMS: Final = ("parent", "turn", "task", "messages_digest", "unresolved", "depends_on", "resolves", "handoff")
 _NO_RULES: Final[tuple[str, ...]] = ()
 _NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
@@ -201,7 +201,7 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
             value["proof"] = call.proof
     claimed = (
         call.parent, call.turn, call.task, call.messages_digest, call.unresolved or None, call.depends_on or None,
-        call.resolves,
+        call.resolves, call.handoff or None,
     )  # fmt: skip
     if claimed != _NO_CLAIMS and not evaluation.unread:
         value["claimed"] = {name: member for name, member in zip(_CLAIMS, claimed, strict=True) if member is not None}

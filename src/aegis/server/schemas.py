@@ -143,6 +143,10 @@ CALL_SCHEMAS: Final[dict[str, Schema]] = {
                 "description": "the calls out of whose results the arguments are made",
             },
             "resolves": {**NAME, "description": "the deferred call that this one is, with its arguments filled in"},
+            "handoff": {
+                "type": "boolean",
+                "description": "whether the host carries it out by letting another agent of the session go on",
+            },
         },
         "tool",
         "arguments",

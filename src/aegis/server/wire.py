@@ -15,7 +15,7 @@ from aegis.errors import InvalidCall
 CALL_MEMBERS: Final = frozenset(
     {
         "tool", "arguments", "server", "call_id", "agent", "session", "parent", "turn", "want_permit", "task",
-        "messages_digest", "unresolved", "proof", "depends_on", "resolves",
+        "messages_digest", "unresolved", "proof", "depends_on", "resolves", "handoff",
     }
 )  # fmt: skip
 MAX_PROOF_CHARS: Final = 16_384  # a compact JWS; bounds what is kept beside the log

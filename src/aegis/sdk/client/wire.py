@@ -51,6 +51,8 @@ def ask(call: ToolCall, call_id: str, agent: str | None) -> AskedCall:
         envelope["agent"] = agent
     if call.want_permit:
         envelope["want_permit"] = True
+    if call.handoff:
+        envelope["handoff"] = True
     if call.unresolved:
         envelope["unresolved"] = list(call.unresolved)
     if call.depends_on:
