@@ -33,6 +33,7 @@ from aegis.policy.dataflow.reading import (
     SECRET,
     STRUCTURED,
     TRUSTED,
+    FlowGrant,
     SessionView,
     ValueOrigin,
     shingles,
@@ -272,14 +273,23 @@ class _Judging:
             found = self.view.origins("u", host_of(normal))
         return found
 
-    def _granted(self, one: ArgumentText, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
+    def _granted(self, one: ArgumentText, kind: ValueKind, origins: tuple[ValueOrigin, ...]) -> bool:
+        """Whether a person granted that a document names such values here: in that field, and in no instruction."""
         return any(
             grant.document
             and grant.kind == kind
             and grant.sink == place_of_sink(one.path)
-            and any(self.view.documents[origin.document].receipt == grant.document for origin in origins)
+            and any(self._covers(grant, origin, kind) for origin in origins)
             for grant in self.view.grants
         )
+
+    def _covers(self, grant: FlowGrant, origin: ValueOrigin, kind: ValueKind) -> bool:
+        if self.view.documents[origin.document].receipt != grant.document or origin.flags & INSTRUCTION:
+            return False
+        if place_of_sink(origin.path) != grant.place:
+            return False
+        # A text can hold the value that was approved and another: of two, each is asked for.
+        return bool(origin.flags & STRUCTURED) or self._is_only(origin, kind)
 
     # (4), (5)
     def carried(self) -> None:

@@ -93,6 +93,7 @@ class FlowGrant:
 
     id: str
     document: str = ""
+    place: str = ""  # the field in it; what other fields of the document hold is not granted
     sink: str = ""
     kind: str = ""
     does: str = ""
@@ -136,7 +137,6 @@ class SessionView:
     stray: Stray | None = None
     reads: int = 0
     spans: int = 0
-    used: frozenset[int] = frozenset()  # hashes of payees and grantees that a call of the session went to
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document
 
