@@ -55,6 +55,7 @@ _FIRST: Final = frozenset({"pay", "share", "member"})
 _SOFT: Final = frozenset({("person", "send"), ("id", "send"), ("id", "post"), ("id", "member"), ("id", "delete")})
 # A document that is asked for one such value and has two gives none.
 _SINGLE: Final = frozenset({"account", "card", "wallet", "phone"})
+_NUMBERED: Final = frozenset({"account", "card", "phone"})
 _MANY: Final = frozenset(
     {
         "all",
@@ -208,7 +209,10 @@ class _Judging:
                     seen = True
                     self._sink(one, value.kind, value.normal)
             if told is not None and not seen and one.value.strip():
-                self._sink(one, told.kind, normalise(told.kind, one.value))
+                # Who gives a name where an account is meant names a person.
+                named = told.kind in _NUMBERED and not any(char.isdigit() for char in one.value)
+                kind: ValueKind = "person" if named else told.kind
+                self._sink(one, kind, normalise(kind, one.value))
 
     @staticmethod
     def _is_address(text: str, start: int, end: int) -> bool:
@@ -286,10 +290,13 @@ class _Judging:
     def _covers(self, grant: FlowGrant, origin: ValueOrigin, kind: ValueKind) -> bool:
         if self.view.documents[origin.document].receipt != grant.document or origin.flags & INSTRUCTION:
             return False
-        if place_of_sink(origin.path) != grant.place:
+        place, is_many = place_of_sink(origin.path), self._asks_for_many()
+        if place != grant.place and not (is_many and not (place and grant.place)):
             return False
         # A text can hold the value that was approved and another: of two, each is asked for.
-        return bool(origin.flags & STRUCTURED) or self._is_only(origin, kind)
+        if origin.flags & STRUCTURED or grant.place or is_many:
+            return True
+        return self.view.candidates_in(origin.document, families(kind)) <= 1
 
     # (4), (5)
     def carried(self) -> None:

@@ -47,10 +47,14 @@ _ORDER: Final = re2.compile(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
     r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
     r"|your goal)\b"
-    r"|(?:^|[.!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
+    r"|\b(?:note|notice|message|attention)(?: to| for|:)? (?:the |all |any |our )?(?:assistants?|ai|agents?|bots?|models?)\b"
+    r"|(?:^|[.,;:!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
     r"(?:send|forward|transfer|pay|wire|delete|remove|create|invite|add|share"
     r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
-    r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s)"
+    r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s"
+    # In the middle of a line, where a text was put behind another one without a full stop.
+    r"|(?-i:\b(?:Send|Forward|Transfer|Pay|Delete|Remove|Create|Invite|Add|Share|Visit|Update|Change|Reset|Book|Reserve|Make"
+    r"|Post|Publish|Email|Write|Give|Buy|Cancel|Grant|Upload|Get|Read) (?:the|a|an|all|any|my|your|this|that|every|it|him|her|them)\b))"
 )
 _WORDS_KNOWN: Final = 16_384  # words whose hashes a process remembers: most words stand in text after text
 _BITS: Final = 2**64 - 1
@@ -272,11 +276,14 @@ class _Taking:
             family = _FAMILIES[value.kind]
             whole = value.end - value.start >= len(text.strip()) - 1
             told = flags if whole or flags & TRUSTED else flags & ~STRUCTURED  # a value in a text is no field
-            self.keep(family, value.normal, path, told | (INSTRUCTION if inside else 0))
+            place = path if whole else f"{path}{_label_at(text, value.start)}"
+            self.keep(family, value.normal, place, told | (INSTRUCTION if inside else 0))
         if not flags & STRUCTURED and ("\n" in text or len(text) > 128):
             for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
                 if len(line) <= _SHORT:
-                    self.keep("t", normalise("text", _line_value(line)), path, flags)
+                    name, said = _line_value(line)
+                    place = f"{path}/{_token(name)}" if name and is_prose_name(name) else path
+                    self.keep("t", normalise("text", said), place, flags)
         for start, end in spans[: MAX_SPANS - self.spans]:
             self.spans += 1
             span = text[start:end]
@@ -300,13 +307,20 @@ class _Taking:
             self.values[hashed] = (known[0] if known[1] <= flags else path, both)
 
 
-def _line_value(line: str) -> str:
-    """What a line of a list or of `name: value` says."""
+def _line_value(line: str) -> tuple[str, str]:
+    """The name that a line of a list or of `name: value` begins with, if any, and what it says."""
     plain = line.strip(" \t>*\u2022-")
     name, sign, value = plain.partition(": ")
-    if sign and value and len(name) <= _LONGEST_NAME:
-        plain = value
-    return plain.strip("\"',; ")
+    if not (sign and value and len(name) <= _LONGEST_NAME):
+        name, value = "", plain
+    return name, value.strip("\"',; ")
+
+
+def _label_at(text: str, at: int) -> str:
+    """The name at the beginning of the line in which a value stands, as it stands in a path; empty where none does."""
+    start = text.rfind("\n", max(0, at - _SHORT), at) + 1
+    name, _ = _line_value(text[start:at] + "?")
+    return f"/{_token(name)}" if name.isidentifier() and name.islower() else ""
 
 
 @lru_cache(maxsize=4_096)
