@@ -138,7 +138,10 @@ def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
         return
     head = read_head(document)
     told = tuple(
-        FlowGrant(id=grant.id, document=one.document, sink=one.sink, kind=one.kind, does=one.does) for one in grant.flow
+        FlowGrant(
+            id=grant.id, document=one.document, place=one.place, sink=one.sink, kind=one.kind, does=one.does
+        )
+        for one in grant.flow
     )
     secret = open_secret(parts, head)
     secret = msgspec.structs.replace(secret, grants=(*secret.grants, *told)[-MAX_GRANTS:])
