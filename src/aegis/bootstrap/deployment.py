@@ -16,9 +16,10 @@ from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
 from aegis.behaviour.canaries import Canaries
-from aegis.behaviour.containment import ContainmentWatch
+from aegis.behaviour.cascading import Cascades
 from aegis.behaviour.deciding import Behaviour
 from aegis.behaviour.usual import UsualCalls
+from aegis.behaviour.watch import ContainmentWatch
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
@@ -71,6 +72,7 @@ class DeployedGate(Gate):
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
         canaries, self.usual = Canaries(parts.store), UsualCalls(parts.store)
+        self.cascades = Cascades(parts, control)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         self.memory = SessionMemory(parts)
         participants = (
@@ -78,7 +80,9 @@ class DeployedGate(Gate):
             Parents(parts),
             SessionFiles(parts),
             self.memory,
-            Behaviour(parts, control, canaries, self.usual, None if parts.books is None else parts.books.loops),
+            Behaviour(
+                parts, control, canaries, self.usual, self.cascades, None if parts.books is None else parts.books.loops
+            ),
             self.missions,
             Deferrals(parts),
             Approvals(parts),
@@ -92,7 +96,7 @@ class DeployedGate(Gate):
             participants=participants,
         )
         self.parts: DeploymentParts = parts
-        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
+        parts.ledger.watch = ContainmentWatch(parts, canaries, self.usual, self.cascades)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
         self._settle = partial(settle, parts, control, self._decisions)
@@ -232,6 +236,7 @@ class DeployedGate(Gate):
 
     def close(self) -> None:
         """End the judges' runs, finish what is under way and release the store."""
+        self.cascades.close()
         self._judging.close()
         self._measures.close()
         super().close()

@@ -14,6 +14,7 @@ from aegis.core.behaviour import (
     OFF,
     BaselineRules,
     BudgetRule,
+    CascadeRules,
     ContainmentRule,
     LoopRules,
     Measure,
@@ -163,6 +164,19 @@ class ContainmentSettings(Section):
             reason=self.when.reason or "",
             severity=Risk.LOW if self.when.severity is None else risk_of(self.when.severity),
         )
+
+
+class CascadeSettings(Section):
+    """What is done by itself with the sessions that something contained reached, for as long as it is contained."""
+
+    does: Literal["off", "mark", "hold", "suspend"] = Field(alias="do")
+    """`mark` lists them and lets them count as untrusted; `hold` also asks a person before they change anything;
+    `suspend` also refuses their calls; `off` finds them on request only."""
+    back: Timeout
+    """How long before the containment what it wrote counts."""
+
+    def compiled(self) -> CascadeRules:
+        return CascadeRules(does=self.does, back=self.back * MICROS)
 
 
 class BudgetSettings(Section):

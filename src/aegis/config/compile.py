@@ -284,6 +284,7 @@ def compile_policy(
         judges=judges,
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
+            cascade=settings.cascade.compiled(),
             baseline=settings.guards.behaviour.compiled(),
             budgets=tuple(one.compiled() for one in settings.budgets),
             reads_trust=cedar_guard is not None and cedar_guard.reads_trust,

@@ -15,6 +15,7 @@ from aegis.config.behaviour import (
     MAX_RULES,
     BaselineSettings,
     BudgetSettings,
+    CascadeSettings,
     ContainmentSettings,
     LoopSettings,
 )  # fmt: skip
@@ -230,6 +231,7 @@ class Settings(Section):
     judging: JudgingSettings
     containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
     """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
+    cascade: CascadeSettings
     budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
     """What agents and sessions may use up without a mission, before a person gives more."""
     approvals: ApprovalSettings

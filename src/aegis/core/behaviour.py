@@ -69,6 +69,13 @@ class Times:
 OFF: Final = Times(count=0, within=0)
 
 
+class CascadeRules(Struct, frozen=True, kw_only=True):
+    """What is done with sessions that something contained reached, by what it wrote within `back` microseconds."""
+
+    does: Literal["off", "mark", "hold", "suspend"] = "off"
+    back: int = 86_400 * MICROS
+
+
 class LoopRules(Struct, frozen=True, kw_only=True):
     """How often the same call may be made, one that differs in numbers alone, and rounds of two tools."""
 
@@ -112,6 +119,7 @@ class BehaviourRules(Struct, frozen=True, kw_only=True):
     """The sections about agents over time."""
 
     containment: tuple[ContainmentRule, ...] = ()
+    cascade: CascadeRules = CascadeRules()
     loops: LoopRules = LoopRules()
     baseline: BaselineRules = BaselineRules()
     budgets: tuple[BudgetRule, ...] = ()
