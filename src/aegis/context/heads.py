@@ -71,6 +71,7 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str = ""
     inherited_taken: int = 0  # of what had come back to the parent then
     taken: tuple[BroughtBack, ...] = ()
+    plan: str = ""  # the session whose declared plan binds this one
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -159,7 +160,7 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, ca
         secret=sealed_secret(parts, MemorySecret(key=open_secret(parts, head).key)),
         reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
         sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
-        inherited_taken=len(head.taken), owner=head.owner,
+        inherited_taken=len(head.taken), owner=head.owner, plan=head.plan,
     )  # fmt: skip
     put_head(transaction, key, own, 0)
 

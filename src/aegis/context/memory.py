@@ -107,7 +107,7 @@ class SessionMemory(Participant):
             if view is not None and view.grants:
                 now = self._parts.clock()
                 view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
-        return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
+        return MemoryPart(self._parts, key, view or SessionView(id=subject.session))
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
         if not asked.session or not asked.policy.dataflow.remembers:
@@ -165,7 +165,7 @@ class SessionMemory(Participant):
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
         view.acting, view.strays = head.acting, head.strays
         view.reads = head.reads
-        view.owner = head.owner
+        view.owner, view.plan = head.owner, head.plan
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -208,7 +208,7 @@ class SessionMemory(Participant):
         return found
 
 
-class _MemoryPart(Part):
+class MemoryPart(Part):
     """One call of a session: what guards are shown of it, and what recording its decision counts."""
 
     __slots__ = ("_key", "_parts", "_view")
@@ -217,6 +217,11 @@ class _MemoryPart(Part):
         self._parts = parts
         self._key = key
         self._view = view
+
+    @property
+    def shown(self) -> SessionView:
+        """What guards are shown of the session."""
+        return self._view
 
     def shows(self) -> Mapping[str, Any]:
         return {"context": self._view}
