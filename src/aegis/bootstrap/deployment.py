@@ -31,7 +31,7 @@ from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
 from aegis.context.turns import UserTurn, turn_steps
-from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
+from aegis.core.decision import DeclaredPlan, OpenedSession, ParentSession, SaidTurn
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -52,6 +52,8 @@ from aegis.missions.attestation import View, attest_session, project
 from aegis.missions.issuing import Issuing
 from aegis.missions.standing import Missions
 from aegis.outbound.worker import Deliveries
+from aegis.reasoning.deciding import ReasoningGuard
+from aegis.reasoning.declaring import plan_steps
 from aegis.store.shared import Books
 
 
@@ -83,6 +85,7 @@ class DeployedGate(Gate):
             Behaviour(
                 parts, control, canaries, self.usual, self.cascades, None if parts.books is None else parts.books.loops
             ),
+            ReasoningGuard(parts),
             self.missions,
             Deferrals(parts),
             Approvals(parts),
@@ -197,6 +200,24 @@ class DeployedGate(Gate):
         self._measures.opened(whose.id, session)
         yield from self._settle(whose.id, session)
         return told
+
+    def declare_plan(self, session: str, plan: dict[str, Any], *, principal: Principal | None = None) -> DeclaredPlan:
+        """Declare what `session` is about to do: `steps`, each a `tool` with `arguments`, `effects` and `times`.
+
+        With `ordered` each follows those before it. Calls outside of the plan are held from then on. A plan that lets
+        more through than the one in force waits for a person. Raises `InvalidCall` where it is not declared.
+        """
+        return self._commits.run(self._planning(principal or self.principal, session, plan))
+
+    async def adeclare_plan(
+        self, session: str, plan: dict[str, Any], *, principal: Principal | None = None
+    ) -> DeclaredPlan:
+        """`declare_plan` for event loops."""
+        return await self._commits.arun(self._planning(principal or self.principal, session, plan))
+
+    def _planning(self, whose: Principal, session: str, plan: dict[str, Any]) -> Doing[DeclaredPlan]:
+        enforced = self.parts.policy.current.behaviour.reasoning.mode == "enforce"
+        return plan_steps(self.parts, whose, session, plan, self._decisions.steps, enforced=enforced)
 
     async def asettle(self, principal: str, session: str) -> None:
         """End the wait of the deferred calls of a session for which the evidence came, whoever recorded it."""

@@ -286,6 +286,7 @@ def compile_policy(
             containment=tuple(one.compiled() for one in settings.containment),
             cascade=settings.cascade.compiled(),
             baseline=settings.guards.behaviour.compiled(),
+            reasoning=settings.guards.reasoning.compiled(),
             budgets=tuple(one.compiled() for one in settings.budgets),
             reads_trust=cedar_guard is not None and cedar_guard.reads_trust,
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),

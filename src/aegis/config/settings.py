@@ -18,6 +18,7 @@ from aegis.config.behaviour import (
     CascadeSettings,
     ContainmentSettings,
     LoopSettings,
+    ReasoningSettings,
 )  # fmt: skip
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, Timeout, written
 from aegis.config.judges import JudgingSettings, ValidatorSettings
@@ -173,6 +174,8 @@ class GuardsSettings(Section):
     """Holds what an agent does over and over."""
     behaviour: BaselineSettings
     """Notes or holds what is far from what an agent usually does."""
+    reasoning: ReasoningSettings
+    """Compares what a call does with why it is made, and with the plan of its session."""
     dataflow: DataflowSettings
     """Asks where values come from and whether the user's words ask for the deed; of calls in sessions alone."""
     drift: DriftSettings

@@ -124,6 +124,7 @@ class SessionView:
     """
 
     id: str = ""
+    plan: str = ""  # the key of the session whose declared plan binds this one
     owner: str = ""  # the person for whom it runs, where its host said so
     key: bytes = b""
     words: TrustedWords | None = None
