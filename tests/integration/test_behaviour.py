@@ -145,8 +145,9 @@ def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
         assert gateway.ask("GET", "/v1/agents/nobody/behaviour", key="auditor").json["baseline"] is None
 
 
-def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_held(tmp_path: Path) -> None:
-    with served(tmp_path / "home") as gateway:
+def test_what_a_contained_session_wrote_is_found_on_request_and_those_it_reached_are_held(tmp_path: Path) -> None:
+    text = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}cascade: {{do: off}}\n"
+    with served(tmp_path / "home", text) as gateway:
         wrote: dict[str, Any] = {
             "tool": "write_file",
             "arguments": {"path": "/srv/plan.txt", "content": "x"},
@@ -169,6 +170,7 @@ def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_hel
         assert "first: read `/srv/plan.txt`" in aegis(*asked, env=auditor).stdout
         assert aegis(*asked, "--do", "hold", env=auditor).returncode != 0
         assert read_json(aegis(*asked, "--do", "hold", "--json", env=root)) == found
+        assert (found["followed"], found["items"][0]["do"]) == (False, "none")
         again = {**wrote, "session": "second"}
         assert gateway.decide(**again).json["decision"] == "require_approval"
         assert gateway.decide(**{**again, "session": "third"}).json["decision"] == "allow"

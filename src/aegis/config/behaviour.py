@@ -14,12 +14,14 @@ from aegis.core.behaviour import (
     OFF,
     BaselineRules,
     BudgetRule,
+    CascadeRules,
     ContainmentRule,
     LoopRules,
     Measure,
     Times,
 )  # fmt: skip
 from aegis.core.outcome import Reason, Risk, risk_of
+from aegis.core.reasoning import ReasoningRules, Weight
 from aegis.core.text import visible
 from aegis.core.times import MICROS
 
@@ -94,6 +96,33 @@ class BaselineSettings(Section):
         return BaselineRules(mode=self.mode, after=self.after)
 
 
+class ReasoningSettings(Section):
+    """Why calls are made, where their host tells it: reasoning of models, stated purposes, and declared plans."""
+
+    mode: Literal["enforce", "observe", "off"]
+    """Whether what it holds is held, only recorded, or never looked at."""
+    contradicts: Weight
+    """What follows where the words say that a call only reads, and it writes or sends: `note` it, or `hold` it."""
+    changed: Weight
+    """The same where signed reasoning came back other than the model gave it."""
+    instructed: Weight
+    """The same where an instruction out of an untrusted result stands word for word in the reasoning."""
+    missing: Literal["silent", "note", "hold"]
+    """What follows where a call that may change something brings no reasoning."""
+    reads: Literal["allow", "hold"]
+    """Whether a call that only reads may run though the plan of its session has no step for it."""
+
+    def compiled(self) -> ReasoningRules:
+        return ReasoningRules(
+            mode=self.mode,
+            contradicts=self.contradicts,
+            changed=self.changed,
+            instructed=self.instructed,
+            missing=self.missing,
+            reads=self.reads,
+        )
+
+
 class WhenSettings(Section):
     """What has to come together for one subject within a time; everything that is named, at once."""
 
@@ -163,6 +192,19 @@ class ContainmentSettings(Section):
             reason=self.when.reason or "",
             severity=Risk.LOW if self.when.severity is None else risk_of(self.when.severity),
         )
+
+
+class CascadeSettings(Section):
+    """What is done by itself with the sessions that something contained reached, for as long as it is contained."""
+
+    does: Literal["off", "mark", "hold", "suspend"] = Field(alias="do")
+    """`mark` lists them and lets them count as untrusted; `hold` also asks a person before they change anything;
+    `suspend` also refuses their calls; `off` finds them on request only."""
+    back: Timeout
+    """How long before the containment what it wrote counts."""
+
+    def compiled(self) -> CascadeRules:
+        return CascadeRules(does=self.does, back=self.back * MICROS)
 
 
 class BudgetSettings(Section):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Risk
+from aegis.core.reasoning import ReasoningRules
 from aegis.core.times import MICROS
 
 Measure = Literal["blocked", "held", "denied", "alarms", "categories", "canary", "undecided", "budget"]
@@ -69,6 +70,13 @@ class Times:
 OFF: Final = Times(count=0, within=0)
 
 
+class CascadeRules(Struct, frozen=True, kw_only=True):
+    """What is done with sessions that something contained reached, by what it wrote within `back` microseconds."""
+
+    does: Literal["off", "mark", "hold", "suspend"] = "off"
+    back: int = 86_400 * MICROS
+
+
 class LoopRules(Struct, frozen=True, kw_only=True):
     """How often the same call may be made, one that differs in numbers alone, and rounds of two tools."""
 
@@ -112,7 +120,9 @@ class BehaviourRules(Struct, frozen=True, kw_only=True):
     """The sections about agents over time."""
 
     containment: tuple[ContainmentRule, ...] = ()
+    cascade: CascadeRules = CascadeRules()
     loops: LoopRules = LoopRules()
     baseline: BaselineRules = BaselineRules()
+    reasoning: ReasoningRules = ReasoningRules()
     budgets: tuple[BudgetRule, ...] = ()
     reads_trust: bool = False
