@@ -174,10 +174,11 @@ class BookScope:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IssuedCall:
-    """A call that was decided here: under which decision, and whether it was let through."""
+    """A call that was decided here: under which decision, whether it was let through, and whether by a person."""
 
     decision_id: str
     allowed: bool
+    released: bool = False
 
 
 class Book:
@@ -341,12 +342,12 @@ class Book:
             payload, _ = load_payload(self._gate.parts, reader, entry)
             body = orjson.loads(entry.body)
             allowed = entry.decision in (Outcome.ALLOW.word, Outcome.SANITIZE.word)
-            if not allowed and "approval_id" in body:
-                approval = find(reader, body["approval_id"])
-                allowed = approval is not None and approval.state == "redeemed"
+            approval = find(reader, body["approval_id"]) if "approval_id" in body else None
+            released = approval is not None and approval.state == "redeemed"
+            allowed = allowed or released
         if digest and (payload is None or payload["call_digest"] != digest):
             return None
-        return IssuedCall(decision_id=entry.receipt_id, allowed=allowed)
+        return IssuedCall(decision_id=entry.receipt_id, allowed=allowed, released=released)
 
 
 def _month(micros: int) -> int:
