@@ -138,6 +138,7 @@ class SessionView:
     measured: Mapping[str, int] = field(default_factory=dict)
     hands_off: bool = False  # whether the host says that the call that is looked at lets another agent go on
     reads: int = 0
+    ended: bool = False
     spans: int = 0
     used: frozenset[int] = frozenset()  # hashes of payees and grantees that a call of the session went to
     grants: tuple[FlowGrant, ...] = ()
