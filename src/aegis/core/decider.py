@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, OpenedSession, ParentSession, ResultDecision, SaidTurn
+from aegis.core.decision import Decision, EndedSession, OpenedSession, ParentSession, ResultDecision, SaidTurn
 
 
 class Decider(Protocol):
@@ -79,3 +79,7 @@ class SessionHost(Protocol):
     async def aadd_turn(
         self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
     ) -> SaidTurn: ...
+
+    def end_session(self, session: str) -> EndedSession: ...
+
+    async def aend_session(self, session: str) -> EndedSession: ...

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, OpenedSession, ParentSession, ResultDecision, SaidTurn
+from aegis.core.decision import Decision, EndedSession, OpenedSession, ParentSession, ResultDecision, SaidTurn
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import GatewayUnavailable, InvalidCall
 from aegis.sdk.client import hold as permits
@@ -294,6 +294,27 @@ class Client:
         except TransportError as error:
             raise sessions.unheard() from error
         return sessions.read_turn(answer)
+
+    def end_session(self, session: str) -> EndedSession:
+        """End `session`: nothing is said or called in it any more, and what waits or was granted in it ends.
+
+        Raises `InvalidCall` for a session that nobody knows and `GatewayUnavailable` where nobody can say.
+        """
+        post = sessions.end_of(session)
+        try:
+            answer = self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
+        return sessions.read_end(answer)
+
+    async def aend_session(self, session: str) -> EndedSession:
+        """The async twin of `end_session`."""
+        post = sessions.end_of(session)
+        try:
+            answer = await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
+        return sessions.read_end(answer)
 
     def _opening(
         self,
