@@ -152,7 +152,8 @@ def destroys(command: Command) -> list[str]:
         signal = _delete(args)
         return [signal] if signal else []
     if name in _PARTITIONERS or name.startswith("mkfs."):
-        harmless = bool(_LISTS & set(args)) or not any(writes_device(arg) for arg in args)
+        listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
+        harmless = bool(listing & set(args)) or not any(writes_device(arg) for arg in args)
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
