@@ -19,6 +19,8 @@ from aegis.policy.dataflow.values import ValueKind, families, find_values, host_
 _WORD: Final = re2.compile(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
 _SENTENCE: Final = re2.compile(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
 _MAX_SENTENCES: Final = 2_000
+_MAX_MATCHED: Final = 256  # sentences that are compared with the words of a tool's name
+_ROOT: Final = 5  # characters that words of one family share
 _MAX_NAMES: Final = 128  # of one user's words
 _NAME_WORDS: Final = 3
 _NAME: Final = re2.compile(
@@ -167,6 +169,8 @@ class TrustedWords:
     values: frozenset[str]
     hosts: frozenset[str]
     said: frozenset[str]
+    roots: frozenset[str]
+    sentence_roots: tuple[frozenset[str], ...]
     forms: Forms
     names: tuple[str, ...] = ()  # what is written like a name, an identifier or in quotes, as it stands in fields
     answered: dict[tuple[str, tuple[str, ...]], bool] = field(default_factory=dict, compare=False, repr=False)
@@ -242,12 +246,15 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
             values.add(f"{families(value.kind)}{value.normal}")
             if value.kind == "url":
                 hosts.add(host_of(value.normal))
+    said = frozenset(word for sentence in sentences for word in sentence)
     return TrustedWords(
         sentences=tuple(sentences),
         text=f" {' '.join(plain)} ",
         values=frozenset(values),
         hosts=frozenset(hosts),
-        said=frozenset(word for sentence in sentences for word in sentence),
+        said=said,
+        roots=said | {root(word) for word in said},
+        sentence_roots=tuple(frozenset(map(root, sentence)) for sentence in sentences[:_MAX_MATCHED]),
         forms=forms_of("\n".join(turns)),
         names=_names(turns),
     )
@@ -285,6 +292,12 @@ def stem(word: str) -> str:
         if len(word) > len(ending) + 3 and word.endswith(ending):
             return word[: -len(ending)]
     return word
+
+
+@lru_cache(maxsize=16_384)
+def root(word: str) -> str:
+    """What words of one family begin with: `calculate` and `calculation` are one."""
+    return stem(word)[:_ROOT]
 
 
 def same_things(words: Sequence[str]) -> frozenset[str]:
