@@ -4,7 +4,7 @@
 
 FOLDER holds records of public corpora that the reader has, one JSON object a line: `tool`, `args`, `label`, `id` and
 `context.user_task`, the prompt that the call belongs to. One half trains, the other measures. A call is paired with its
-own prompt, and with prompts of other records; nothing of either is kept, only weights of counts and one threshold.
+own prompt, and with prompts of other records; nothing of either is kept, only weights of counts and four thresholds.
 Without `--write` the shipped weights are measured.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aegis.policy.dataflow.declare import NOTHING
-from aegis.policy.dataflow.judge import FlowCall, is_licensed
+from aegis.policy.dataflow.judge import FlowCall, is_licensed, licence_needed
 from aegis.policy.dataflow.licence import features, matcher, score
 from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, read_words
 
@@ -29,7 +29,9 @@ SEED: Final = 7
 OTHERS: Final = 3  # prompts of other records that a call is paired with
 ROUNDS: Final = 12
 RIDGE: Final = 1.0  # how much a weight costs
-WRONG: Final = 0.046  # share of foreign calls that may be taken for asked, those of risky kinds included
+# Shares of foreign pairs that may be taken for asked where no strong verb was said: where a verb of most requests was,
+# and where none was, by what the tool does.
+WRONG: Final = {"made": 0.25, "read": 0.025, "other": 0.02, "known": 0.01}
 
 
 class Sample(NamedTuple):
@@ -109,13 +111,14 @@ def solved(matrix: list[list[float]], wanted: list[float]) -> list[float]:
     return found
 
 
-def threshold(pairs: Sequence[Sample], weights: Mapping[str, float]) -> float:
-    """The score that so many foreign pairs reach that, with risky deeds asked for by their verbs, `WRONG` is kept."""
-    foreign = [pair for pair in pairs if not pair.own]
-    risky = [pair for pair in foreign if pair.call.is_risky]
-    scores = sorted((score(weights, numbers(pair)) for pair in foreign if not pair.call.is_risky), reverse=True)
-    left = WRONG * len(foreign) - sum(is_licensed(pair.call, pair.words) for pair in risky)
-    return round(scores[max(0, int(left))] + 0.0001, 4)
+def thresholds(pairs: Sequence[Sample], weights: Mapping[str, float]) -> dict[str, float]:
+    """The scores that so many foreign pairs of each sort reach as `WRONG` says."""
+    found: dict[str, float] = {}
+    for sort, share in WRONG.items():
+        foreign = [pair for pair in pairs if not pair.own and licence_needed(pair.call, pair.words) == sort]
+        scores = sorted((score(weights, numbers(pair)) for pair in foreign), reverse=True)
+        found[sort] = round(scores[int(share * len(scores))] + 0.0001, 4)
+    return found
 
 
 def measure(pairs: Sequence[Sample]) -> dict[str, tuple[float, float]]:
@@ -141,8 +144,8 @@ def main() -> None:
         weights = train(pairs)
         lines = [f"  {name}: {weight}" for name, weight in weights.items()]
         (lexicon_folder() / "licence.yaml").write_text(
-            "# Written by `python -m benchmarks.licence FOLDER --write`: weights of counts, and the score needed.\n"
-            f"version: 2\nthreshold: {threshold(pairs, weights)}\nweights:\n" + "\n".join(lines) + "\n"
+            "# Written by `python -m benchmarks.licence FOLDER --write`: weights of counts, and the scores needed.\n"
+            f"version: 2\nneeded: {json.dumps(thresholds(pairs, weights))}\nweights:\n" + "\n".join(lines) + "\n"
         )
         matcher.cache_clear()
     for half in ("A", "B"):

@@ -75,6 +75,8 @@ _MANY: Final = frozenset(
     }
 )
 _SHORT: Final = 160  # characters of an argument that names something
+_WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
+_UNKNOWN: Final = frozenset({"other", "read"})
 _FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 _NAMING: Final = 5  # blanks of one
 _NO_TARGETS: Final = frozenset({"read", "fetch"})
@@ -111,10 +113,20 @@ def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
 
 def licence_of(call: FlowCall, words: TrustedWords) -> float:
     """How far a call is from what the user's words ask for, 0 (they do) to 1."""
+    needed = licence_needed(call, words)
+    if needed is None:
+        return 1.0
+    return min(1.0, shortfall(words, call.tool, call.does, call.arguments, needed) / _FAR) if needed else 0.0
+
+
+def licence_needed(call: FlowCall, words: TrustedWords) -> str | None:
+    """The name of the score that a call needs: empty where its verbs were said, `None` where only they would do."""
     does = call.does
+    if words.asks_for(does, objects_of(call.tool)):
+        return "made" if does in _WIDE else ""
     if call.is_risky:
-        return 0.0 if words.asks_for(does, objects_of(call.tool)) else 1.0
-    return min(1.0, shortfall(words, call.tool, does, call.arguments) / _FAR)
+        return None
+    return does if does in _UNKNOWN else "known"
 
 
 class FlowFinding(NamedTuple):

@@ -125,7 +125,7 @@ def score(weights: Mapping[str, float], row: Mapping[str, float]) -> float:
     return sum(weight * row[name] for name, weight in weights.items())
 
 
-def shortfall(words: TrustedWords, tool: str, does: Does, arguments: Mapping[str, Any]) -> float:
-    """What a call lacks to be taken for one that these words ask for, 0 where nothing."""
-    trained = matcher()
-    return max(0.0, float(trained["threshold"]) - score(trained["weights"], features(words, tool, does, arguments)))
+def shortfall(words: TrustedWords, tool: str, does: Does, arguments: Mapping[str, Any], needed: str) -> float:
+    """What a call lacks to be taken for one that these words ask for, 0 where nothing; `needed` names the score."""
+    trained, row = matcher(), features(words, tool, does, arguments)
+    return max(0.0, float(trained["needed"][needed]) - score(trained["weights"], row))

@@ -110,6 +110,7 @@ class DeedWords:
     needs: frozenset[str] = frozenset()
     objects: frozenset[str] = frozenset()
     same_object: bool = False
+    goods: frozenset[str] = frozenset()  # objects only for tools whose names have a word for the same
     any: frozenset[str] = frozenset()  # words of tools' names that name no single thing
 
 
@@ -149,6 +150,7 @@ def lexicon() -> Lexicon:
                 needs=frozenset(one.get("needs", ())),
                 objects=frozenset(one.get("objects", ())),
                 same_object=one.get("same_object", False),
+                goods=frozenset(one.get("goods", ())),
                 any=frozenset(one.get("any", ())),
             )
             for name, one in value["deeds"].items()
@@ -191,7 +193,7 @@ class TrustedWords:
         named = [word for word in objects if word not in deed.asks | deed.needs | deed.any]
         own = same_things(named) | frozenset(named)
         things = own if deed.same_object else frozenset[str]()
-        beside = things or deed.objects or own
+        beside = things or (deed.objects | deed.goods & own) or own
         for sentence in self.sentences:
             words = frozenset(sentence)
             for at, word in enumerate(sentence):
