@@ -317,7 +317,7 @@ class _Judging:
                 rule, message = "other-record", "the user named another record of this list"
             elif (shape := shape_of(text)) and shape in words.forms.shapes:
                 rule, message = "other-thing", "the user named another thing of this form"
-            elif self.does == "book" and not origins and self._is_booked(one):
+            elif self.does == "book" and not any(map(_is_own, origins)) and self._is_booked(one):
                 rule, message = "other-thing", "what is booked stands in nothing that was said or read"
             else:
                 continue
