@@ -1,8 +1,8 @@
 """How far an agent has earned trust: a Beta reputation from what became of its calls, with decay.
 
-Every outcome counts for or against, and half as much a week later; who did nothing yet stands in the middle. What people
-answer counts more than what nobody looked at. It is shown with its days, and loosens nothing: policies that forbid may
-read it (`context.agent.trust`, `select.trust_below`), and no others.
+Every outcome counts for or against, and half as much a week later; who did nothing yet stands in the middle. What
+people answer counts more than what nobody looked at. It is shown with its days, and loosens nothing: policies that
+forbid may read it (`context.agent.trust`, `select.trust_below`), and no others.
 
 Attacks by agents of one program count against each of them, up to as much as one attack of its own. Nothing good is
 shared: the score with what others did is never above the score without.
@@ -87,7 +87,7 @@ def _decay(passed: int) -> float:
 
 
 def trust_in(reader: Reader, agent: str) -> AgentTrust:
-    """The trust in one agent as the log has it: its newest decisions and answers, its results, its program's attacks."""
+    """The trust in one agent by the log: its newest decisions and answers, its results, its program's attacks."""
     own = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
     own += reader.search(Search(kind="approval", agent=agent, limit=LOOKED_AT))
     for reason in _UNATTESTED:

@@ -287,6 +287,7 @@ def compile_policy(
             cascade=settings.cascade.compiled(),
             baseline=settings.guards.behaviour.compiled(),
             budgets=tuple(one.compiled() for one in settings.budgets),
+            prices=tuple(one.compiled() for one in settings.prices),
             reads_trust=schema_guard.reads_trust or (cedar_guard is not None and cedar_guard.reads_trust),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
