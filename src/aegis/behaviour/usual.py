@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aegis.behaviour.features import called_of
 from aegis.behaviour.learning import AgentModel, Surprise
@@ -32,15 +32,24 @@ EVERY: Final = 64  # calls that are learned between two writes of a model
 MAX_LEARNED_BYTES: Final = 65_536  # of arguments that are looked at; larger ones count by their size alone
 
 
-class Resident:
-    """One model in memory: the last call that it was asked about, and how far that was from usual."""
+class _Said(NamedTuple):
+    """The report on a call that is unusual, and what it was made of."""
 
-    __slots__ = ("call_id", "last", "model", "unsaved")
+    reasons: tuple[str, ...]
+    mode: str
+    report: Report
+
+
+class Resident:
+    """One model in memory: the last call that it was asked about, how far that was from usual, and what was said."""
+
+    __slots__ = ("call_id", "last", "model", "said", "unsaved")
 
     def __init__(self, model: AgentModel) -> None:
         self.model = model
         self.call_id = ""
         self.last: Surprise | None = None
+        self.said: _Said | None = None
         self.unsaved = 0
 
 
@@ -114,8 +123,13 @@ class UsualCalls:
                 resident.call_id, resident.last = subject.call_id, surprise
         if not unusual or released:
             return None
-        report = _report(surprise)
-        return observed(report) if rules.mode == "observe" else report
+        # A burst of calls is unusual for one reason: the same is said of each.
+        said = resident.said
+        if said is None or said.reasons != surprise.reasons or said.mode != rules.mode:
+            report = _report(surprise)
+            said = _Said(surprise.reasons, rules.mode, observed(report) if rules.mode == "observe" else report)
+            resident.said = said
+        return said.report
 
     def save(self, transaction: Transaction, agent: str) -> None:
         """Write the model of an agent where it is due, in the transaction that records a call of it."""

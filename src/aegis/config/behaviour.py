@@ -23,6 +23,7 @@ from aegis.core.behaviour import (
 )  # fmt: skip
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import Reason, Risk, risk_of
+from aegis.core.reasoning import ReasoningRules, Weight
 from aegis.core.text import visible
 from aegis.core.times import MICROS
 
@@ -96,6 +97,33 @@ class BaselineSettings(Section):
 
     def compiled(self) -> BaselineRules:
         return BaselineRules(mode=self.mode, after=self.after)
+
+
+class ReasoningSettings(Section):
+    """Why calls are made, where their host tells it: reasoning of models, stated purposes, and declared plans."""
+
+    mode: Literal["enforce", "observe", "off"]
+    """Whether what it holds is held, only recorded, or never looked at."""
+    contradicts: Weight
+    """What follows where the words say that a call only reads, and it writes or sends: `note` it, or `hold` it."""
+    changed: Weight
+    """The same where signed reasoning came back other than the model gave it."""
+    instructed: Weight
+    """The same where an instruction out of an untrusted result stands word for word in the reasoning."""
+    missing: Literal["silent", "note", "hold"]
+    """What follows where a call that may change something brings no reasoning."""
+    reads: Literal["allow", "hold"]
+    """Whether a call that only reads may run though the plan of its session has no step for it."""
+
+    def compiled(self) -> ReasoningRules:
+        return ReasoningRules(
+            mode=self.mode,
+            contradicts=self.contradicts,
+            changed=self.changed,
+            instructed=self.instructed,
+            missing=self.missing,
+            reads=self.reads,
+        )
 
 
 class WhenSettings(Section):

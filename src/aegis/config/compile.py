@@ -286,6 +286,7 @@ def compile_policy(
             containment=tuple(one.compiled() for one in settings.containment),
             cascade=settings.cascade.compiled(),
             baseline=settings.guards.behaviour.compiled(),
+            reasoning=settings.guards.reasoning.compiled(),
             budgets=tuple(one.compiled() for one in settings.budgets),
             prices=tuple(one.compiled() for one in settings.prices),
             reads_trust=schema_guard.reads_trust or (cedar_guard is not None and cedar_guard.reads_trust),
@@ -306,8 +307,11 @@ def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard)
         mode=chosen.mode,
         unclassified=settings.sessions.unclassified,
         reads=reads,
-        drift=None if far.mode == "off" else DriftGuard(alert=far.alert, hold=far.hold, defers=defers),
+        drift=None
+        if far.mode == "off"
+        else DriftGuard(alert=far.alert, hold=far.hold, defers=defers, measures=far.embeddings is not None),
         notes_drift=far.mode == "observe",
+        embeddings=None if far.mode == "off" or far.embeddings is None else far.embeddings.compiled(),
     )
 
 

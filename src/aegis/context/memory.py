@@ -29,6 +29,7 @@ from aegis.context.heads import (
     BroughtBack,
     MemoryHead,
     MemorySecret,
+    drift_alarm,
     fresh_head,
     open_secret,
     put_head,
@@ -46,7 +47,6 @@ from aegis.core.outcome import Outcome
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
-from aegis.gate.events import new_id
 from aegis.gate.participants import (
     DecisionAttempt,
     DecisionRecord,
@@ -107,7 +107,9 @@ class SessionMemory(Participant):
             if view is not None and view.grants:
                 now = self._parts.clock()
                 view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
-        return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
+        view = view or SessionView(id=subject.session)
+        view.hands_off = subject.call.handoff
+        return MemoryPart(self._parts, key, view)
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
         if not asked.session or not asked.policy.dataflow.remembers:
@@ -163,9 +165,9 @@ class SessionMemory(Participant):
         view.effects = frozenset(head.effects)
         view.tools = frozenset(head.tools)
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
-        view.acting, view.strays = head.acting, head.strays
+        view.acting, view.strays, view.measured = head.acting, head.strays, head.measured_of()
         view.reads = head.reads
-        view.owner = head.owner
+        view.owner, view.plan = head.owner, head.plan
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -208,7 +210,7 @@ class SessionMemory(Participant):
         return found
 
 
-class _MemoryPart(Part):
+class MemoryPart(Part):
     """One call of a session: what guards are shown of it, and what recording its decision counts."""
 
     __slots__ = ("_key", "_parts", "_view")
@@ -217,6 +219,11 @@ class _MemoryPart(Part):
         self._parts = parts
         self._key = key
         self._view = view
+
+    @property
+    def shown(self) -> SessionView:
+        """What guards are shown of the session."""
+        return self._view
 
     def shows(self) -> Mapping[str, Any]:
         return {"context": self._view}
@@ -257,7 +264,8 @@ class _MemoryPart(Part):
             flow = record.asked.policy.flow(subject.call.server, subject.call.tool)
             leaves = "external_send" in record.evaluation.effects
             arguments = record.evaluation.arguments
-            call = FlowCall(tool=subject.call.tool, arguments=arguments, flow=flow, leaves=leaves)
+            hands_off = self._view.hands_off
+            call = FlowCall(tool=subject.call.tool, arguments=arguments, flow=flow, leaves=leaves, hands_off=hands_off)
             stray = stray_of(call, self._view)
         if stray is None or not (stray.acts or stray.drift > head.drift):
             return head, ()
@@ -267,30 +275,14 @@ class _MemoryPart(Part):
             acting=head.acting + stray.acts,
             strays=head.strays + stray.strays,
         )
-        passed = rules.drift is not None and any(
-            head.drift < mark <= followed.drift for mark in (rules.drift.alert, rules.drift.hold)
-        )
-        return followed, (_alarm(record),) if passed else ()
+        if not rules.alarms(head.drift, followed.drift):
+            return followed, ()
+        of_call = {"agent": subject.agent, "tool": subject.call.tool}
+        return followed, (drift_alarm(record.decision_id, subject.principal.id, subject.session, of_call),)
 
 
 def _is_block(evaluation: Evaluation) -> bool:
     return evaluation.combined.outcome is Outcome.BLOCK
-
-
-def _alarm(record: DecisionRecord) -> Draft:
-    """The alarm that a session went far from its user's words, chained to the call with which it did."""
-    subject = record.asked.subject
-    members = {
-        "kind": "alarm",
-        "receipt_id": new_id(),
-        "parent": record.decision_id,
-        "principal": subject.principal.id,
-        "agent": subject.agent,
-        "session": subject.session,
-        "tool": subject.call.tool,
-        "action": "drift",
-    }
-    return Draft(members=members)
 
 
 def _members(view: SessionView) -> Mapping[str, Any]:

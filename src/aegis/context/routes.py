@@ -24,6 +24,7 @@ from aegis.keys.accounts import list_accounts
 from aegis.keys.api import list_keys
 from aegis.missions.routes import TOKEN
 from aegis.policy.dataflow.declare import SENSITIVITIES
+from aegis.policy.dataflow.drift import tool_text
 from aegis.server.admission import AUDIT, OPEN_SESSION
 from aegis.server.audit import listed, moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
@@ -138,6 +139,19 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "drift": {
                 **nullable({"type": "integer", "minimum": 0, "maximum": 100}),
                 "description": "how far it went from the user's words, where they are known",
+            },
+            "measured": {
+                **closed(
+                    {
+                        "model": {**TEXT, "description": "the embedding model that told it, empty where none did"},
+                        "tools": {
+                            "type": "object",
+                            "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 100},
+                        },
+                        "missing": {"type": "array", "items": TEXT, "description": "tools that were only counted"},
+                    }
+                ),
+                "description": "how far what its tools are called is from all that the user said",
             },
             "items": {"type": "array", "items": ref("Receipt")},
             "next": nullable(TEXT),
@@ -392,8 +406,16 @@ def _described(services: Services, session: str, query: Mapping[str, Any]) -> di
         "calls": head.calls,
         "denials": head.denials,
         "drift": head.drift if is_known else None,
+        "measured": _measured(head, is_known=is_known),
         **found,
     }
+
+
+def _measured(head: MemoryHead, *, is_known: bool) -> dict[str, Any]:
+    """What an embedding model told of a session's tools, and which of them it told nothing of."""
+    told = head.measured_of()
+    missing = sorted({text for tool in head.tools if (text := tool_text(tool)) not in told}) if is_known else []
+    return {"model": head.measured_by if told else "", "tools": told, "missing": missing}
 
 
 def _principal_of(services: Services, session: str, agent: str) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Risk
+from aegis.core.reasoning import ReasoningRules
 from aegis.core.times import MICROS
 
 Measure = Literal["blocked", "held", "denied", "alarms", "categories", "canary", "undecided", "budget"]
@@ -135,6 +136,7 @@ class BehaviourRules(Struct, frozen=True, kw_only=True):
     cascade: CascadeRules = CascadeRules()
     loops: LoopRules = LoopRules()
     baseline: BaselineRules = BaselineRules()
+    reasoning: ReasoningRules = ReasoningRules()
     budgets: tuple[BudgetRule, ...] = ()
     prices: tuple[ModelPrice, ...] = ()
     reads_trust: bool = False

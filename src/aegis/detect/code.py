@@ -22,10 +22,12 @@ from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
 from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
+from aegis.detect.languages.values import HOLE
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.heredocs import unescaped
 from aegis.detect.shell.shell import analyse_shell
+from aegis.detect.shell.uses import is_broad, service_resource
 
 __all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
@@ -229,6 +231,17 @@ _SHELL_NAME: Final = re2.compile(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s
 _PRIVILEGE: Final = re2.compile(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
+_ENCRYPTS: Final = re2.compile(
+    r"(?i)fernet|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
+    r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
+)
+_ANY_NAME: Final = re2.compile(rf"[*{HOLE}]")
+# Addresses of wallets told apart in what was copied: somebody's is put in the place of another.
+_CLIPBOARD: Final = re2.compile(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
+_WALLET: Final = re2.compile(
+    r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))"
+)
+_KILLS: Final = re2.compile(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 _FORK: Final = re2.compile(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
@@ -244,6 +257,7 @@ class CodeFacts:
     signals: list[tuple[str, str]] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
     effects: list[ResourceEffect] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     commands: set[str] = field(default_factory=set)
@@ -280,6 +294,15 @@ def analyse_code(
         for command in deeds.commands:
             _command(command, facts, effort, files)
         facts.programs.extend((language, program) for program in deeds.programs)
+        facts.statements.extend(deeds.statements)
+    if _ENCRYPTS.search(text) and any(map(_overwrites_broadly, facts.effects)):
+        facts.effects.append(ResourceEffect("encrypt", "home", "all", (), "", text[:80]))
+    if "clip" in text and _CLIPBOARD.search(text) and _WALLET.search(text):
+        facts.effects.append(ResourceEffect("read", "clipboard", "one", (), "", text[:80]))
+    if _KILLS.search(text):
+        guards = [word for word in _strings(text) if service_resource(word, "process") == "defence"]
+        if guards:
+            facts.effects.append(ResourceEffect("stop", "defence", "one", tuple(guards[:4]), "", guards[0]))
     for started, program in facts.programs[:_MOST_PROGRAMS]:
         if depth == _DEEPEST:
             facts.too_long = True
@@ -289,6 +312,7 @@ def analyse_code(
         facts.runs.extend(inner.runs)
         facts.signals.extend(inner.signals)
         facts.effects.extend(inner.effects)
+        facts.statements.extend(inner.statements)
     if _ESCAPES_SANDBOX.search(text):
         facts.signals.append(("code.escapes", text[:80]))
     if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
@@ -296,6 +320,15 @@ def analyse_code(
     if _FORK.search(text):
         facts.signals.append(("code.destroys", text[:80]))
     return facts
+
+
+def _overwrites_broadly(effect: ResourceEffect) -> bool:
+    """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
+    return effect.verb in ("write", "delete") and any(
+        is_broad(re2.split(_ANY_NAME, value)[0].rstrip("/\\"))
+        for value in effect.values
+        if _ANY_NAME.search(value) is not None
+    )
 
 
 # What is asked of the name of a call; names come again, so the answers are remembered.

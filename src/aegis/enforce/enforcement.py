@@ -68,7 +68,10 @@ log: Final = logging.getLogger("aegis")
 
 
 class Attempt(NamedTuple):
-    """A call that is about to run, with its final arguments. `call_id` is the framework's, if it has one."""
+    """A call that is about to run, with its final arguments. `call_id` is the framework's, if it has one.
+
+    `handoff` says that the framework carries it out by letting another of its agents go on.
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -76,6 +79,7 @@ class Attempt(NamedTuple):
     call_id: str | None = None
     unresolved: tuple[str, ...] = ()
     want_permit: bool = False
+    handoff: bool = False
 
 
 class Enforced(NamedTuple):
@@ -394,6 +398,7 @@ class Enforcer:
             task=None if session is None else session.task,
             unresolved=attempt.unresolved,
             want_permit=attempt.want_permit,
+            handoff=attempt.handoff,
         )
         return _Draft(call=call, body=body, decision=None if problem is None else undecided(call, problem))
 

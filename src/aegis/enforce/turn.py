@@ -47,7 +47,8 @@ class ProviderTurn:
         self.deferred = deferred
         self.session: Session | None = current_session()
         self.structured = False
-        self._finals = current_scope().final or {}
+        scope = current_scope()
+        self._finals, self._handoffs = scope.final or {}, scope.handoffs
 
     def amended(self, request: Wire) -> Steps[Wire]:
         """The request as the provider may see it: results observed, refused calls put back."""
@@ -93,7 +94,10 @@ class ProviderTurn:
                 call_id = self.memory.call_id(self._name, answer_id, call.call_id)
                 asked.append(call)
                 final = self._final(call.tool, call.arguments)
-                attempts.append(Attempt(tool=call.tool, arguments=final, server=call.server, call_id=call_id))
+                handoff = call.server is None and call.tool in self._handoffs
+                attempts.append(
+                    Attempt(tool=call.tool, arguments=final, server=call.server, call_id=call_id, handoff=handoff)
+                )
         enforced = yield from self.enforcer.enforce(attempts, self.session)
         for call, attempt, outcome in zip(asked, attempts, enforced, strict=True):
             # What is handed out is what was decided, so that it is the same call where it runs.

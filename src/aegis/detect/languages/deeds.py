@@ -13,6 +13,7 @@ from tree_sitter import Node
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
+from aegis.detect.languages.requests import SPEAKS_OF_CLOUD, cloud_command, cloud_operations, says, squashed
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
     BoundName,
@@ -41,15 +42,24 @@ _PARAMETER: Final = frozenset({
     "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
     "assignment_pattern", "keyword_parameter",
 })  # fmt: skip
+# Statements that are worth a parser wherever a program hands them to a database.
+_GRAVE_STATEMENT: Final = re2.compile(
+    r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
+    r"\bsuperuser\b|\bload_file\s*\("
+)
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
 
 
 class ProgramDeeds(NamedTuple):
-    """What a program does: effects, command lines that it runs, and programs in its own language that it runs."""
+    """What a program does: effects, the command lines, programs in its own language and statements that it runs.
+
+    A request to a cloud is the command line that makes the same request.
+    """
 
     effects: list[ResourceEffect]
     commands: list[str]
     programs: list[str]
+    statements: list[str]
 
 
 def deeds_of(nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]) -> ProgramDeeds:
@@ -71,6 +81,9 @@ class _Program:
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
         self._programs: dict[str, None] = {}
+        self._statements: dict[str, None] = {}
+        self._fetched: set[str] = set()
+        self._asks_cloud: bool | None = None
         for node in nodes.get("function", ()):
             name = text_of(node.child_by_field_name("name"))
             if name:
@@ -88,7 +101,7 @@ class _Program:
             )
             for (verb, resource), (scope, values, shown) in self._found.items()
         ]
-        return ProgramDeeds(effects, list(self._commands), list(self._programs))
+        return ProgramDeeds(effects, list(self._commands), list(self._programs), list(self._statements))
 
     def take(self, node: Node) -> None:
         if node.type in SHELLS_OUT:
@@ -96,6 +109,9 @@ class _Program:
                 self._command(text)
             return
         last = _last_name(node, self._language)
+        words = cloud_operations().get(squashed(last))
+        if words is not None and self._is_of_cloud(node):
+            self._command(cloud_command(words, called(node).arguments, self.scope()))
         if last not in self._ends:
             return
         parts = called(node)
@@ -105,6 +121,15 @@ class _Program:
                 for entry in entries:
                     self._do(entry, parts, node)
                 return
+
+    def _is_of_cloud(self, node: Node) -> bool:
+        """Whether the text speaks of the cloud whose operations have such names."""
+        if self._asks_cloud is None:
+            root = node
+            while root.parent is not None:
+                root = root.parent
+            self._asks_cloud = SPEAKS_OF_CLOUD.search(text_of(root)) is not None
+        return self._asks_cloud
 
     # The names of a program
 
@@ -236,6 +261,8 @@ class _Program:
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
         if entry.on and not any(word in text_of(parts.receiver).lower() for word in entry.on):
             return
+        if entry.says and not says(entry.says, parts):
+            return
         scope = self.scope()
         if entry.runs is not None:
             self._run(entry, parts, scope)
@@ -256,6 +283,8 @@ class _Program:
         verb = self._verb(entry, parts, scope)
         for place in entry.of:
             for text in self._argument(parts, place, entry).every:
+                if entry.fetches:
+                    self._fetched.add(text)
                 path = text
                 if entry.inline_mode:
                     if len(parts.arguments) > 2 or not text.startswith((">", "<")):
@@ -328,6 +357,10 @@ class _Program:
         if entry.runs == "code":
             self._programs.update(dict.fromkeys(text for text in value.known if HOLE not in text))
             return
+        if entry.runs == "statement":
+            found = (text.replace(HOLE, "VALUE") for text in value.known)
+            self._statements.update(dict.fromkeys(text for text in found if _GRAVE_STATEMENT.search(text)))
+            return
         if entry.runs == "command":
             for text in value.known:
                 self._command(text)
@@ -360,6 +393,9 @@ class _Program:
                     self._command(text)
 
     def _command(self, text: str) -> None:
+        first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
+        if first in self._fetched or (len(first) > 1 and first.removeprefix("./") in self._fetched):
+            self._add("receive", "program", "one", first, text[:_SHOWN])
         self._commands[text.replace(HOLE, "VALUE")] = None
 
     def _words(self, words: Sequence[FollowedValue]) -> None:
@@ -368,7 +404,8 @@ class _Program:
         for word in words:
             chosen = [text.replace(HOLE, "VALUE") for text in (word.texts or (HOLE,))]
             lines = [f"{line} {shlex.quote(text)}".strip() for line in lines for text in chosen][:MAX_TEXTS]
-        self._commands.update(dict.fromkeys(lines))
+        for line in lines:
+            self._command(line)
 
 
 def _shorter(full: str) -> list[str]:

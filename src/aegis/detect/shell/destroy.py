@@ -135,6 +135,10 @@ _NARROWING: Final = frozenset({
     "-name", "-iname", "-path", "-user", "-mtime", "-mmin", "-size", "-empty", "-newer", "-regex", "-inum", "-atime",
     "-ctime", "-perm", "-ipath", "-group", "-nouser", "-links",
 })  # fmt: skip
+# Of these, what says which files are meant by what they are, and not only by their age or size.
+_NAMING: Final = frozenset(
+    {"-name", "-iname", "-path", "-ipath", "-regex", "-inum", "-empty", "-nouser", "-user", "-group", "-perm", "-newer"}
+)
 _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
@@ -188,6 +192,8 @@ def finds(command: Command) -> list[str]:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NARROWING & set(args):
         return ["shell.destroy"]
+    if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
+        return [SIGNAL]
     return []
 
 

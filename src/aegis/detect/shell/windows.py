@@ -328,7 +328,10 @@ class _Reading:
             self.scripts.append((dialect, line))
 
     def _effects(self, command: Command) -> None:
-        for did in effects_of(command.name, command.args):
+        spelled = (
+            command.text.split(None, 1)[0] if "-" in command.name else ""
+        )  # as it is written: its case tells words
+        for did in effects_of(spelled if spelled.lower() == command.name else command.name, command.args):
             self._takes(did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):

@@ -107,8 +107,11 @@ class History:
             digest = call_digest(server=call.server, tool=call.tool, arguments=canonical(call.arguments))
         except InvalidCall:
             return None
-        found = self._book.issued(self._scope, call.call_id, digest)
-        return found if found is not None and found.allowed else None
+        for call_id in dict.fromkeys((call.call_id, call.unnamed)):
+            found = self._book.issued(self._scope, call_id, digest)
+            if found is not None and found.allowed:
+                return found
+        return None
 
     async def _judged(self, calls: list[Proposed]) -> list[IssuedCall]:
         """Calls that nobody decided, judged as if the model had just made them; raises where one may not run."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, OpenedSession, ParentSession, ResultDecision, SaidTurn
+from aegis.core.decision import Decision, DeclaredPlan, OpenedSession, ParentSession, ResultDecision, SaidTurn
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import GatewayUnavailable, InvalidCall
 from aegis.sdk.client import hold as permits
@@ -294,6 +294,28 @@ class Client:
         except TransportError as error:
             raise sessions.unheard() from error
         return sessions.read_turn(answer)
+
+    def declare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
+        """Declare what `session` is about to do: `steps`, each a `tool` with `arguments`, `effects` and `times`.
+
+        With `ordered` each follows those before it. A plan that lets more through than the one in force waits for a
+        person. Raises `InvalidCall` where it is refused and `GatewayUnavailable` where nobody can say.
+        """
+        post = sessions.plan_of(session, plan)
+        try:
+            answer = self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
+        return sessions.read_plan(answer)
+
+    async def adeclare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
+        """The async twin of `declare_plan`."""
+        post = sessions.plan_of(session, plan)
+        try:
+            answer = await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
+        return sessions.read_plan(answer)
 
     def _opening(
         self,
