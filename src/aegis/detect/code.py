@@ -238,9 +238,7 @@ _ENCRYPTS: Final = re2.compile(
 _ANY_NAME: Final = re2.compile(rf"[*{HOLE}]")
 # Addresses of wallets told apart in what was copied: somebody's is put in the place of another.
 _CLIPBOARD: Final = re2.compile(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
-_WALLET: Final = re2.compile(
-    r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))"
-)
+_WALLET: Final = re2.compile(r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))")
 _KILLS: Final = re2.compile(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 _FORK: Final = re2.compile(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"

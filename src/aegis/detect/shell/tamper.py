@@ -142,9 +142,7 @@ def tampering(command: Command) -> list[Signalled]:
         found.append(("shell.hides-traces", shown))
     if _is_miner(name) or (any(sign in command.text for sign in _MINES) and any(map(_POOL.search, args))):
         found.append(("shell.miner", shown))
-    elif (name in _ATTACK_TOOLS and not (args and _ASKS_ONLY.issuperset(args))) or (
-        name in _RUNNERS and started_tool(command)
-    ):
+    elif (name in _ATTACK_TOOLS and not (args and _ASKS_ONLY.issuperset(args))) or (name in _RUNNERS and started_tool(command)):
         found.append(("shell.attack-tool", shown))
     return found
 
