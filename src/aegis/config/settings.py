@@ -12,12 +12,14 @@ from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.behaviour import (
     MAX_BUDGETS,
+    MAX_PRICES,
     MAX_RULES,
     BaselineSettings,
     BudgetSettings,
     CascadeSettings,
     ContainmentSettings,
     LoopSettings,
+    PriceSettings,
     ReasoningSettings,
 )  # fmt: skip
 from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, Timeout, written
@@ -237,6 +239,8 @@ class Settings(Section):
     cascade: CascadeSettings
     budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
     """What agents and sessions may use up without a mission, before a person gives more."""
+    prices: Annotated[list[PriceSettings], Field(max_length=MAX_PRICES)]
+    """What models cost that are asked through a proxy."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings
