@@ -24,6 +24,7 @@ from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.reasoning import Reasoning
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.failures import described, undecided, unobserved
 from aegis.enforce.open import OpenCalls
@@ -76,6 +77,7 @@ class Attempt(NamedTuple):
     call_id: str | None = None
     unresolved: tuple[str, ...] = ()
     want_permit: bool = False
+    reasoning: Reasoning | None = None
 
 
 class Enforced(NamedTuple):
@@ -394,6 +396,7 @@ class Enforcer:
             task=None if session is None else session.task,
             unresolved=attempt.unresolved,
             want_permit=attempt.want_permit,
+            reasoning=attempt.reasoning,
         )
         return _Draft(call=call, body=body, decision=None if problem is None else undecided(call, problem))
 

@@ -72,7 +72,13 @@ class RunnerGate:
             log.info("the arguments of `%s` were not accepted: %s", execution.tool, type(error).__name__)
             return self.refused(execution, f"`{execution.tool}` {_UNREADABLE}")
         call_id = self._memory.execution_id(name, execution.answer_id, execution.call_id)
-        attempt = Attempt(tool=execution.tool, server=execution.server, arguments=arguments, call_id=call_id)
+        attempt = Attempt(
+            tool=execution.tool,
+            server=execution.server,
+            arguments=arguments,
+            call_id=call_id,
+            reasoning=self._memory.reasoning(name, execution.call_id),
+        )
         enforced = None if known is None else (yield from self._again(attempt, known, session))
         if enforced is None:
             (enforced,) = yield from self.enforcer.enforce([attempt], session)
