@@ -31,6 +31,7 @@ from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, Recorded, agent_signer
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall, StoreConflict, StoreError, StoreUnavailable
+from aegis.gate.control import check_runs
 from aegis.gate.events import new_id
 from aegis.gate.observe import COLLECTION as RESULTS
 from aegis.gate.parts import Parts
@@ -45,12 +46,14 @@ _ATTEMPTS: Final = 4
 def end_steps(parts: Parts, principal: Principal, session: str, *, by: str = "") -> EndSteps:
     """The steps that end a session of `principal`; `by` is who ends it, the principal itself where nobody is named.
 
-    Raises `InvalidCall` (404) for a session of which the log holds nothing.
+    Raises `InvalidCall` for a session of which the log holds nothing (404), and for an agent that was stopped (403).
     """
     check_name("session", session)
     key = session_key(principal, session)
     for _ in range(_ATTEMPTS):
         with parts.store.reader() as reader:
+            if not by:
+                check_runs(reader, principal)
             if not reader.search(Search(principal=principal.id, session=session, limit=1)):
                 raise InvalidCall("this principal has no session of that name", code="not_found", status=404)
             document = reader.document(COLLECTION, key)
