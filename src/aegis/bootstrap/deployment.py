@@ -16,9 +16,10 @@ from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
 from aegis.behaviour.canaries import Canaries
-from aegis.behaviour.containment import ContainmentWatch
+from aegis.behaviour.cascading import Cascades
 from aegis.behaviour.deciding import Behaviour
 from aegis.behaviour.usual import UsualCalls
+from aegis.behaviour.watch import ContainmentWatch
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
@@ -31,7 +32,13 @@ from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
 from aegis.context.turns import UserTurn, turn_steps
-from aegis.core.decision import EndedSession, OpenedSession, ParentSession, SaidTurn
+from aegis.core.decision import (
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    SaidTurn,
+)
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -52,6 +59,8 @@ from aegis.missions.attestation import View, attest_session, project
 from aegis.missions.issuing import Issuing
 from aegis.missions.standing import Missions
 from aegis.outbound.worker import Deliveries
+from aegis.reasoning.deciding import ReasoningGuard
+from aegis.reasoning.declaring import plan_steps
 from aegis.store.shared import Books
 
 
@@ -72,6 +81,7 @@ class DeployedGate(Gate):
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
         canaries, self.usual = Canaries(parts.store), UsualCalls(parts.store)
+        self.cascades = Cascades(parts, control)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         self.memory = SessionMemory(parts)
         participants = (
@@ -79,7 +89,10 @@ class DeployedGate(Gate):
             Parents(parts),
             SessionFiles(parts),
             self.memory,
-            Behaviour(parts, control, canaries, self.usual, None if parts.books is None else parts.books.loops),
+            Behaviour(
+                parts, control, canaries, self.usual, self.cascades, None if parts.books is None else parts.books.loops
+            ),
+            ReasoningGuard(parts),
             self.missions,
             Deferrals(parts),
             Approvals(parts),
@@ -93,7 +106,7 @@ class DeployedGate(Gate):
             participants=participants,
         )
         self.parts: DeploymentParts = parts
-        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
+        parts.ledger.watch = ContainmentWatch(parts, canaries, self.usual, self.cascades)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
         self._settle = partial(settle, parts, control, self._decisions)
@@ -195,6 +208,24 @@ class DeployedGate(Gate):
         yield from self._settle(whose.id, session)
         return told
 
+    def declare_plan(self, session: str, plan: dict[str, Any], *, principal: Principal | None = None) -> DeclaredPlan:
+        """Declare what `session` is about to do: `steps`, each a `tool` with `arguments`, `effects` and `times`.
+
+        With `ordered` each follows those before it. Calls outside of the plan are held from then on. A plan that lets
+        more through than the one in force waits for a person. Raises `InvalidCall` where it is not declared.
+        """
+        return self._commits.run(self._planning(principal or self.principal, session, plan))
+
+    async def adeclare_plan(
+        self, session: str, plan: dict[str, Any], *, principal: Principal | None = None
+    ) -> DeclaredPlan:
+        """`declare_plan` for event loops."""
+        return await self._commits.arun(self._planning(principal or self.principal, session, plan))
+
+    def _planning(self, whose: Principal, session: str, plan: dict[str, Any]) -> Doing[DeclaredPlan]:
+        enforced = self.parts.policy.current.behaviour.reasoning.mode == "enforce"
+        return plan_steps(self.parts, whose, session, plan, self._decisions.steps, enforced=enforced)
+
     def end_session(self, session: str, *, principal: Principal | None = None) -> EndedSession:
         """End `session`: nothing is said or called in it any more, and what waits or was granted in it ends.
 
@@ -245,6 +276,7 @@ class DeployedGate(Gate):
 
     def close(self) -> None:
         """End the judges' runs, finish what is under way and release the store."""
+        self.cascades.close()
         self._judging.close()
         self._measures.close()
         super().close()

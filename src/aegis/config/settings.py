@@ -12,11 +12,15 @@ from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.behaviour import (
     MAX_BUDGETS,
+    MAX_PRICES,
     MAX_RULES,
     BaselineSettings,
     BudgetSettings,
+    CascadeSettings,
     ContainmentSettings,
     LoopSettings,
+    PriceSettings,
+    ReasoningSettings,
 )  # fmt: skip
 from aegis.config.fields import (
     MAX_LEVELS,
@@ -186,6 +190,8 @@ class GuardsSettings(Section):
     """Holds what an agent does over and over."""
     behaviour: BaselineSettings
     """Notes or holds what is far from what an agent usually does."""
+    reasoning: ReasoningSettings
+    """Compares what a call does with why it is made, and with the plan of its session."""
     dataflow: DataflowSettings
     """Asks where values come from and whether the user's words ask for the deed; of calls in sessions alone."""
     drift: DriftSettings
@@ -244,8 +250,11 @@ class Settings(Section):
     judging: JudgingSettings
     containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
     """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
+    cascade: CascadeSettings
     budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
     """What agents and sessions may use up without a mission, before a person gives more."""
+    prices: Annotated[list[PriceSettings], Field(max_length=MAX_PRICES)]
+    """What models cost that are asked through a proxy."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

@@ -85,6 +85,8 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         is_current = self.measured_turns == self.turns and model in {"", self.measured_by}
         return dict(self.measured) if is_current else {}
 
+    plan: str = ""  # the session whose declared plan binds this one
+
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_head: Final = msgspec.msgpack.Decoder(MemoryHead).decode
@@ -141,7 +143,8 @@ def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
         return
     head = read_head(document)
     told = tuple(
-        FlowGrant(id=grant.id, document=one.document, sink=one.sink, kind=one.kind, does=one.does) for one in grant.flow
+        FlowGrant(id=grant.id, document=one.document, place=one.place, sink=one.sink, kind=one.kind, does=one.does)
+        for one in grant.flow
     )
     secret = open_secret(parts, head)
     secret = msgspec.structs.replace(secret, grants=(*secret.grants, *told)[-MAX_GRANTS:])
@@ -174,7 +177,7 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, ca
         secret=sealed_secret(parts, MemorySecret(key=open_secret(parts, head).key)),
         reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
         sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
-        inherited_taken=len(head.taken), owner=head.owner,
+        inherited_taken=len(head.taken), owner=head.owner, plan=head.plan,
     )  # fmt: skip
     put_head(transaction, key, own, 0)
 

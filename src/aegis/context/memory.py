@@ -115,7 +115,7 @@ class SessionMemory(Participant):
                 view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
         view = view or SessionView(id=subject.session)
         view.hands_off = subject.call.handoff
-        return _MemoryPart(self._parts, key, view)
+        return MemoryPart(self._parts, key, view)
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
         if not asked.session or not asked.policy.dataflow.remembers:
@@ -173,7 +173,7 @@ class SessionMemory(Participant):
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
         view.acting, view.strays, view.measured = head.acting, head.strays, head.measured_of()
         view.reads, view.ended = head.reads, bool(head.ended)
-        view.owner = head.owner
+        view.owner, view.plan = head.owner, head.plan
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -216,7 +216,7 @@ class SessionMemory(Participant):
         return found
 
 
-class _MemoryPart(Part):
+class MemoryPart(Part):
     """One call of a session: what guards are shown of it, and what recording its decision counts."""
 
     __slots__ = ("_key", "_parts", "_view")
@@ -225,6 +225,11 @@ class _MemoryPart(Part):
         self._parts = parts
         self._key = key
         self._view = view
+
+    @property
+    def shown(self) -> SessionView:
+        """What guards are shown of the session."""
+        return self._view
 
     def shows(self) -> Mapping[str, Any]:
         return {"context": self._view}

@@ -92,6 +92,21 @@ class ApprovalRef:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredPlan:
+    """A plan that a host declared: its digest, and where the log keeps it; `fresh` says that it was not there.
+
+    A plan that lets more through than the one in force waits for a person: then `approval` says where, and the plan
+    before it stays in force. The same plan declared again takes effect once the approval was given.
+    """
+
+    session: str
+    digest: str
+    receipt: ReceiptRef | None = None
+    fresh: bool = False
+    approval: ApprovalRef | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
     """One decision. `arguments` is present only with `sanitize`: what must be executed instead.
 

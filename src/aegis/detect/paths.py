@@ -41,7 +41,7 @@ _TEMPLATES: Final = one_of(r"(?i)\.env\.(?:example|sample|template|dist|defaults
 
 
 _SECRET_PLACE: Final = one_of(
-    r"(?i)(?:^|[/\\])(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.mozilla)[/\\]?\*?$"
+    r"(?i)(?:^|[/\\])(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.mozilla|\.config[/\\]gcloud|\.docker|\.thunderbird|etc[/\\]kubernetes[/\\]?(?:pki)?|etc[/\\]ssl[/\\]private|etc[/\\]letsencrypt|\.local[/\\]share[/\\]keyrings|Library[/\\]Keychains|\.config[/\\]google-chrome|\.electrum|\.bitcoin|\.config[/\\]solana)[/\\]?\*?$"
 )
 
 
@@ -97,7 +97,7 @@ def is_system_secret(path: str) -> bool:
 
 def is_secret_place(path: str) -> bool:
     """Whether the path names a folder that holds credentials or keys."""
-    return "." in path and len(path) <= LONGEST and any(map(_SECRET_PLACE, {path, plain_path(path)}))
+    return len(path) <= LONGEST and any(map(_SECRET_PLACE, {path, plain_path(path)}))
 
 
 @remembered

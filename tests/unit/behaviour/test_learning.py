@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import orjson
 import pytest
 from benchmarks.behaviour import fleets
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel
@@ -162,6 +164,21 @@ def test_trust_begins_in_the_middle_grows_with_work_falls_with_attacks_and_forge
     assert fallen < 50
     assert trust_of([*attacked, *[entry(60, "allow")] * 50]).score > fallen
     assert [day for day, _ in trust_of(attacked).days] == ["1970-01-01", "1970-01-02"]
+
+
+def answered(action: str, *approvers: str) -> Entry:
+    body = orjson.dumps({"action": action, "approvers": approvers})
+    return structs.replace(entry(0, "", kind="approval"), body=body, principal="ann")
+
+
+def test_what_people_answer_counts_more_than_what_nobody_looked_at_and_what_they_did_not_answer_not_at_all() -> None:
+    work = [entry(0, "allow") for _ in range(10)]
+    alone = trust_of(work).score
+    assert trust_of([*work, answered("denied", "ann")]).score < trust_of([*work, entry(0, "block")]).score < alone
+    assert trust_of([*work, answered("approved", "ann")]).score > trust_of([*work, entry(0, "allow")]).score
+    assert trust_of([*work, answered("approved"), answered("expired", "ann")]).score == alone
+    noted = structs.replace(entry(0, "allow"), body=b'{"guards":[{"rules":["unusual"]}]}')
+    assert trust_of([*work, noted]).score < alone
 
 
 def test_a_result_that_is_not_attested_counts_against_and_one_that_is_counts_nothing() -> None:
