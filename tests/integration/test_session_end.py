@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,15 @@ from aegis.approvals import grants
 from aegis.approvals.answering import Answer
 from aegis.approvals.queue import find
 from aegis.bootstrap import Deployment
-from aegis.context.ending import PAGE
+from aegis.context.ending import PAGE, end_idle
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ParentSession
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Search
 from aegis.core.principal import Principal
+from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
+from aegis.gate.parts import Parts
 from support.deployments import deployment
 
 ANN = Principal(id="ann", roles=frozenset({"approver"}))
@@ -127,5 +132,29 @@ def test_without_memory_of_sessions_the_end_holds_as_well(tmp_path: Path) -> Non
         assert call(place, "read_bill").allowed
         place.gate.end_session("s")
         assert call(place, "read_bill").reason is Reason.REVOKED
+    finally:
+        place.close()
+
+
+def test_sessions_that_nobody_used_for_as_long_as_configured_end(tmp_path: Path) -> None:
+    place = deployment(tmp_path / "home", CONFIG + "sessions: {idle: 1h}\n")
+    now = place.gate.parts.clock()
+    later = replace(place.gate.parts, clock=lambda: now + 2 * 3_600 * MICROS)
+
+    async def sweep(parts: Parts) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(end_idle(parts, place.gate, 0.01), 0.5)
+
+    try:
+        place.gate.open_session("never used", task="Read")
+        assert call(place, "read_bill").allowed
+        asyncio.run(sweep(place.gate.parts))
+        assert call(place, "read_bill").allowed
+        asyncio.run(sweep(later))
+        assert call(place, "read_bill").message == "this session has ended"
+        with refused("session_ended", 409):
+            place.gate.add_turn("never used", "hello")
+        assert [one["principal"] for one in receipts(place, "session")] == ["gate"]
+        assert len(receipts(place, "result")) == 2
     finally:
         place.close()

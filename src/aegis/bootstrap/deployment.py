@@ -234,9 +234,9 @@ class DeployedGate(Gate):
         """
         return self._commits.run(end_steps(self.parts, principal or self.principal, session))
 
-    async def aend_session(self, session: str, *, principal: Principal | None = None) -> EndedSession:
-        """`end_session` for event loops."""
-        return await self._commits.arun(end_steps(self.parts, principal or self.principal, session))
+    async def aend_session(self, session: str, *, principal: Principal | None = None, by: str = "") -> EndedSession:
+        """`end_session` for event loops; `by` is who ends it, where the principal itself does not."""
+        return await self._commits.arun(end_steps(self.parts, principal or self.principal, session, by=by))
 
     async def asettle(self, principal: str, session: str) -> None:
         """End the wait of the deferred calls of a session for which the evidence came, whoever recorded it."""

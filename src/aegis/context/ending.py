@@ -9,8 +9,10 @@ An end that was recorded is found again, and what a crash left undone of it is d
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import orjson
@@ -21,13 +23,15 @@ from aegis.approvals.queue import find, transition
 from aegis.approvals.values import COLLECTION as APPROVALS
 from aegis.approvals.values import State, from_document
 from aegis.context.heads import COLLECTION, fresh_head, put_head, read_head
-from aegis.context.sessions import session_key
+from aegis.context.sessions import key_of_session, session_key
 from aegis.core.call import check_name
 from aegis.core.decision import EndedSession, ReceiptRef
 from aegis.core.ports import Document, Entry, Reader, Search, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, Recorded, agent_signer
-from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
+from aegis.core.times import MICROS
+from aegis.errors import InvalidCall, StoreConflict, StoreError, StoreUnavailable
+from aegis.gate.control import check_runs
 from aegis.gate.events import new_id
 from aegis.gate.observe import COLLECTION as RESULTS
 from aegis.gate.parts import Parts
@@ -42,12 +46,14 @@ _ATTEMPTS: Final = 4
 def end_steps(parts: Parts, principal: Principal, session: str, *, by: str = "") -> EndSteps:
     """The steps that end a session of `principal`; `by` is who ends it, the principal itself where nobody is named.
 
-    Raises `InvalidCall` (404) for a session of which the log holds nothing.
+    Raises `InvalidCall` for a session of which the log holds nothing (404), and for an agent that was stopped (403).
     """
     check_name("session", session)
     key = session_key(principal, session)
     for _ in range(_ATTEMPTS):
         with parts.store.reader() as reader:
+            if not by:
+                check_runs(reader, principal)
             if not reader.search(Search(principal=principal.id, session=session, limit=1)):
                 raise InvalidCall("this principal has no session of that name", code="not_found", status=404)
             document = reader.document(COLLECTION, key)
@@ -198,3 +204,57 @@ def _unknown_result(entry: Entry, body: dict[str, Any]) -> Draft:
     if "server" in body:
         members["server"] = body["server"]
     return Draft(members=members, signer=agent_signer(entry.agent))
+
+
+# Sessions that nobody used for as long as `sessions.idle` says are ended by the gateway.
+
+PERIOD_S: Final = 60.0
+SCAN: Final = 200  # sessions read at once
+MAX_SCANNED: Final = 10_000  # sessions looked at in one round: the next one goes on
+_log = logging.getLogger("aegis.server.sessions")
+
+
+class Ends(Protocol):
+    """The gate, as it is asked to end a session."""
+
+    async def aend_session(self, session: str, *, principal: Principal | None = None, by: str = "") -> EndedSession: ...
+
+
+async def end_idle(parts: Parts, gate: Ends, period: float = PERIOD_S) -> None:
+    """End sessions that nobody used for too long; runs until it is cancelled."""
+    mark = -1
+    while True:
+        await asyncio.sleep(period)
+        try:
+            found, mark = await asyncio.to_thread(_idle, parts, mark)
+            for principal, session in found:
+                await gate.aend_session(session, principal=principal, by="gate")
+        except (StoreError, InvalidCall):  # they are looked at again
+            mark = -1
+            _log.warning("sessions could not be ended", exc_info=True)
+
+
+def _idle(parts: Parts, mark: int) -> tuple[list[tuple[Principal, str]], int]:
+    """The sessions to end, of those whose last entry is behind `mark`; and the mark of the next round."""
+    seconds = parts.policy.current.dataflow.idle
+    if not seconds:
+        return [], -1
+    found: list[tuple[Principal, str]] = []
+    with parts.store.reader() as reader:
+        newest = reader.search(Search(until=parts.clock() - seconds * MICROS, limit=1))
+        if not newest:
+            return [], mark
+        before = newest[0].index + 1
+        for _ in range(MAX_SCANNED // SCAN):
+            rows = reader.sessions(before=before, limit=SCAN)
+            for row in rows:
+                if row.last <= mark:
+                    return found, newest[0].index
+                document = reader.document(COLLECTION, key_of_session(row.principal, row.session))
+                if document is not None and not read_head(document).ended:
+                    agent = Principal(id=row.principal, roles=frozenset({"agent"}), agent=row.agent or None)
+                    found.append((agent, row.session))
+            if len(rows) < SCAN:
+                break
+            before = rows[-1].last
+    return found, newest[0].index
