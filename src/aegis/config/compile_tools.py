@@ -124,6 +124,7 @@ def _policy(policy: PolicySettings, validator: jsonschema_rs.Validator, *, deny:
         outcome=Outcome.BLOCK if policy.outcome == "block" else Outcome.REQUIRE_APPROVAL,
         defers=policy.outcome == "defer",
         session=None if select is None or select.session is None else _session(select.session),
+        trust_below=0 if select is None else select.trust_below or 0,
     )
 
 

@@ -135,6 +135,10 @@ _NARROWING: Final = frozenset({
     "-name", "-iname", "-path", "-user", "-mtime", "-mmin", "-size", "-empty", "-newer", "-regex", "-inum", "-atime",
     "-ctime", "-perm", "-ipath", "-group", "-nouser", "-links",
 })  # fmt: skip
+# Of these, what says which files are meant by what they are, and not only by their age or size.
+_NAMING: Final = frozenset(
+    {"-name", "-iname", "-path", "-ipath", "-regex", "-inum", "-empty", "-nouser", "-user", "-group", "-perm", "-newer"}
+)
 _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
@@ -148,7 +152,8 @@ def destroys(command: Command) -> list[str]:
         signal = _delete(args)
         return [signal] if signal else []
     if name in _PARTITIONERS or name.startswith("mkfs."):
-        harmless = bool(_LISTS & set(args)) or not any(writes_device(arg) for arg in args)
+        listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
+        harmless = bool(listing & set(args)) or not any(writes_device(arg) for arg in args)
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
@@ -188,6 +193,8 @@ def finds(command: Command) -> list[str]:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NARROWING & set(args):
         return ["shell.destroy"]
+    if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
+        return [SIGNAL]
     return []
 
 

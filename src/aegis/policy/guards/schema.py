@@ -64,7 +64,8 @@ class SchemaPolicy:
     """One schema and the calls that it is about; every member that is given must hold.
 
     With `deny` the schema describes what must not be. `outcome` is what a call that breaks the
-    policy gets; with `defers` it is held until a new decision would not hold it.
+    policy gets; with `defers` it is held until a new decision would not hold it. `trust_below` narrows it to agents
+    in whom the trust is less.
     """
 
     name: str
@@ -76,6 +77,7 @@ class SchemaPolicy:
     outcome: Outcome = Outcome.BLOCK
     defers: bool = False
     session: SessionSelector | None = None
+    trust_below: int = 0
 
 
 class SchemaGuard:
@@ -89,6 +91,7 @@ class SchemaGuard:
         self.session_reads = frozenset(
             name for one in policies if one.session is not None for name in one.session.wanted
         )
+        self.reads_trust = any(one.trust_below for one in policies)
         self.idle = tools.is_empty and not self._policies
         self._selected: dict[tuple[str | None, str], tuple[SchemaPolicy, ...]] = {}
 
@@ -106,6 +109,8 @@ class SchemaGuard:
         awaits: list[str] = []
         for policy in policies:
             if policy.effect is not None and policy.effect not in case.effects:
+                continue
+            if policy.trust_below and case.trust >= policy.trust_below:
                 continue
             if policy.validator.is_valid(case.arguments) is not policy.deny:
                 continue
