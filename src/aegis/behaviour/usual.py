@@ -126,6 +126,9 @@ class UsualCalls:
             resident.said = said
         return said.report
 
+    def __len__(self) -> int:
+        return len(self._agents)
+
     def learn(self, agent: str, call_id: str, called: LearnedCall, rules: BaselineRules) -> Surprise:
         """Ask the model of an agent about a call, and let it learn from it."""
         return self._ask(self._resident(agent), call_id, called, rules, is_new=True, released=False)[0]

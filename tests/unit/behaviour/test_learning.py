@@ -79,13 +79,35 @@ def test_what_a_person_called_fine_is_known_from_then_on() -> None:
 
 
 def test_one_day_teaches_only_so_much_that_is_new() -> None:
-    model = learned(SLOTS + 100)
-    for number in range(2_000):
-        called = call(SLOTS + 100 + number, url=f"https://warm{number}.example/")
+    model = learned(600)
+    for number in range(1_000):  # until the evening of the same day
+        called = call(600 + number, url=f"https://warm{number}.example/")
         model.learn(called, model.score(called))
     assert model._drift >= DRIFT_BITS
-    last = call(SLOTS + 2_200, url="https://warm1999.example/")
+    last = call(1_700, url="https://warm999.example/")
     assert model.score(last).bits > 0
+
+
+def test_a_clock_that_jumps_moves_the_hour_and_one_day_of_drift_and_nothing_else() -> None:
+    model = learned(600)
+
+    def at(number: int, jump: int, **arguments: Any) -> LearnedCall:
+        time = (START + number * 20 + jump) * MICROS
+        return called_of(
+            time=time, server=None, tool="fetch", size=60, effects=["network"],
+            arguments=arguments or {"url": "https://docs.example/1"},
+        )  # fmt: skip
+
+    for jump in (-10 * 365 * 86_400, 10 * 365 * 86_400, -(10**9), 0):
+        surprise = model.score(at(601, jump))
+        model.learn(at(601, jump), surprise)
+        assert all("h UTC" in reason or "never at" in reason for reason in surprise.reasons)
+    spent = model._drift
+    for number in range(1_000):  # a clock that runs backwards day by day gives no day's bound again
+        back = at(602, -86_400 * number, url=f"https://warm{number}.example/")
+        surprise = model.score(back)
+        model.learn(back, surprise)
+    assert spent < DRIFT_BITS <= model._drift <= DRIFT_BITS + 100
 
 
 def test_whoever_warms_a_model_up_is_unusual_from_the_first_call_on_and_held_calls_teach_nothing() -> None:

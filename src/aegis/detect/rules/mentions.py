@@ -69,8 +69,7 @@ _LISTED: Final = re2.compile(
     r"^\s*&\s*(?:Bash|Shell|PowerShell|Python|Ruby|Perl|Node|Make|Docker|Git)"
     r"(?:[.,!?)]?\s+(?:[\p{L}\p{N}\s.,!?()'-]|;\s+\p{Lu})*|[.!?)]*)$|"
     r"^\s*[;&]\s*(?:awk|sed|grep|perl|python|ruby|git)(?:\s*[;&,]\s*(?:awk|sed|grep|perl|python|ruby|git|friends|co))*"
-    r"(?:[.!?]\s+[\p{L}\p{N}\s.,!?():'-]*|[.!?)]*)$|"
-    r"^\s*\|\s*bash\s+\p{Ll}+,(?:\s+[\p{L}\p{N}()., :]*)$"
+    r"(?:[.!?]\s+[\p{L}\p{N}\s.,!?():'-]*|[.!?)]*)$"
 )
 _NAMED: Final = re2.compile(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
 _QUOTES: Final[Mapping[str, str]] = {
