@@ -91,6 +91,14 @@ def test_pasted_documents_count_as_read(place: Deployment) -> None:
     assert pay(place).reason is Reason.UNTRUSTED_VALUE
 
 
+def test_documents_of_a_system_prompt_count_as_read_where_the_host_marks_them(place: Deployment) -> None:
+    place.gate.open_session("s", task=TASK)
+    assert pay(place).allowed  # nothing was read yet
+    place.gate.add_turn("s", "", documents=[f"You are a clerk. Retrieved: {BILL}"])
+    held = pay(place)
+    assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.UNTRUSTED_VALUE)
+
+
 def test_a_document_is_granted_once_for_its_session_and_the_grant_can_be_revoked(place: Deployment) -> None:
     for session in ("s", "t"):
         place.gate.open_session(session, task=TASK)
