@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.sessions import measured
 
 from aegis.approvals.answering import Answer
 from aegis.bootstrap import Deployment
@@ -89,6 +89,14 @@ def test_pasted_documents_count_as_read(place: Deployment) -> None:
     place.gate.open_session("s", task="Pay this bill")
     place.gate.add_turn("s", "here it is", documents=[BILL])
     assert pay(place).reason is Reason.UNTRUSTED_VALUE
+
+
+def test_documents_of_a_system_prompt_count_as_read_where_the_host_marks_them(place: Deployment) -> None:
+    place.gate.open_session("s", task=TASK)
+    assert pay(place).allowed  # nothing was read yet
+    place.gate.add_turn("s", "", documents=[f"You are a clerk. Retrieved: {BILL}"])
+    held = pay(place)
+    assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.UNTRUSTED_VALUE)
 
 
 def test_a_document_is_granted_once_for_its_session_and_the_grant_can_be_revoked(place: Deployment) -> None:
@@ -216,34 +224,7 @@ def test_the_word_hand_off_makes_nothing_of_a_tool_that_does_more(tmp_path: Path
         place.close()
 
 
-def test_the_last_calls_of_a_long_session_cost_what_its_first_did(tmp_path: Path) -> None:
-    opened = deployment(tmp_path / "long", "version: 1\nlimits: {rate: unlimited}\nguards: {loops: {mode: off}}\n")
-    try:
-        opened.gate.open_session("s", task=TASK)
-        for number in range(40):
-            read(opened, f"{BILL}{number}@example.com", path=f"{number}.txt")
-
-        def worked() -> int:
-            """How many functions ten calls call, in the threads that this one starts nothing in."""
-            count = 0
-
-            def seen(_frame: Any, event: str, _argument: Any) -> None:
-                nonlocal count
-                count += event == "call"
-
-            sys.setprofile(seen)
-            try:
-                for _ in range(10):
-                    call(opened, "read_file", path="notes.txt")
-            finally:
-                sys.setprofile(None)
-            return count
-
-        for _ in range(100):
-            call(opened, "read_file", path="notes.txt")
-        first = worked()
-        for _ in range(400):
-            call(opened, "read_file", path="notes.txt")
-        assert worked() <= first * 1.02
-    finally:
-        opened.close()
+def test_the_last_calls_of_a_long_session_cost_what_its_first_did() -> None:
+    first, last, _ = measured(800)  # `benchmarks.sessions` makes 10,000
+    assert last.functions <= first.functions * 1.05
+    assert last.written <= first.written * 1.25
