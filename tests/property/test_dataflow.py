@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from aegis.core.outcome import Outcome
 from aegis.policy.dataflow.declare import NOTHING
+from aegis.policy.dataflow.drift import stray_of, tool_text
 from aegis.policy.dataflow.judge import FlowCall, judge_flow
 from aegis.policy.dataflow.reading import (
     MAX_DOCUMENTS,
@@ -99,3 +100,17 @@ def test_texts_that_are_searched_together_hold_what_each_holds_alone() -> None:
     assert find_all(JoinedTexts(texts)) == [find_values(text) for text in texts]
     assert find_all(JoinedTexts([*texts, "gr\u00fc\u00dfe an j\u00fcrgen@example.com"]))[-1][0].kind == "email"
     assert find_all(JoinedTexts([])) == []
+
+
+@given(prompts, calls, st.integers(0, 9), st.integers(0, 9), st.integers(0, 100), st.integers(0, 100))
+def test_what_a_model_measures_only_adds_to_what_is_counted(
+    prompt: str, call: FlowCall, acting: int, strays: int, distance: int, further: int
+) -> None:
+    def drift(*measured: int) -> int:
+        view = SessionView(words=read_words([prompt]), acting=max(acting, strays), strays=strays)
+        view.measured = {tool_text(call.tool): one for one in measured}
+        stray = stray_of(call, view)
+        assert stray is not None
+        return stray.drift
+
+    assert drift() <= drift(distance) <= drift(max(distance, further)) <= 100

@@ -93,11 +93,11 @@ def offered(evaluation: Evaluation, policy: Policy) -> tuple[OfferedGrant, ...]:
             continue
         if finding.rule == "unlicensed-deed":
             found.append(OfferedGrant(scope="deed", does=finding.evidence))
-        for receipt, _ in finding.origins:
+        sink = place_of_sink(finding.path)
+        for receipt, path in finding.origins:
+            place = place_of_sink(path)
             found.append(
-                OfferedGrant(
-                    scope="document", document=receipt, sink=place_of_sink(finding.path), kind=finding.evidence
-                )
+                OfferedGrant(scope="document", document=receipt, place=place, sink=sink, kind=finding.evidence)
             )
     return tuple(dict.fromkeys(found))[:MAX_OFFERED]
 

@@ -95,10 +95,14 @@ Resolution = Literal["pending", "evidence", "approver", "denied", "timeout", "ca
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedGrant:
-    """What an approver may grant beside one call: a document may name values of a kind at a sink, or a deed."""
+    """What an approver may grant beside one call: a document may name values of a kind at a sink, or a deed.
+
+    `place` is the field of the document, without positions of lists, in which the approved value stood.
+    """
 
     scope: Scope
     document: str = ""
+    place: str = ""
     sink: str = ""
     kind: str = ""
     does: str = ""

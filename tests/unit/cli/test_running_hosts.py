@@ -86,16 +86,30 @@ class TestHosts:
         assert given["model_providers.aegis.base_url"] == f"{URL}/v1"
         assert KEY not in " ".join(told.command)
 
-    def test_gemini_gets_the_system_s_settings_and_ours(self, around: Around, tmp_path: Path) -> None:
-        system = tmp_path / "system.json"
-        system.write_text('{"ui": {"theme": "x"}, "hooks": {"BeforeTool": [{"matcher": "own"}]}}')
-        told = tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(system)}, around)
-        settings = json.loads(Path(told.environment["GEMINI_CLI_SYSTEM_SETTINGS_PATH"]).read_text())
+    def test_gemini_gets_a_home_of_this_run_with_the_user_s_files_and_ours(
+        self, around: Around, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = tmp_path / "user" / ".gemini"
+        own.mkdir(parents=True)
+        (own / "settings.json").write_text('{"ui": {"theme": "x"}, "hooks": {"BeforeTool": [{"matcher": "own"}]}}')
+        (own / "oauth_creds.json").write_text("{}")
+        told = tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(tmp_path / "none.json")}, around)
+        place = Path(told.environment["GEMINI_CLI_HOME"]) / ".gemini"
+        assert (place / "oauth_creds.json").resolve() == own / "oauth_creds.json"
+        settings = json.loads((place / "settings.json").read_text())
         assert settings["ui"] == {"theme": "x"}
-        own, ours = settings["hooks"]["BeforeTool"]
-        assert own == {"matcher": "own"}
+        theirs, ours = settings["hooks"]["BeforeTool"]
+        assert theirs == {"matcher": "own"}
         asks(ours["hooks"][0]["command"])
         assert settings["hooksConfig"]["enabled"] is True
+        assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
+        assert "aegis" not in (own / "settings.json").read_text()
+        project = tmp_path / "project" / ".gemini"
+        project.mkdir(parents=True)
+        (project / "settings.json").write_text('{"hooksConfig": {"enabled": false}}')
+        monkeypatch.chdir(project.parent)
+        with pytest.raises(InvalidCall, match="switches off the hooks"):
+            tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(tmp_path / "none.json")}, around)
 
     def test_opencode_gets_a_plugin_and_providers_over_its_own_configuration(self, around: Around) -> None:
         own = {"theme": "x", "plugin": ["mine"], "provider": {"openai": {"models": {}}}}

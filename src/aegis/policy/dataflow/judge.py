@@ -3,6 +3,7 @@
 (1) clean: until untrusted text was read, only the user can have asked
 (2) the licence of the deed: the user's words ask for this kind of deed
 (3) values at sinks: said, or in a trusted field, or in a document that the user named where that is delegated
+    and no other thing than the one of that kind which the user named
 (4) what a text that leaves carries: addresses, accounts, and words of an instruction that only a document gave
 (5) what was marked secret leaves only if the user said so
 
@@ -11,39 +12,41 @@ Each step can only tighten. Without the user's words the steps run on provenance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason
 from aegis.policy.dataflow.declare import (
+    ArgumentText,
     Does,
     ToolFlow,
     does_with,
     flow_of_argument,
     name_words,
     objects_of,
+    strings_of,
 )
+from aegis.policy.dataflow.forms import dates_of, is_relative, shape_of
 from aegis.policy.dataflow.licence import shortfall
 from aegis.policy.dataflow.reading import (
+    HEADLINE,
     INSTRUCTION,
     MAX_SPANS,
     NAMED,
     SECRET,
     STRUCTURED,
     TRUSTED,
+    FlowGrant,
     SessionView,
     ValueOrigin,
     shingles,
 )
-from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise
-from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
+from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise, tokens
+from aegis.policy.dataflow.words import TrustedWords, lexicon
 
 Delegation = Literal["never", "grant", "typed"]
 
-MAX_STRINGS: Final = 512  # of one call that are looked at; beyond it the rest counts as from nowhere
-MAX_CHARS: Final = 262_144
 MAX_FOUND: Final = 32  # findings of one call
 _QUIET: Final = frozenset({"read"})
 _LEAVING: Final = frozenset(
@@ -54,6 +57,7 @@ _FIRST: Final = frozenset({"pay", "share", "member"})
 _SOFT: Final = frozenset({("person", "send"), ("id", "send"), ("id", "post"), ("id", "member"), ("id", "delete")})
 # A document that is asked for one such value and has two gives none.
 _SINGLE: Final = frozenset({"account", "card", "wallet", "phone"})
+_NUMBERED: Final = frozenset({"account", "card", "phone"})
 _MANY: Final = frozenset(
     {
         "all",
@@ -75,6 +79,9 @@ _WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most reques
 _UNKNOWN: Final = frozenset({"other", "read"})
 _FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 _NAMING: Final = 5  # blanks of one
+_NO_TARGETS: Final = frozenset({"read", "fetch"})
+_BINDING: Final = frozenset({"delete", "share", "member", "account", "modify", "book", "pay"})
+_LONGEST_TARGET: Final = 40  # characters of an argument that names a day or a thing
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
 
@@ -86,36 +93,43 @@ class FlowCall:
     arguments: Mapping[str, Any]
     flow: ToolFlow
     leaves: bool = False  # whether the facts show that something is sent
+    hands_off: bool = False  # whether another agent of the session goes on, which knows what this one read
 
     @property
     def does(self) -> Does:
-        """What the tool does, declared or by its name."""
+        """What the tool does, declared or by its name; who hands off tells another agent, and does nothing yet."""
+        if self.hands_off and self.flow.does is None:
+            return "read"
         return self.flow.does or does_with(self.tool, self.arguments)
 
     @property
-    def texts(self) -> list[str]:
-        """The values of its arguments."""
-        return [one.value for one in strings_of(self.arguments)]
+    def is_risky(self) -> bool:
+        """Whether such a deed has to be asked for by its own verbs."""
+        deed = lexicon().deeds.get(self.does)
+        return deed is not None and deed.risky
 
 
 def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
-    """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
+    """Whether the user's words ask for a deed like this call: a risky one by their verbs, else by the matcher."""
     return not licence_of(call, words)
 
 
 def licence_of(call: FlowCall, words: TrustedWords) -> float:
     """How far a call is from what the user's words ask for, 0 (they do) to 1."""
+    needed = licence_needed(call, words)
+    if needed is None:
+        return 1.0
+    return min(1.0, shortfall(words, call.tool, call.does, call.arguments, needed) / _FAR) if needed else 0.0
+
+
+def licence_needed(call: FlowCall, words: TrustedWords) -> str | None:
+    """The name of the score that a call needs: empty where its verbs were said, `None` where only they would do."""
     does = call.does
-    deed = lexicon().deeds.get(does)
-    asked = words.asks_for(does, objects_of(call.tool))
-    if deed is not None and deed.risky:
-        return 0.0 if asked else 1.0
-    if asked and does not in _WIDE:
-        return 0.0
-    lead = name_words(call.tool)[:1]
-    named = does == "read" or any(word in words.said or stem(word) in words.said for word in lead)
-    needed = "said" if asked else "threshold" if does in _UNKNOWN and named else "known"
-    return min(1.0, shortfall(words, call.tool, call.texts, needed) / _FAR)
+    if words.asks_for(does, objects_of(call.tool)):
+        return "made" if does in _WIDE else ""
+    if call.is_risky:
+        return None
+    return does if does in _UNKNOWN else "known"
 
 
 class FlowFinding(NamedTuple):
@@ -131,14 +145,6 @@ class FlowFinding(NamedTuple):
     does: str = ""
 
 
-class ArgumentText(NamedTuple):
-    """A value of a call: where it stands, and the name that says what it is for."""
-
-    path: str
-    name: str
-    value: str
-
-
 def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tuple[FlowFinding, ...]:
     """What the session says against the call; empty where nothing is."""
     # (1)
@@ -151,6 +157,7 @@ def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tup
     judging = _Judging(call, does, view, delegation, strings)
     judging.licence()
     judging.sinks()
+    judging.others()
     judging.carried()
     return judging.findings()
 
@@ -207,7 +214,10 @@ class _Judging:
                     seen = True
                     self._sink(one, value.kind, value.normal)
             if told is not None and not seen and one.value.strip():
-                self._sink(one, told.kind, normalise(told.kind, one.value))
+                # Who gives a name where an account is meant names a person.
+                named = told.kind in _NUMBERED and not any(char.isdigit() for char in one.value)
+                kind: ValueKind = "person" if named else told.kind
+                self._sink(one, kind, normalise(kind, one.value))
 
     @staticmethod
     def _is_address(text: str, start: int, end: int) -> bool:
@@ -272,13 +282,90 @@ class _Judging:
             found = self.view.origins("u", host_of(normal))
         return found
 
-    def _granted(self, one: ArgumentText, kind: str, origins: tuple[ValueOrigin, ...]) -> bool:
+    def _granted(self, one: ArgumentText, kind: ValueKind, origins: tuple[ValueOrigin, ...]) -> bool:
+        """Whether a person granted that a document names such values here: in that field, and in no instruction."""
         return any(
             grant.document
             and grant.kind == kind
             and grant.sink == place_of_sink(one.path)
-            and any(self.view.documents[origin.document].receipt == grant.document for origin in origins)
+            and any(self._covers(grant, origin, kind) for origin in origins)
             for grant in self.view.grants
+        )
+
+    def _covers(self, grant: FlowGrant, origin: ValueOrigin, kind: ValueKind) -> bool:
+        if self.view.documents[origin.document].receipt != grant.document or origin.flags & INSTRUCTION:
+            return False
+        place, is_many = place_of_sink(origin.path), self._asks_for_many()
+        if place != grant.place and not (is_many and not (place and grant.place)):
+            return False
+        # A text can hold the value that was approved and another: of two, each is asked for.
+        if origin.flags & STRUCTURED or grant.place or is_many:
+            return True
+        return self.view.candidates_in(origin.document, families(kind)) <= 1
+
+    # (3), of arguments that are no sinks: the user named another day, another thing, or another record of a list
+    def others(self) -> None:
+        words = self.view.words
+        if words is None or self.does in _NO_TARGETS:
+            return
+        told = [one for one in self.strings if len(one.value) <= _LONGEST_TARGET]
+        self._days(words, told)
+        for one in told:
+            text = one.value.strip()
+            origins = self.view.origins("t", normalise("text", text))
+            is_field = bool(origins) and all(origin.flags & (STRUCTURED | TRUSTED) for origin in origins)
+            if is_field and not any(origin.flags & INSTRUCTION for origin in origins):
+                if self.does not in _BINDING or not self._is_elsewhere(words, origins):
+                    continue
+                rule, message = "other-record", "the user named another record of this list"
+            elif (shape := shape_of(text)) and shape in words.forms.shapes:
+                rule, message = "other-thing", "the user named another thing of this form"
+            elif self.does == "book" and not any(map(_is_own, origins)) and self._is_booked(one):
+                rule, message = "other-thing", "what is booked stands in nothing that was said or read"
+            else:
+                continue
+            if words.covers(text) or self._granted(one, "text", origins):
+                continue
+            self._hold(rule, one.path, message, origins, "text")
+
+    def _days(self, words: TrustedWords, told: list[ArgumentText]) -> None:
+        """Hold where the user named days, and the call is for none of them, nor for one that a field gives."""
+        said = words.forms.dates
+        if not said or is_relative(words.said):
+            return
+        found = {one.path: dates for one in told if (dates := dates_of(one.value))}
+        if not found or any(not said.isdisjoint(dates) for dates in found.values()):
+            return
+        for one in told:
+            origins = self.view.origins("t", normalise("text", one.value)) if one.path in found else ()
+            if one.path in found and not any(origin.flags & (STRUCTURED | TRUSTED) for origin in origins):
+                self._hold("other-day", one.path, "the user named another day", origins, "date")
+                return
+
+    def _is_booked(self, one: ArgumentText) -> bool:
+        """Whether an argument names what the tool's name says is booked, and less than half of it was said."""
+        held = frozenset(objects_of(self.call.tool)) & frozenset(name_words(one.name))
+        parts = [part for part in tokens(one.value.casefold()) if len(part) > 1]
+        said = frozenset() if self.view.words is None else self.view.words.said
+        return bool(held - lexicon().deeds["book"].any) and sum(part in said for part in parts) * 2 < len(parts)
+
+    def _is_elsewhere(self, words: TrustedWords, origins: tuple[ValueOrigin, ...]) -> bool:
+        """Whether the user's names stand in other records of the lists that hold this value, and in none of its own."""
+        records = {(origin.document, record) for origin in origins if (record := _record_of(origin.path))}
+        if len({(origin.document, origin.path) for origin in origins}) > len(records):
+            return False
+        named = {
+            (origin.document, record)
+            for name in words.names
+            for origin in self.view.origins("t", name)
+            if (record := _record_of(origin.path))
+        }
+        lists = {(document, record.rpartition("/")[0]) for document, record in records}
+        return not records & named and any((document, one.rpartition("/")[0]) in lists for document, one in named)
+
+    def _hold(self, rule: str, path: str, message: str, origins: tuple[ValueOrigin, ...], kind: str) -> None:
+        self.found.append(
+            FlowFinding(rule, Reason.UNTRUSTED_VALUE, path, Outcome.REQUIRE_APPROVAL, message, origins, kind)
         )
 
     # (4), (5)
@@ -374,36 +461,18 @@ class _Judging:
 
 
 def _is_own(origin: ValueOrigin) -> bool:
-    """Whether a value stands for itself: a field that is no prose, or a line of a text."""
-    return bool(origin.flags & (STRUCTURED | TRUSTED)) or not origin.path
+    """Whether a value stands for itself: a field that is no prose, a title of what the user named, a line of a text."""
+    named = origin.flags & HEADLINE and origin.flags & NAMED
+    return bool(origin.flags & (STRUCTURED | TRUSTED) or named) or not origin.path
+
+
+def _record_of(path: str) -> str:
+    """The place of the record in a list that a value stands in; empty where it stands in none."""
+    parts = path.split("/")
+    last = next((at for at in range(len(parts) - 1, 0, -1) if parts[at].isdigit()), 0)
+    return "/".join(parts[: last + 1]) if last else ""
 
 
 def place_of_sink(path: str) -> str:
     """A pointer without the positions of lists: a grant for `/recipients` covers each of them."""
     return "/".join(part for part in path.split("/") if not part.isdigit())
-
-
-def strings_of(arguments: Mapping[str, Any]) -> Iterator[ArgumentText]:
-    """The texts and numbers of a call's arguments, as many as are looked at."""
-    left = MAX_CHARS
-    stack: list[tuple[str, str, Any]] = [
-        (f"/{escape(name)}", name, value) for name, value in reversed(list(arguments.items()))
-    ]
-    count = 0
-    while stack and count < MAX_STRINGS and left > 0:
-        path, name, value = stack.pop()
-        if isinstance(value, str):
-            count += 1
-            left -= len(value)
-            yield ArgumentText(path, name, value)
-        elif isinstance(value, bool) or value is None:
-            continue
-        elif isinstance(value, (int, float)):
-            count += 1
-            yield ArgumentText(path, name, str(value))
-        elif isinstance(value, dict):
-            stack.extend(
-                (f"{path}/{escape(str(inner))}", str(inner), held) for inner, held in reversed(list(value.items()))
-            )
-        elif isinstance(value, (list, tuple)):
-            stack.extend((f"{path}/{number}", name, held) for number, held in reversed(list(enumerate(value))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -41,16 +41,23 @@ STRUCTURED: Final = 2
 NAMED: Final = 4  # in a document that the user named
 INSTRUCTION: Final = 8  # inside of what reads like an instruction
 SECRET: Final = 16
+HEADLINE: Final = 32  # a short field that people write, such as a title, as a whole
 
 # Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
 _ORDER: Final = re2.compile(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
     r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
     r"|your goal)\b"
-    r"|(?:^|[.!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
+    r"|\b(?:note|notice|message|attention)(?: to| for|:)? (?:the |all |any |our )?"
+    r"(?:assistants?|ai|agents?|bots?|models?)\b"
+    r"|(?:^|[.,;:!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
     r"(?:send|forward|transfer|pay|wire|delete|remove|create|invite|add|share"
     r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
-    r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s)"
+    r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s"
+    # In the middle of a line, where a text was put behind another one without a full stop.
+    r"|(?-i:\b(?:Send|Forward|Transfer|Pay|Delete|Remove|Create|Invite|Add|Share|Visit|Update|Change|Reset|Book|Reserve"
+    r"|Make|Post|Publish|Email|Write|Give|Buy|Cancel|Grant|Upload|Get|Read)"
+    r" (?:the|a|an|all|any|my|your|this|that|every|it|him|her|them)\b))"
 )
 _WORDS_KNOWN: Final = 16_384  # words whose hashes a process remembers: most words stand in text after text
 _BITS: Final = 2**64 - 1
@@ -93,6 +100,7 @@ class FlowGrant:
 
     id: str
     document: str = ""
+    place: str = ""  # the field in it; what other fields of the document hold is not granted
     sink: str = ""
     kind: str = ""
     does: str = ""
@@ -111,10 +119,12 @@ class SessionView:
     """What guards know of a session. The collections grow with it and are nobody's to change.
 
     `drift` is the furthest of the calls so far; `acting` of them acted, `strays` without licence. `stray` is what was
-    made of the call that is looked at.
+    made of the call that is looked at. `measured` is how far what tools are called is from the words, 0 to 100,
+    where an embedding model told it.
     """
 
     id: str = ""
+    plan: str = ""  # the key of the session whose declared plan binds this one
     owner: str = ""  # the person for whom it runs, where its host said so
     key: bytes = b""
     words: TrustedWords | None = None
@@ -134,9 +144,11 @@ class SessionView:
     acting: int = 0
     strays: int = 0
     stray: Stray | None = None
+    measured: Mapping[str, int] = field(default_factory=dict)
+    hands_off: bool = False  # whether the host says that the call that is looked at lets another agent go on
     reads: int = 0
+    ended: bool = False
     spans: int = 0
-    used: frozenset[int] = frozenset()  # hashes of payees and grantees that a call of the session went to
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document
 
@@ -173,6 +185,7 @@ class SessionView:
                 self.shingles.update(reading.shingles)
 
 
+_NO_FIELD: Final = ~(STRUCTURED | HEADLINE)  # what a value in a text is not
 _MOST_ORIGINS: Final = 8
 _FAMILY_BITS: Final = 8  # above the flags stands the number of a value's family
 _FAMILY_OF: Final = {1: "e", 2: "u", 3: "n", 4: "w"}
@@ -253,10 +266,10 @@ class _Taking:
             return secret | TRUSTED | STRUCTURED
         if told == "structured":
             return secret | STRUCTURED
-        if told is None and self.trust == "mixed" and leaf.dotted and not is_prose:
+        if told is None and self.trust == "mixed" and leaf.dotted:
             text = leaf.value if isinstance(leaf.value, str) else ""
             if len(text) <= _SHORT and text.count(" ") < _FEW:
-                return secret | STRUCTURED
+                return secret | (_headline(leaf.name) if is_prose else STRUCTURED)
         return secret
 
     def string(
@@ -271,18 +284,21 @@ class _Taking:
             inside = any(start <= value.start < end for start, end in spans)
             family = _FAMILIES[value.kind]
             whole = value.end - value.start >= len(text.strip()) - 1
-            told = flags if whole or flags & TRUSTED else flags & ~STRUCTURED  # a value in a text is no field
-            self.keep(family, value.normal, path, told | (INSTRUCTION if inside else 0))
+            told = flags if whole or flags & TRUSTED else flags & _NO_FIELD
+            place = path if whole else f"{path}{_label_at(text, value.start)}"
+            self.keep(family, value.normal, place, told | (INSTRUCTION if inside else 0))
         if not flags & STRUCTURED and ("\n" in text or len(text) > 128):
             for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
                 if len(line) <= _SHORT:
-                    self.keep("t", normalise("text", _line_value(line)), path, flags)
+                    name, said = _line_value(line)
+                    place = f"{path}/{_token(name)}" if name and is_prose_name(name) else path
+                    self.keep("t", normalise("text", said), place, flags & ~HEADLINE)
         for start, end in spans[: MAX_SPANS - self.spans]:
             self.spans += 1
             span = text[start:end]
             self.shingles.update(shingles(self.key, span))
             for name in _NAME.findall(span)[:_SPAN_NAMES]:
-                self.keep("t", normalise("text", name), path, flags | INSTRUCTION)
+                self.keep("t", normalise("text", name), path, (flags & ~HEADLINE) | INSTRUCTION)
 
     def keep(self, family: str, normal: str, path: str, flags: int) -> None:
         if not normal:
@@ -300,13 +316,20 @@ class _Taking:
             self.values[hashed] = (known[0] if known[1] <= flags else path, both)
 
 
-def _line_value(line: str) -> str:
-    """What a line of a list or of `name: value` says."""
+def _line_value(line: str) -> tuple[str, str]:
+    """The name that a line of a list or of `name: value` begins with, if any, and what it says."""
     plain = line.strip(" \t>*\u2022-")
     name, sign, value = plain.partition(": ")
-    if sign and value and len(name) <= _LONGEST_NAME:
-        plain = value
-    return plain.strip("\"',; ")
+    if not (sign and value and len(name) <= _LONGEST_NAME):
+        name, value = "", plain
+    return name, value.strip("\"',; ")
+
+
+def _label_at(text: str, at: int) -> str:
+    """The name at the beginning of the line in which a value stands, as it stands in a path; empty where none does."""
+    start = text.rfind("\n", max(0, at - _SHORT), at) + 1
+    name, _ = _line_value(text[start:at] + "?")
+    return f"/{_token(name)}" if name.isidentifier() and name.islower() else ""
 
 
 @lru_cache(maxsize=4_096)
@@ -332,6 +355,14 @@ _PROSE: Final = frozenset({
     "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
     "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
 })  # fmt: skip
+_HEADLINES: Final = frozenset({"title", "subject", "name", "label", "status", "reference"})
+
+
+@lru_cache(maxsize=4_096)
+def _headline(name: str) -> int:
+    return 0 if _HEADLINES.isdisjoint(name_words(name)) else HEADLINE
+
+
 _FAMILIES: Final = {"email": "e", "url": "u", "host": "u", "account": "n", "card": "n", "phone": "n", "wallet": "w"}
 
 

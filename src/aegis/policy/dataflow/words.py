@@ -13,11 +13,19 @@ import re2
 import yaml
 
 from aegis.errors import ConfigError, Problem
+from aegis.policy.dataflow.forms import MAX_CHARS, Forms, forms_of
 from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise, tokens
 
 _WORD: Final = re2.compile(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
 _SENTENCE: Final = re2.compile(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
 _MAX_SENTENCES: Final = 2_000
+_MAX_MATCHED: Final = 256  # sentences that are compared with the words of a tool's name
+_ROOT: Final = 5  # characters that words of one family share
+_MAX_NAMES: Final = 128  # of one user's words
+_NAME_WORDS: Final = 3
+_NAME: Final = re2.compile(
+    r"[\"'“‘`]([^\"'“”‘’`\n]{2,64})[\"'”’`]|(\p{Lu}[\p{L}\p{N}_-]*|[\p{L}_-]*[0-9][\p{L}\p{N}_-]*)|[^\s]+"
+)
 _MAX_ANSWERED: Final = 256  # deeds that were looked for in one user's words: names of tools can be made up
 _BEFORE_NOUN: Final = frozenset(
     {
@@ -102,6 +110,8 @@ class DeedWords:
     needs: frozenset[str] = frozenset()
     objects: frozenset[str] = frozenset()
     same_object: bool = False
+    goods: frozenset[str] = frozenset()  # objects only for tools whose names have a word for the same
+    any: frozenset[str] = frozenset()  # words of tools' names that name no single thing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +150,8 @@ def lexicon() -> Lexicon:
                 needs=frozenset(one.get("needs", ())),
                 objects=frozenset(one.get("objects", ())),
                 same_object=one.get("same_object", False),
+                goods=frozenset(one.get("goods", ())),
+                any=frozenset(one.get("any", ())),
             )
             for name, one in value["deeds"].items()
         },
@@ -159,6 +171,10 @@ class TrustedWords:
     values: frozenset[str]
     hosts: frozenset[str]
     said: frozenset[str]
+    roots: frozenset[str]
+    sentence_roots: tuple[frozenset[str], ...]
+    forms: Forms
+    names: tuple[str, ...] = ()  # what is written like a name, an identifier or in quotes, as it stands in fields
     answered: dict[tuple[str, tuple[str, ...]], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def asks_for(self, does: str, objects: tuple[str, ...]) -> bool:
@@ -174,10 +190,10 @@ class TrustedWords:
         deed = lexicon().deeds.get(does)
         if deed is None:
             return False
-        named = [word for word in objects if word not in deed.asks and word not in deed.needs]
+        named = [word for word in objects if word not in deed.asks | deed.needs | deed.any]
         own = same_things(named) | frozenset(named)
         things = own if deed.same_object else frozenset[str]()
-        beside = deed.objects or own
+        beside = things or (deed.objects | deed.goods & own) or own
         for sentence in self.sentences:
             words = frozenset(sentence)
             for at, word in enumerate(sentence):
@@ -232,13 +248,35 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
             values.add(f"{families(value.kind)}{value.normal}")
             if value.kind == "url":
                 hosts.add(host_of(value.normal))
+    said = frozenset(word for sentence in sentences for word in sentence)
     return TrustedWords(
         sentences=tuple(sentences),
         text=f" {' '.join(plain)} ",
         values=frozenset(values),
         hosts=frozenset(hosts),
-        said=frozenset(word for sentence in sentences for word in sentence),
+        said=said,
+        roots=said | {root(word) for word in said},
+        sentence_roots=tuple(frozenset(map(root, sentence)) for sentence in sentences[:_MAX_MATCHED]),
+        forms=forms_of("\n".join(turns)),
+        names=_names(turns),
     )
+
+
+def _names(turns: tuple[str, ...]) -> tuple[str, ...]:
+    """What a user writes with a capital letter, a digit or in quotes: words, and up to three of them in a row."""
+    found: dict[str, None] = {}
+    for turn in turns:
+        run: list[str] = []
+        for match in _NAME.finditer(turn[:MAX_CHARS]):
+            quoted, word = match[1], match[2]
+            if quoted:
+                found[normalise("text", quoted)] = None
+            run = [*run, word] if word else []
+            for length in range(1, min(_NAME_WORDS, len(run)) + 1):
+                found[normalise("text", " ".join(run[-length:]))] = None
+            if len(found) >= _MAX_NAMES:
+                break
+    return tuple(found)[:_MAX_NAMES]
 
 
 def _plain(text: str) -> str:
@@ -256,6 +294,12 @@ def stem(word: str) -> str:
         if len(word) > len(ending) + 3 and word.endswith(ending):
             return word[: -len(ending)]
     return word
+
+
+@lru_cache(maxsize=16_384)
+def root(word: str) -> str:
+    """What words of one family begin with: `calculate` and `calculation` are one."""
+    return stem(word)[:_ROOT]
 
 
 def same_things(words: Sequence[str]) -> frozenset[str]:
