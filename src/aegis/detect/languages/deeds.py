@@ -47,7 +47,6 @@ _REQUIRED: Final = re2.compile(
     r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
 )
 _PLAIN_NAME: Final = re2.compile(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
-# Names that programs load from elsewhere under another one.
 _PARAMETER: Final = frozenset({
     "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
     "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
@@ -147,10 +146,6 @@ class _Program:
         if self._asks_cloud is None:
             self._asks_cloud = SPEAKS_OF_CLOUD.search(self._text()) is not None
         return self._asks_cloud
-
-    def _fetches(self) -> bool:
-        """Whether the text fetches anything from another machine."""
-        return FETCHES.search(self._text()) is not None
 
     def _text(self) -> str:
         node = next((one for several in self._nodes.values() for one in several), None)
@@ -430,7 +425,7 @@ class _Program:
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
         brought = first in self._brought or (len(first) > 1 and first.removeprefix("./") in self._brought)
-        if brought and self._fetches():
+        if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])
         self._commands[text.replace(HOLE, "VALUE")] = None
 
