@@ -451,10 +451,8 @@ class _Judging:
             return True
         if not self.view.shingles:
             return False
-        hashes = list(shingles(self.view.key, text[:2_000]))
-        if not hashes:
-            return False
-        return sum(one in self.view.shingles for one in hashes) >= _COPIED * len(hashes)
+        hashes = shingles(self.view.key, text[:2_000])
+        return bool(hashes) and sum(map(self.view.shingles.__contains__, hashes)) >= _COPIED * len(hashes)
 
 
 def _is_own(origin: ValueOrigin) -> bool:
