@@ -257,9 +257,24 @@ class _Judging:
             return True
         if clean and len(clean) == len(origins) and (kind, self.does) in _SOFT:
             return any(_is_own(origin) for origin in clean)
+        if self.does == "fetch" and kind == "url" and self._is_linked(normal, origins):
+            return True
         if self.delegation == "typed" and words is not None and clean and len(clean) == len(origins):
             return any(origin.flags & NAMED and self._is_only(origin, kind) for origin in clean)
         return False
+
+    def _is_linked(self, normal: str, origins: tuple[ValueOrigin, ...]) -> bool:
+        """Whether a page is fetched whose address stands, as it is, in a document that the user named for its links.
+
+        An address with a query could carry something out, and one in an instruction is somebody's order.
+        """
+        words = self.view.words
+        if words is None or "?" in normal or words.said.isdisjoint(lexicon().deeds["fetch"].pages):
+            return False
+        exact = self.view.origins("u", normal)
+        return (
+            bool(exact) and exact == origins and all(one.flags & NAMED and not one.flags & INSTRUCTION for one in exact)
+        )
 
     def _is_only(self, origin: ValueOrigin, kind: ValueKind) -> bool:
         """Whether the document named by the user has a value to give; a singular request and two candidates is none."""
@@ -454,10 +469,8 @@ class _Judging:
             return True
         if not self.view.shingles:
             return False
-        hashes = list(shingles(self.view.key, text[:2_000]))
-        if not hashes:
-            return False
-        return sum(one in self.view.shingles for one in hashes) >= _COPIED * len(hashes)
+        hashes = shingles(self.view.key, text[:2_000])
+        return bool(hashes) and sum(map(self.view.shingles.__contains__, hashes)) >= _COPIED * len(hashes)
 
 
 def _is_own(origin: ValueOrigin) -> bool:

@@ -111,6 +111,7 @@ class DeedWords:
     objects: frozenset[str] = frozenset()
     same_object: bool = False
     goods: frozenset[str] = frozenset()  # objects only for tools whose names have a word for the same
+    pages: frozenset[str] = frozenset()  # words by which a user speaks of addresses that a document holds
     any: frozenset[str] = frozenset()  # words of tools' names that name no single thing
 
 
@@ -152,6 +153,7 @@ def lexicon() -> Lexicon:
                 same_object=one.get("same_object", False),
                 goods=frozenset(one.get("goods", ())),
                 any=frozenset(one.get("any", ())),
+                pages=frozenset(one.get("pages", ())),
             )
             for name, one in value["deeds"].items()
         },
