@@ -144,6 +144,7 @@ def _sections() -> Iterator[str]:
         "`guards.rate`, `guards.registry`, `guards.schema`, `guards.cedar`": "GuardSettings",
         "`guards.loops`": "LoopSettings",
         "`guards.behaviour`": "BaselineSettings",
+        "`guards.reasoning`": "ReasoningSettings",
         "`guards.outside.*`": "OutsideGuardSettings",
         "`guards.content`": "ContentSettings",
         "`guards.content.exceptions`": "ExceptionSettings",

@@ -290,6 +290,18 @@ def test_a_refused_call_is_put_back_with_its_refusal(speaker: Any, streamed: boo
         assert "a@example.com" in agent.sent(1)
 
 
+def test_a_request_that_is_signed_as_for_aws_has_the_agent_s_key_as_its_access_key_id(tmp_path: Path) -> None:
+    speaker = Converse()
+    with speaking(tmp_path / "home", speaker, False) as agent:
+        request = speaker.request([speaker.user("go")], False)
+        for key, status in ((agent.gateway.credentials.text("bot"), 200), ("AKIAIOSFODNN7EXAMPLE", 401)):
+            scope = f"Credential={key}/20260101/eu-central-1/bedrock/aws4_request, SignedHeaders=host, Signature=00"
+            signed = {"authorization": f"AWS4-HMAC-SHA256 {scope}"}
+            done = agent.gateway.ask("POST", speaker.path(False), request, key=None, headers=signed)
+            assert done.status == status, done.body
+        assert "AWS4" not in str(agent.asked[0].headers)
+
+
 def test_ids_that_a_client_makes_up_stand_for_the_calls_that_came_without(tmp_path: Path) -> None:
     turns = Turn(text="let me", calls=(MAIL, READ)), Turn(calls=(READ,))
     with speaking(tmp_path / "home", Inventing(), True, *turns, tool=BLOCK) as agent:

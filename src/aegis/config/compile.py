@@ -306,6 +306,7 @@ def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard)
         guard=guard,
         mode=chosen.mode,
         unclassified=settings.sessions.unclassified,
+        idle=settings.sessions.idle,
         reads=reads,
         drift=None
         if far.mode == "off"

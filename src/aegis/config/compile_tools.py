@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterator
-from typing import Any, Final
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final
 
 from aegis.config.config import Config
 from aegis.config.hosts import host_tools
@@ -33,6 +31,9 @@ from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
 from aegis.policy.guards.standing import StandingApproval
 from aegis.policy.model import Routes, Tool
 from aegis.policy.session import SessionSelector
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 # The schemas of tools and policies, compiled into the schema guard.
 

@@ -22,7 +22,19 @@ from aegis.config.behaviour import (
     PriceSettings,
     ReasoningSettings,
 )  # fmt: skip
-from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, Timeout, written
+from aegis.config.fields import (
+    MAX_LEVELS,
+    ByteRateField,
+    GrantTime,
+    Mode,
+    Name,
+    RateField,
+    Section,
+    Size,
+    Tier,
+    Timeout,
+    written,
+)
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.models import BaseUrl, DraftingSettings, ProxySettings, RunSettings, SecretReference
 from aegis.config.sections import ContentSettings, MissionSettings, PreviewSettings
@@ -144,6 +156,8 @@ class SessionSettings(Section):
 
     unclassified: Sensitivity
     """How sensitive a result is that nothing classifies."""
+    idle: GrantTime = 0
+    """How long nobody may use a session until the gateway ends it for good; `off`: as long as nobody likes."""
 
 
 class OutsideGuardSettings(Section):

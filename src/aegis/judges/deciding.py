@@ -22,6 +22,7 @@ from aegis.core.json import parse
 from aegis.core.judging import JudgeSpec
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Document, Reader, Search, Transaction
+from aegis.core.reasoning import Reasoning
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.detect.facts import FactSubject as Called
@@ -62,6 +63,7 @@ from aegis.policy.policy import Policy
 # What a judge is told about the session: its trusted task, and the calls that came before this one.
 
 MAX_SHOWN: Final = 2_048  # bytes of one earlier call's arguments
+_SHOWN_REASONING: Final = 4_096  # characters of reasoning, its end: the rest was about other calls
 
 
 def recent_calls(parts: Parts, reader: Reader, subject: Subject, count: int) -> list[dict[str, Any]]:
@@ -379,6 +381,7 @@ class Judging(Participant):
                 "tier": evaluation.tier.word,
                 "irreversible": evaluation.irreversible,
                 "registered": evaluation.entry is not None and evaluation.entry.registered,
+                **({} if call.reasoning is None else {"claimed_reasoning": _claimed(call.reasoning)}),
             },
             findings=[
                 {"rule": one.rule, "category": one.category, "severity": one.severity.word, "message": one.message}
@@ -483,3 +486,13 @@ def _digest(subject: Subject, evaluation: Evaluation) -> str:
     if evaluation.canonical is None:
         return subject.request_digest
     return call_digest(server=subject.call.server, tool=subject.call.tool, arguments=evaluation.canonical)
+
+
+def _claimed(reasoning: Reasoning) -> dict[str, Any]:
+    """What a judge is shown of the words that explain a call; nobody vouches for them."""
+    return {
+        "end": reasoning.text[-_SHOWN_REASONING:],
+        "purpose": reasoning.purpose,
+        "signed_blocks": reasoning.signed,
+        "changed_blocks": reasoning.changed,
+    }

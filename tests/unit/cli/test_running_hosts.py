@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from aegis.cli.running.boxed import fenced, seatbelt
 from aegis.cli.running.hosts import Around, tell
 from aegis.errors import InvalidCall
 
@@ -137,6 +138,29 @@ class TestHosts:
         assert told.environment["ANTHROPIC_HOST"] == told.environment["OPENAI_HOST"] == URL
         with pytest.raises(InvalidCall, match="none is known"):
             tell([name], {}, replace(around, dialects=()))
+
+
+class TestMac:
+    def test_the_profile_lets_nothing_but_the_gateway_be_reached(self, around: Around) -> None:
+        rules = seatbelt(around).splitlines()
+        assert rules[:3] == ["(version 1)", "(allow default)", "(deny network*)"]
+        reached = [rule for rule in rules if rule.startswith("(allow network")]
+        assert reached == [
+            '(allow network-outbound (remote ip "localhost:4711"))',
+            '(allow network-outbound (remote unix-socket (path-literal "/run/x/aegis.sock")))',
+            '(allow network-outbound (remote unix-socket (path-literal "/run/x/hook.sock")))',
+        ]
+        denied = rules.index(f'(deny file-read* file-write* (subpath "{around.home}"))')
+        assert denied < rules.index(reached[0])  # of several rules that fit the last counts
+        quoted = seatbelt(replace(around, home=Path('/a"b)(allow network*')))
+        assert '(subpath "/a\\"b)(allow network*")' in quoted
+
+    def test_the_command_is_started_by_sandbox_exec_or_not_at_all(self, around: Around) -> None:
+        told = fenced(tell(["agent", "x"], {}, around), around, program="/bin/sh")
+        assert told.command == ["/bin/sh", "-p", seatbelt(around), "agent", "x"]
+        assert told.environment["HTTPS_PROXY"] == URL
+        with pytest.raises(InvalidCall, match="cannot be kept"):
+            fenced(tell(["agent"], {}, around), around, program="/nonexistent/sandbox-exec")
 
 
 class TestLanguages:

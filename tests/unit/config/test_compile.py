@@ -34,6 +34,7 @@ def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
         "registry: {allow_unregistered: block, escalation_threshold: medium}\n"
         "guards:\n"
         "  loops: {mode: enforce}\n"
+        "  reasoning: {changed: hold, instructed: hold, missing: note, reads: hold}\n"
         "  content:\n"
         "    {egress: hold, inside: mask, workspace: block, overrides: [{rule: slot-odd, tool: '*',"
         " outcome: require_approval, reason: the profile takes values by what their names say}]}\n"

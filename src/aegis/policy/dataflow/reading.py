@@ -147,6 +147,7 @@ class SessionView:
     measured: Mapping[str, int] = field(default_factory=dict)
     hands_off: bool = False  # whether the host says that the call that is looked at lets another agent go on
     reads: int = 0
+    ended: bool = False
     spans: int = 0
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final
 
 from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
@@ -21,6 +19,9 @@ from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.errors import ConfigError, Problem
 from aegis.policy.guards.base import Case, holds_at_most
 from aegis.policy.session import MISSING, SessionSelector, session_record
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 # The validator explains every value before it gives the first explanation; half a million numbers in a
 # `oneOf` took 18 seconds. Larger arguments are refused without a place.
@@ -36,6 +37,8 @@ def compile_schema(schema: dict[str, Any], *, known_formats_only: bool) -> jsons
 
     Raises `ConfigError` whose problem points into the schema.
     """
+    import jsonschema_rs  # loading it takes longer than a hook may: only where a schema is declared
+
     try:
         return jsonschema_rs.validator_for(
             schema,

@@ -307,12 +307,30 @@ class ProxyAnswer:
 
 async def principal_in(headers: Headers, services: Services) -> Principal:
     """The holder of the one credential that a request carries; raises `InvalidCall` (401)."""
-    given = [value.encode("latin-1") for value in headers.getlist("authorization")]
+    given = [_presented(value.encode("latin-1")) for value in headers.getlist("authorization")]
     for name in ("x-api-key", "x-goog-api-key"):
         given += [b"Bearer " + value.encode("latin-1") for value in headers.getlist(name)]
     different = set(given)
     credential = given[0] if len(different) == 1 else b"" if given else None
     return await services.principal(credential)
+
+
+_SIGNED: Final = b"AWS4-HMAC-SHA256 "
+
+
+def _presented(credential: bytes) -> bytes:
+    """The bearer credential in an `Authorization`: a request signed with SigV4 has it as its access key id.
+
+    Clients of AWS send bearer tokens over TLS alone. The signature proves nothing beyond the key, whose secret half the
+    store does not hold, and is not looked at.
+    """
+    if not credential.startswith(_SIGNED):
+        return credential
+    for part in credential.removeprefix(_SIGNED).split(b","):
+        name, _, value = part.strip().partition(b"=")
+        if name == b"Credential":
+            return b"Bearer " + value.partition(b"/")[0]
+    return b""
 
 
 async def request_in(scope: Scope, headers: Headers, receive: Receive) -> Wire:
