@@ -51,7 +51,7 @@ class Resident:
 
     def __init__(self, model: AgentModel) -> None:
         self.model = model
-        self.call_id = ""
+        self.call_id = 0  # its fingerprint
         self.last: Surprise | None = None
         self.said: _Said | None = None
         self.unsaved = 0
@@ -114,7 +114,7 @@ class UsualCalls:
             size=size,
             effects=sorted(evaluation.effects),
         )
-        is_new = asked.known is None and resident.call_id != subject.call_id
+        is_new = asked.known is None and resident.call_id != hash(subject.call_id)
         surprise, unusual = self._ask(resident, subject.call_id, called, rules, is_new=is_new, released=released)
         if not unusual or released:
             return None
@@ -153,7 +153,8 @@ class UsualCalls:
                 model.learn(called, surprise, taught=released)
                 resident.unsaved += 1
             if is_new:
-                resident.call_id, resident.last = call_id, _bare(surprise)
+                resident.call_id = hash(call_id)
+                resident.last = _bare(surprise, tells=model.learned >= rules.after)
         return surprise, unusual
 
     def save(self, transaction: Transaction, agent: str) -> None:
@@ -193,9 +194,9 @@ class UsualCalls:
         return resident
 
 
-def _bare(surprise: Surprise) -> Surprise:
-    """What is shown of a call later: its values would be several kilobytes an agent."""
-    return _USUAL if not surprise.bits else surprise._replace(values=(), fresh=_NOTHING)
+def _bare(surprise: Surprise, *, tells: bool) -> Surprise:
+    """What is shown of a call later, where the agent is known well enough: its values would be kilobytes an agent."""
+    return surprise._replace(values=(), fresh=_NOTHING) if tells and surprise.bits else _USUAL
 
 
 def _put(transaction: Transaction, key: str, data: bytes) -> None:

@@ -42,6 +42,7 @@ def test_a_value_has_the_same_meaning_whatever_profile_it_came_from() -> None:
         "limits: {byte_rate: 32MiB/minute}\npreviews: {mounts: []}\njudging: {feedback: code}\n"
         "sessions: {unclassified: restricted}\n"
         "proxies: {documents: readable}\n"
+        "cascade: {do: suspend}\n"
         "containment:\n"
         "  - {when: {blocked: 5, reason: attack_detected, severity: high, within: 10m}, do: suspend, for: 1h}\n"
         "  - {when: {canary: 1, within: 1h}, do: suspend, for: 1d}"
