@@ -151,6 +151,7 @@ def _sections() -> Iterator[str]:
         "`guards.content.overrides`": "OverrideSettings",
         "`guards.dataflow`": "DataflowSettings",
         "`guards.drift`": "DriftSettings",
+        "`guards.reasoning`": "ReasoningSettings",
         "`pipeline`": "PipelineSettings",
         "`sessions`": "SessionSettings",
         "`policies`": "PolicySettings",

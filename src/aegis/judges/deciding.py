@@ -22,7 +22,6 @@ from aegis.core.json import parse
 from aegis.core.judging import JudgeSpec
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Document, Reader, Search, Transaction
-from aegis.core.reasoning import Reasoning
 from aegis.core.receipt import Draft
 from aegis.core.times import MICROS
 from aegis.detect.facts import FactSubject as Called
@@ -36,7 +35,7 @@ from aegis.gate.record import Subject
 from aegis.gate.repeat import Known, load_payload
 from aegis.judges.access import JudgeDecide, JudgeDoor, Observe, is_judge, worker_view
 from aegis.judges.payload import JudgeSubject as Judged
-from aegis.judges.payload import within
+from aegis.judges.payload import claimed_reasoning, within
 from aegis.judges.providers import About, selected, skips
 from aegis.judges.records import (
     RUNS,
@@ -63,7 +62,6 @@ from aegis.policy.policy import Policy
 # What a judge is told about the session: its trusted task, and the calls that came before this one.
 
 MAX_SHOWN: Final = 2_048  # bytes of one earlier call's arguments
-_SHOWN_REASONING: Final = 4_096  # characters of reasoning, its end: the rest was about other calls
 
 
 def recent_calls(parts: Parts, reader: Reader, subject: Subject, count: int) -> list[dict[str, Any]]:
@@ -381,7 +379,7 @@ class Judging(Participant):
                 "tier": evaluation.tier.word,
                 "irreversible": evaluation.irreversible,
                 "registered": evaluation.entry is not None and evaluation.entry.registered,
-                **({} if call.reasoning is None else {"claimed_reasoning": _claimed(call.reasoning)}),
+                **({} if call.reasoning is None else {"claimed_reasoning": claimed_reasoning(call.reasoning)}),
             },
             findings=[
                 {"rule": one.rule, "category": one.category, "severity": one.severity.word, "message": one.message}
@@ -486,13 +484,3 @@ def _digest(subject: Subject, evaluation: Evaluation) -> str:
     if evaluation.canonical is None:
         return subject.request_digest
     return call_digest(server=subject.call.server, tool=subject.call.tool, arguments=evaluation.canonical)
-
-
-def _claimed(reasoning: Reasoning) -> dict[str, Any]:
-    """What a judge is shown of the words that explain a call; nobody vouches for them."""
-    return {
-        "end": reasoning.text[-_SHOWN_REASONING:],
-        "purpose": reasoning.purpose,
-        "signed_blocks": reasoning.signed,
-        "changed_blocks": reasoning.changed,
-    }

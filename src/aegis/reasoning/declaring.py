@@ -88,6 +88,7 @@ def put_plan(parts: Parts, transaction: Transaction, key: str, book: PlanBook) -
 def plan_of(parts: Parts, principal: Principal, session: str) -> PlanBook:
     """The plan that binds a session; raises `InvalidCall` (404) where none was declared."""
     with parts.store.reader() as reader:
+        check_runs(reader, principal)
         key = session_key(principal, session)
         book = load_plan(parts, reader, _binding(reader, key) or key)
     if book is None:
