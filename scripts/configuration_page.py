@@ -144,7 +144,6 @@ def _sections() -> Iterator[str]:
         "`guards.rate`, `guards.registry`, `guards.schema`, `guards.cedar`": "GuardSettings",
         "`guards.loops`": "LoopSettings",
         "`guards.behaviour`": "BaselineSettings",
-        "`guards.reasoning`": "ReasoningSettings",
         "`guards.outside.*`": "OutsideGuardSettings",
         "`guards.content`": "ContentSettings",
         "`guards.content.exceptions`": "ExceptionSettings",

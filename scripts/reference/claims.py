@@ -31,7 +31,6 @@ AREAS: Final[dict[str, str]] = {
     "MIS": "Missions",
     "DET": "Detection",
     "SES": "Sessions",
-    "RSN": "Reasoning and plans",
     "TOL": "What tools say about themselves",
     "PER": "Permits",
     "NTF": "Notifications",
