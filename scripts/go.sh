@@ -36,7 +36,7 @@ fi
 GOTOOLCHAIN=local
 export GOTOOLCHAIN
 failed=
-for module in sdk/go sdk/go/openai sdk/go/anthropic sdk/go/mcp sdk/go/langchain sdk/go/contract examples/go; do
+for module in sdk/go sdk/go/openai sdk/go/anthropic sdk/go/mcp sdk/go/langchain sdk/go/adk sdk/go/contract examples/go; do
   (cd "$module" && "$go" vet ./... && "$go" test ./...) || failed="$failed $module"
 done
 formatted=$("$(dirname "$go")/gofmt" -l sdk/go examples/go)

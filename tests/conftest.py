@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # A process that a test starts with a home of its own does not compile every rule anew.
 os.environ["XDG_CACHE_HOME"] = str(default_cache_folder().parents[1])
+
+# Every client that a test makes reads whom it believes, and the usual list takes longer than most tests. Nothing here
+# leaves the machine: one authority that ended long ago is believed, unless a test names another.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "nobody.pem")
 
 # Hundreds of processes are started, and each would compile every module anew where the machine keeps none of them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -99,6 +99,33 @@ def test_a_policy_holds_the_calls_of_an_agent_that_lost_trust_and_of_no_other(tm
         again.close()
 
 
+def test_a_no_lowers_the_trust_in_an_agent_and_a_policy_selects_by_it(tmp_path: Path) -> None:
+    text = CONFIG + (
+        "policies:\n"
+        "- {name: ask, select: {tool: send_email}, deny: {}, outcome: require_approval}\n"
+        "- {name: distrusted, select: {effect: read, trust_below: 40}, deny: {}, outcome: require_approval}\n"
+    )
+    home = tmp_path / "home"
+    place = deployment(home, text)
+    try:
+        assert place.gate.decide(read(1)).outcome is Outcome.ALLOW
+        for number in range(3):
+            mail = ToolCall(tool="send_email", arguments={"to": f"a{number}@example.com"})
+            held = place.gate.decide(mail)
+            assert held.approval is not None
+            resolve(place.gate, held.approval.id, "deny", reason="not now")
+    finally:
+        place.close()
+    again = deployment(home, text)
+    try:
+        held = again.gate.decide(read(2))
+        assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.APPROVAL_REQUIRED)
+        other = Principal(id="other", roles=frozenset({"agent"}), agent="other")
+        assert again.gate.decide(read(2), principal=other).outcome is Outcome.ALLOW
+    finally:
+        again.close()
+
+
 def test_attacks_of_a_program_count_against_its_next_agent_and_against_no_other(tmp_path: Path) -> None:
     place = deployment(tmp_path / "home", TRUSTED)
 
@@ -145,8 +172,9 @@ def test_an_auditor_reads_what_is_usual_of_an_agent(tmp_path: Path) -> None:
         assert gateway.ask("GET", "/v1/agents/nobody/behaviour", key="auditor").json["baseline"] is None
 
 
-def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_held(tmp_path: Path) -> None:
-    with served(tmp_path / "home") as gateway:
+def test_what_a_contained_session_wrote_is_found_on_request_and_those_it_reached_are_held(tmp_path: Path) -> None:
+    text = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}cascade: {{do: off}}\n"
+    with served(tmp_path / "home", text) as gateway:
         wrote: dict[str, Any] = {
             "tool": "write_file",
             "arguments": {"path": "/srv/plan.txt", "content": "x"},
@@ -169,6 +197,7 @@ def test_what_a_contained_session_wrote_is_followed_and_those_it_reached_are_hel
         assert "first: read `/srv/plan.txt`" in aegis(*asked, env=auditor).stdout
         assert aegis(*asked, "--do", "hold", env=auditor).returncode != 0
         assert read_json(aegis(*asked, "--do", "hold", "--json", env=root)) == found
+        assert (found["followed"], found["items"][0]["do"]) == (False, "none")
         again = {**wrote, "session": "second"}
         assert gateway.decide(**again).json["decision"] == "require_approval"
         assert gateway.decide(**{**again, "session": "third"}).json["decision"] == "allow"

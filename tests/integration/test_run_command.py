@@ -41,6 +41,24 @@ while True:
         said.append({"role": "tool", "tool_call_id": call.id, "content": "some notes"})
 print(json.dumps({"ran": ran, "said": message.content, "key": os.environ["OPENAI_API_KEY"]}))
 """
+# A host as Claude Code is one: it asks the model at its base URL, and its hook before each tool.
+HOST = """
+import json, os, subprocess, sys, urllib.request
+hook = json.load(open(sys.argv[2]))["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+said = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "look at the notes"}]}
+request = urllib.request.Request(
+    os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json.dumps(said).encode(),
+    {"content-type": "application/json", "authorization": "Bearer " + os.environ["ANTHROPIC_AUTH_TOKEN"]},
+)
+ran = []
+for block in json.load(urllib.request.urlopen(request))["content"]:
+    if block["type"] == "tool_use":
+        event = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_use_id": block["id"], "tool_name": block["name"]}
+        event["tool_input"] = block["input"]
+        asked = subprocess.run(hook, shell=True, input=json.dumps(event), text=True)
+        ran.append([block["name"], asked.returncode])
+print(json.dumps(ran))
+"""
 TRAPPED = "trap 'exit 4' TERM; echo up; sleep 60 & wait"
 NODE_AGENT = """
 const said = [{ role: 'user', content: 'look at the notes' }];
@@ -120,6 +138,17 @@ class TestAgents:
         (tmp_path / "agent.mjs").write_text(NODE_AGENT)
         done = run(home, "node", "agent.mjs", cwd=tmp_path, env=asking(provider))
         assert json.loads(done.stdout) == {"ran": ["read_file"]}, done.stderr
+        assert last(done) == "aegis: 2 calls: 1 allowed, 0 changed, 0 held, 1 blocked; log verifies"
+
+    def test_what_the_hook_of_a_host_decides_again_is_one_call(
+        self, home: Path, provider: ScriptedProvider, tmp_path: Path
+    ) -> None:
+        host = tmp_path / "claude"
+        host.write_text(f"#!{sys.executable}\n{HOST}")
+        host.chmod(0o755)
+        asked = {"ANTHROPIC_API_KEY": PROVIDER_KEY, "ANTHROPIC_BASE_URL": provider.anthropic_url}
+        done = run(home, "--", str(host), cwd=tmp_path, env=asked)
+        assert json.loads(done.stdout) == [["read_file", 0]], done.stderr
         assert last(done) == "aegis: 2 calls: 1 allowed, 0 changed, 0 held, 1 blocked; log verifies"
 
     def test_observe_changes_nothing_and_says_what_would_have_been(

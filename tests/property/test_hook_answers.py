@@ -144,3 +144,20 @@ def test_claude_code_asks_with_the_changed_arguments_in_view() -> None:
     assert told["permissionDecision"] == "ask"
     assert told["permissionDecisionReason"]
     assert told["updatedInput"] == {"command": "rm -rf ./src; curl -H [masked] x"}
+
+
+async def test_what_a_person_released_where_the_model_proposed_it_is_not_asked_again() -> None:
+    arguments = {"command": "rm -rf ./src"}
+    released = {("toolu_1", digest_of(ToolCall(tool="Bash", arguments=arguments))): "decision-1"}
+    with tempfile.TemporaryDirectory() as home:
+        decider = ScriptedDecider(rules={"Bash": held})
+        judge = HookJudge(
+            decider,
+            HookState(Path(home)),
+            wait_until=time.monotonic(),
+            released=lambda call_id, digest: released.get((call_id, digest)),
+        )
+        same = await judge.aanswer(read_event(json.dumps(claude(arguments)).encode()))
+        other = await judge.aanswer(read_event(json.dumps(claude({"command": "rm -rf ./docs"})).encode()))
+    assert (same.code, other.code) == (0, 2)
+    assert [call.arguments for call in decider.decided] == [{"command": "rm -rf ./docs"}]

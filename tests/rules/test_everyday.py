@@ -69,6 +69,7 @@ def shown(entry: dict[str, Any]) -> str:
             agent="a",
             session="",
             now=0,
+            workspace=POLICY.prints_files(entry.get("server"), entry["tool"], lambda: entry["arguments"]),
         )
     ).combined
     return ANSWERS[combined.outcome.word]

@@ -100,8 +100,8 @@ def test_a_program_is_added_by_a_file_alone(tmp_path: Path) -> None:
 
     package = Path(aegis.__file__).parent
     shutil.copytree(package, tmp_path / "src" / "aegis", ignore=shutil.ignore_patterns("__pycache__", "_data"))
+    shutil.copytree(program_folder().parent, tmp_path / "data")
     folder = tmp_path / "data" / "programs"
-    shutil.copytree(program_folder(), folder)
 
     def asked() -> list[set[str]]:
         answer = subprocess.run(

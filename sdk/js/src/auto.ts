@@ -7,6 +7,7 @@ import { anthropic } from './anthropic';
 import { claude } from './claude';
 import { applyHook, type Hook, type Hooked, undoHooks } from './hooks';
 import { langchain, langgraph } from './langchain';
+import { mastra } from './mastra';
 import { mcp, mcpClient, mcpServer } from './mcp';
 import { openai } from './openai';
 import { currentRuntime, openRuntime, replaceRuntime, type RuntimeOptions } from './runtime';
@@ -30,6 +31,7 @@ export const HOOKS: readonly Hook[] = [
   langgraph,
   agents,
   agentsModels,
+  mastra,
   claude,
 ];
 

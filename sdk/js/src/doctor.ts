@@ -114,6 +114,20 @@ const CANARIES: Readonly<Record<string, Canary>> = {
     }
     return ran;
   },
+  '@mastra/core': async (load) => {
+    let ran = false;
+    const [made] = await load('./tools');
+    const context = (await load('./request-context')).map((module) => new (module['RequestContext'] as new () => object)());
+    for (const [at, module] of (await load('./agent')).entries()) {
+      const make = made?.['createTool'] as (options: object) => object;
+      const tools = { [CANARY]: make({ id: CANARY, description: 'canary', execute: () => Promise.resolve((ran = true)) }) };
+      const options = { id: 'canary', name: 'canary', instructions: 'none', model: 'openai/none', tools };
+      const agent = new (module['Agent'] as new (options: object) => { convertTools(run: object): Promise<Owner> })(options);
+      const prepared = await agent.convertTools({ requestContext: context[at], methodType: 'generate' });
+      await (prepared[CANARY] as { execute(input: object, options: object): Promise<unknown> }).execute({}, { toolCallId: 'call_canary' });
+    }
+    return ran;
+  },
   '@modelcontextprotocol/sdk': async (load) => canaryOfServer(await load('./server/index.js')),
   '@modelcontextprotocol/server': async (load) => canaryOfServer(await load()),
 };

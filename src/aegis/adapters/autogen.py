@@ -13,7 +13,7 @@ from aegis.enforce.arguments import jsonable, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.runner import Execution
+from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, looping, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
@@ -150,9 +150,19 @@ def _running_stream(gate: ToolGate, original: Method) -> Method:
     return run_json_stream
 
 
+# Where the package makes the tools that let another agent go on, or ask one.
+_HANDING_OFF: Final = ("autogen_agentchat.base._handoff", "autogen_agentchat.tools._agent")
+
+
 def _direct(tool: Any, args: Any, call_id: str | None) -> Execution:
     """The call of a tool that is run past a workbench."""
-    return Execution(tool=tool.name, call_id=call_id or "", answer_id=None, arguments=lambda: _validated(tool, args))
+    return Execution(
+        tool=tool.name,
+        call_id=call_id or "",
+        answer_id=None,
+        arguments=lambda: _validated(tool, args),
+        handoff=comes_from(tool, *_HANDING_OFF),
+    )
 
 
 def _fitting(tool: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +181,7 @@ def _execution(workbench: Any, name: str, arguments: Mapping[str, Any] | None, c
         call_id=call_id or "",
         answer_id=None,
         arguments=lambda: _validated(found[0], arguments or {}) if found else dict(arguments or {}),
+        handoff=bool(found) and comes_from(found[0], *_HANDING_OFF),
     )
 
 

@@ -20,7 +20,7 @@ from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.runner import Execution
+from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import EnforcedScope, call_id_of, calling, deferring, executing
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
@@ -224,6 +224,10 @@ class _InContext:
         return getattr(self._tool, name)
 
 
+# Where the package makes the tools by which one agent of a crew has another one do something.
+_DELEGATING: Final = tuple(f"crewai.tools.agent_tools.{name}" for name in ("delegate_work_tool", "ask_question_tool"))
+
+
 class _Invocation:
     """One call of a structured tool with its final arguments. Making it raises what the tool's validation raises."""
 
@@ -236,6 +240,7 @@ class _Invocation:
             call_id=call_id_of(_sanitized(tool.name)),
             answer_id=None,
             arguments=lambda: self.values,
+            handoff=comes_from(getattr(tool, "_tool", tool), *_DELEGATING),
         )
         self._again = _again.get()
         self._kept = _take_kept(self.execution.tool, given)

@@ -14,7 +14,7 @@ from aegis.enforce.arguments import check_types, fitted, named_arguments, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.runner import Execution
+from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import EnforcedScope, deferring, reached, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
@@ -56,6 +56,10 @@ def _said(_runner: Any, *, new_message: Any = None, **_: Any) -> Iterator[str]:
     """What the user says in the message of a run: its texts, without files, answers of functions and results."""
     if new_message is not None and new_message.role in {None, "user"}:
         yield from (part.text for part in new_message.parts or () if part.text)
+
+
+# Where the package makes the tools that let another agent go on, or ask one.
+_HANDING_OFF: Final = ("google.adk.tools.transfer_to_agent_tool", "google.adk.tools.agent_tool")
 
 
 def _asking_or(witness: Callable[[Method], Method], original: Method) -> Method:
@@ -109,6 +113,7 @@ def _running(gate: ToolGate, original: Method) -> Method:
             call_id=getattr(tool_context, "function_call_id", None) or "",
             answer_id=getattr(tool_context, "invocation_id", None),
             arguments=final,
+            handoff=comes_from(tool, *_HANDING_OFF),
         )
 
         async def body(given: dict[str, Any]) -> Any:

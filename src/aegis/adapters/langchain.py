@@ -19,7 +19,7 @@ from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.runner import Execution
+from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, reached, running, streaming
 from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Handed, Ran, ToolGate
@@ -308,6 +308,7 @@ class _Call:
             call_id=self._id or "",
             answer_id=_answer_of(options.get("config")),
             arguments=self._final,
+            handoff=comes_from(tool, "langgraph_supervisor.handoff", "langgraph_swarm.handoff"),
         )
 
     def input(self, given: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from aegis.enforce.arguments import bound_arguments, check_types, fitted, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.runner import Execution
+from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import (
     EnforcedScope,
     begun,
@@ -131,7 +131,11 @@ class _Call:
         self._unnamed: list[str] = []
         name = tool.metadata.get_name()
         self.execution = Execution(
-            tool=name, call_id=call_id_of(name), answer_id=None, arguments=lambda: self._final(args, kwargs)
+            tool=name,
+            call_id=call_id_of(name),
+            answer_id=None,
+            arguments=lambda: self._final(args, kwargs),
+            handoff=comes_from(tool, "llama_index.core.agent.workflow.multi_agent_workflow"),
         )
 
     def run(self, original: Method, given: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ from aegis.wire.openai_responses import OpenAIResponses
 _RESPONSES: Final = OpenAIResponses()
 _INPUT: Final = 1  # the place of the input among the arguments of a model
 _TOOLS: Final = 3
+_HANDOFFS: Final = 5
 
 
 class Asking:
@@ -77,7 +78,8 @@ class Asking:
         return ask
 
     def _turn(self, scope: EnforcedScope) -> _Undecided:
-        return _Undecided(self._enforcer, self._own, self._memory, scope.deferred)
+        with scoped(scope):
+            return _Undecided(self._enforcer, self._own, self._memory, scope.deferred)
 
     async def _amended(
         self, turn: ProviderTurn, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -120,11 +122,13 @@ def _wire(item: Any) -> Any:
 
 
 def _deferred(args: tuple[Any, ...], kwargs: dict[str, Any]) -> EnforcedScope:
-    """The function tools that a run gave to the model, which it decides where it executes them."""
+    """The function tools that a run gave to the model, which it decides where it executes them; and its handoffs."""
     from agents.tool import FunctionTool
 
     given = kwargs["tools"] if "tools" in kwargs else args[_TOOLS]
-    return deferring(tool.name for tool in given if isinstance(tool, FunctionTool))
+    others = kwargs["handoffs"] if "handoffs" in kwargs else args[_HANDOFFS] if len(args) > _HANDOFFS else ()
+    handoffs = (one.tool_name for one in others or ())
+    return deferring((tool.name for tool in given if isinstance(tool, FunctionTool)), handoffs)
 
 
 DISTRIBUTION: Final = "openai-agents"
@@ -203,6 +207,7 @@ def _invoking(gate: ToolGate, original: Method) -> Method:
             call_id=context.tool_call_id,
             answer_id=None,
             arguments=lambda: _final(function_tool, arguments),
+            handoff=getattr(function_tool, "_is_agent_tool", False) is True,
         )
 
         async def body(given: dict[str, Any]) -> Any:

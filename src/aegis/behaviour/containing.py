@@ -17,6 +17,7 @@ from aegis.core.behaviour import ContainedBy, ContainmentRule, Measure
 from aegis.core.outcome import Outcome, Reason, Risk, outcome_of, risk_of
 from aegis.gate.control import session_subject, tool_subject
 
+CASCADE: Final = "cascade"  # the alarm that something contained reached others
 CANARY_RULE: Final = "canary"  # the rule that findings of a touched canary carry
 ATTACKS: Final = frozenset({
     "sql_injection", "path_traversal", "shell_injection", "prompt_injection", "sensitive_file", "data_exfiltration",
@@ -75,7 +76,9 @@ def may_count(members: Mapping[str, Any]) -> bool:
         return True
     if kind in ("decision", "result"):
         return CANARY_RULE in chain.from_iterable(map(_RULES, members["guards"]))
-    return kind == "alarm" or (kind == "approval" and members.get("action") == "denied")
+    if kind == "alarm":
+        return members.get("action") != CASCADE  # it says that others were reached, and nothing of its agent
+    return kind == "approval" and members.get("action") == "denied"
 
 
 def note(members: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], principal: str) -> Noted | None:

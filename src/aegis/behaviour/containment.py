@@ -1,13 +1,4 @@
-"""Containment in the transaction that records what causes it, and its end by a person.
-
-(1) what one unit records is looked at inside of its transaction: receipts that count for no condition cost nothing
-(2) the tally of each subject is read, counted on and written; many gateways on one store count as one
-(3) where a condition holds, its subject is contained, the control epoch moves, and both are on record with their cause
-(4) every gateway decides its next call under the new epoch, or its record is refused and the call is decided again
-
-Tallies are kept apart by subject. Whoever makes a new one looks at its neighbours and removes those in which nothing
-counts any more, so that there are never many more tallies than events inside the longest condition.
-"""
+"""What is contained: what a condition that held makes of its subject, how that is in force, and its end by a person."""
 
 from __future__ import annotations
 
@@ -19,17 +10,12 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
-from aegis.behaviour.budgets import close
-from aegis.behaviour.canaries import GUARD as CANARIES
-from aegis.behaviour.canaries import Canaries
-from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
-from aegis.behaviour.usual import UsualCalls
-from aegis.config.reload import PolicyHolder
+from aegis.behaviour.containing import EventCounts
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.ports import Clock, Document, Reader, Transaction
-from aegis.core.receipt import Draft, Recorded
+from aegis.core.ports import Document, Reader, Transaction
+from aegis.core.receipt import Draft
 from aegis.core.times import rfc3339
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall
@@ -45,97 +31,13 @@ from aegis.gate.control import (
     contained_of,
     list_contained,
 )
-from aegis.gate.events import Event, Listener, new_id, notify
+from aegis.gate.events import new_id
 from aegis.log.writer import Unit
 
 TALLIES: Final = "containment_tallies"
 GATE: Final = "gate"
 GUARD: Final = "containment"
-NEIGHBOURS: Final = 2  # tallies that are looked at for each new one: what is over goes as quickly as new ones come
-_OFS: Final[tuple[ContainedBy, ...]] = ("session", "agent", "mission", "tool")
 _STRENGTH: Final[Mapping[Containing, int]] = {"hold": 0, "suspend": 1, "revoke": 2}
-
-
-class ContainmentWatch:
-    """Counts what is recorded, and contains; `core.log.writer.Watch` over one deployment."""
-
-    def __init__(
-        self, policy: PolicyHolder, clock: Clock, listeners: Sequence[Listener], canaries: Canaries, usual: UsualCalls
-    ):
-        self._canaries = canaries
-        self._usual = usual
-        self._policy = policy
-        self._clock = clock
-        self._listeners = listeners
-
-    def look(self, transaction: Transaction, drafts: Sequence[Draft]) -> Sequence[Draft]:
-        """What follows from what one unit records."""
-        policy = self._policy.current
-        rules = policy.behaviour.containment
-        found: list[Draft] = []
-        for draft in drafts:
-            kind = draft.members["kind"]
-            if kind == "decision":
-                self._usual.save(transaction, draft.members["agent"])
-            elif kind == "result":
-                self._look_at_result(transaction, draft)
-            elif kind == "approval" and policy.behaviour.budgets and draft.members.get("action") == "denied":
-                approval = find(transaction, draft.members["approval_id"])
-                if approval is not None:
-                    close(transaction, policy.behaviour.budgets, approval, self._clock())
-            if rules and may_count(draft.members):  # (1)
-                found += self._counted(transaction, draft, rules, policy.digest)
-        return found
-
-    def _look_at_result(self, transaction: Transaction, draft: Draft) -> None:
-        """Note in the receipt of a result that it holds a canary: its agent read where nobody has to."""
-        if draft.payload is None:
-            return
-        watched = self._canaries.watched_in(transaction)
-        if watched is not None and watched.is_in(draft.payload):
-            noted = {"guard": CANARIES, "outcome": Outcome.ALLOW.word, "rules": [CANARY_RULE]}
-            draft.members["guards"] = [*draft.members["guards"], noted]
-
-    def recorded(self, draft: Draft, recorded: Recorded) -> None:
-        """Tell those who listen what was contained."""
-        notify(self._listeners, Event(kind=draft.members["kind"], members=draft.members, recorded=recorded))
-
-    def _counted(
-        self, transaction: Transaction, draft: Draft, rules: Sequence[ContainmentRule], policy_digest: str
-    ) -> list[Draft]:
-        members = draft.members
-        findings = () if draft.payload is None else findings_in(draft.payload)
-        noted = note(members, findings, whose(transaction, members))
-        if noted is None:
-            return []
-        now = max(self._clock(), transaction.head().time)
-        drafts: list[Draft] = []
-        for of in _OFS:
-            subject = noted.subjects.get(of)
-            if subject is None or not any(rule.of == of for rule in rules):
-                continue
-            # (2)
-            key = contained_key(of, subject)
-            stored = transaction.document(TALLIES, key)
-            tally = EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)
-            rule = counted(tally, rules, noted, of, now)
-            if stored is None:
-                _sweep(transaction, key, rules, now)
-            transaction.put_document(
-                Document(
-                    collection=TALLIES,
-                    key=key,
-                    version=1 if stored is None else stored.version + 1,
-                    body=orjson.dumps(to_builtins(tally)),
-                )
-            )
-            # (3)
-            if rule is not None:
-                one = contained_by(rule, subject, now, receipt=noted.receipt, agent=noted.agent, session=noted.session)
-                drafts += _drafts(rule, one, noted.receipt, policy_digest, members)
-                if one is not None:
-                    contain(transaction, one)
-        return drafts
 
 
 def findings_in(payload: bytes) -> Sequence[Mapping[str, Any]]:
@@ -154,13 +56,6 @@ def whose(transaction: Reader, members: Mapping[str, Any]) -> str:
         return principal
     approval = find(transaction, members["approval_id"])
     return principal if approval is None else approval.principal
-
-
-def _sweep(transaction: Transaction, key: str, rules: Sequence[ContainmentRule], now: int) -> None:
-    """Remove what is over among the tallies behind `key`; keys are digests, so that every place comes up."""
-    for stored in transaction.documents(TALLIES, after=key, limit=NEIGHBOURS):
-        if convert(orjson.loads(stored.body), EventCounts).is_over(rules, now):
-            transaction.delete_document(TALLIES, stored.key)
 
 
 def contained_by(
@@ -183,8 +78,11 @@ def contained_by(
     )
 
 
-def contain(transaction: Transaction, one: Contained) -> None:
-    """Put `one` in force for every call that is decided from now on; what is stricter or lasts longer stays."""
+def contain(transaction: Transaction, one: Contained, *, sweeps: bool = True) -> None:
+    """Put `one` in force for every call that is decided from now on; what is stricter or lasts longer stays.
+
+    What is contained of itself is so still where it is reached by something else. `sweeps` removes what ended.
+    """
     if one.of == "agent" and one.does == "revoke":
         _revoke(transaction, one)
     else:
@@ -196,9 +94,11 @@ def contain(transaction: Transaction, one: Contained) -> None:
                     one,
                     does=max(before.does, one.does, key=lambda does: _STRENGTH[does]),
                     until=0 if not before.until or not one.until else max(before.until, one.until),
+                    behind=one.behind if before.behind else "",
                 )
         version = 1 if stored is None else stored.version + 1
-        _forget_ended(transaction, one)
+        if sweeps:
+            _forget_ended(transaction, one)
         transaction.put_document(
             Document(collection=CONTAINED, key=one.id, version=version, body=orjson.dumps(to_builtins(one)))
         )
@@ -225,7 +125,7 @@ def _forget_ended(transaction: Transaction, new: Contained) -> None:
                 transaction.delete_document(CONTAINED, stored.key)
 
 
-def _drafts(
+def drafts_of(
     rule: ContainmentRule, one: Contained | None, receipt: str, policy_digest: str, about: Mapping[str, Any]
 ) -> list[Draft]:
     """The receipts of a condition that held: that it did, and what is contained by it."""
@@ -240,10 +140,10 @@ def _drafts(
         if about.get(name):
             said[name] = about[name]
     told = {"cause": rule.words, "of": rule.of, "does": rule.does}
-    drafts = [_draft({"kind": "alarm", "action": "containment", **said}, told)]
+    drafts = [draft_of({"kind": "alarm", "action": "containment", **said}, told)]
     if one is not None:
         more = {"expires": rfc3339(one.until)} if one.until else {}
-        drafts.append(_draft({"kind": "revocation", "action": rule.does, **said, **more}, {**told, "id": one.id}))
+        drafts.append(draft_of({"kind": "revocation", "action": rule.does, **said, **more}, {**told, "id": one.id}))
     return drafts
 
 
@@ -253,7 +153,7 @@ def _outcome(rule: ContainmentRule) -> Outcome:
     return Outcome.REQUIRE_APPROVAL if rule.does == "hold" else Outcome.BLOCK
 
 
-def _draft(members: dict[str, Any], told: Mapping[str, str]) -> Draft:
+def draft_of(members: dict[str, Any], told: Mapping[str, str]) -> Draft:
     """A receipt of the gate, with the words beside it."""
     salt, payload = os.urandom(SALT_BYTES), canonical(dict(told))
     members = {**members, "receipt_id": new_id(), "payload_commitment": payload_commitment(salt, payload)}
@@ -294,9 +194,12 @@ def release(key: str, reason: str, *, principal: str, released: Callable[[Contai
 
 
 def contain_sessions(
-    subjects: Sequence[str], does: Containing, reason: str, *, principal: str, until: int, now: int
+    subjects: Sequence[str], does: Containing, reason: str, *, principal: str, until: int, now: int, behind: str = ""
 ) -> Unit:
-    """The unit that contains sessions together, each on record; what is stricter or lasts longer stays."""
+    """The unit that contains sessions together, each on record; what is stricter or lasts longer stays.
+
+    Where they are `behind` something contained, they are released with it.
+    """
     reason = _checked(reason)
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
@@ -305,9 +208,9 @@ def contain_sessions(
             session = subject.partition("\n")[2]
             one = Contained(
                 of="session", subject=subject, does=does, since=now, until=until, cause=reason, by=principal,
-                session=session,
+                session=session, behind=behind,
             )  # fmt: skip
-            contain(transaction, one)
+            contain(transaction, one, sweeps=not drafts)
             drafts.append(_by_person(does, principal, reason, one))
         return drafts
 
@@ -324,7 +227,7 @@ def _by_person(action: str, principal: str, reason: str, one: Contained) -> Draf
     for name, value in (("agent", one.agent), ("session", one.session), ("parent", one.receipt)):
         if value:
             members[name] = value
-    return _draft(members, {"reason": reason, "of": one.of, "id": one.id})
+    return draft_of(members, {"reason": reason, "of": one.of, "id": one.id})
 
 
 def _checked(reason: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aegis.behaviour.budgets import CallBudget, budget_of
 from aegis.behaviour.canaries import Canaries, WatchedCanary, touched
+from aegis.behaviour.cascading import Cascades
 from aegis.behaviour.containment import GUARD
 from aegis.behaviour.loops import Loops, held_and_released
 from aegis.behaviour.trust import AgentTrusts, ShownTrust
@@ -30,8 +31,15 @@ class Behaviour(Participant):
     """Weighs what agents do over time; a call pays for what the policy asks about."""
 
     def __init__(
-        self, parts: Parts, control: Control, canaries: Canaries, usual: UsualCalls, loops: CountBook | None = None
+        self,
+        parts: Parts,
+        control: Control,
+        canaries: Canaries,
+        usual: UsualCalls,
+        cascades: Cascades,
+        loops: CountBook | None = None,
     ):
+        self._cascades = cascades
         self._control = control
         self._canaries = canaries
         self._clock = parts.clock
@@ -50,6 +58,7 @@ class Behaviour(Participant):
     def weigh(self, asked: DecisionAttempt, evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Report]:
         """The reports on one call: of canaries, of what is contained, goes round in circles or is not usual."""
         rules = asked.policy.behaviour
+        self._cascades.attend(asked.state)
         watched = self._canaries.watched(asked.state.epoch)
         if watched is not None and _touches(watched, asked, evaluation):
             yield observed(touched()) if asked.policy.settings["mode"] == "observe" else touched()

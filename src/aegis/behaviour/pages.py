@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
-from aegis.behaviour.routes import KILL, KILL_RELEASE, RELEASE_CONTAINED, contained_rows, end, stop_all
+from aegis.behaviour.routes import KILL, KILL_RELEASE, RELEASE_CONTAINED, contained_rows, end, one_contained, stop_all
 from aegis.cockpit.page import PageRequest, html, page
 from aegis.errors import InvalidCall
 from aegis.server.validation import checked_body
@@ -29,6 +29,12 @@ async def contained(request: PageRequest) -> Response:
         ],
         administers=request.may("admin"),
     )
+
+
+async def downstream(request: PageRequest) -> Response:
+    """Show one containment, and the sessions that it reached, each with its way."""
+    one = await asyncio.to_thread(one_contained, request.services, request.path["id"])
+    return html(request, "downstream.html", one=one, does=request.services.policy.current.behaviour.cascade.does)
 
 
 async def release(request: PageRequest) -> Response:
@@ -54,6 +60,7 @@ async def switch(request: PageRequest) -> Response:
 
 PAGES: Final = (
     page("GET", "/containment", contained, "auditor", "admin"),
+    page("GET", "/containment/{id}", downstream, "auditor", "admin"),
     page("POST", "/containment/{id}/release", release, "admin"),
     page("POST", "/kill", switch, "admin"),
 )

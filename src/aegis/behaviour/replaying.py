@@ -17,9 +17,13 @@ from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, n
 from aegis.behaviour.containment import contained_by, whose
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.ports import Entry, Reader
+from aegis.core.times import rfc3339
 from aegis.detect.fold import name_skeleton
 from aegis.gate.control import Contained, session_subject, tool_subject
+from aegis.gate.parts import Parts
+from aegis.gate.repeat import load_payload
 
+MAX_WALKED: Final = 50_000  # receipts of one walk over the log: bounds how long an answer takes
 MAX_TALLIES: Final = 100_000  # subjects that one walk counts at once: bounds its memory
 MAX_FIRED: Final = 1_000  # what one answer lists
 _LET_THROUGH: Final = frozenset({"allow", "sanitize"})
@@ -132,3 +136,34 @@ def _is_refused(in_force: Mapping[tuple[str, str], WouldHave], entry: Entry, bod
         return False
     found = [in_force[subject].contained for subject in _of(entry, body) if subject in in_force]
     return any(one is not None and one.does != "hold" and one.holds_at(entry.time) for one in found)
+
+
+def would_have(parts: Parts, rules: Sequence[ContainmentRule], since: int) -> dict[str, Any]:
+    """Return what `rules` would have done over the newest receipts since a time (microseconds)."""
+
+    def findings(reader: Reader, entry: Entry) -> Sequence[Mapping[str, Any]]:
+        payload, _ = load_payload(parts, reader, entry)
+        return () if payload is None else payload.get("findings", ())
+
+    with parts.store.reader() as reader:
+        size = reader.head().size
+        start = max(0, size - MAX_WALKED)
+        walked = walk(reader, rules, findings, start=start, stop=size, since=since)
+        first = reader.entry(start)
+    complete = walked.complete and (start == 0 or (first is not None and first.time <= since))
+    return {"looked_at": walked.looked_at, "complete": complete, "items": [_fired(one) for one in walked.fired]}
+
+
+def _fired(one: WouldHave) -> dict[str, Any]:
+    return {
+        "time": rfc3339(one.time),
+        "receipt": one.receipt,
+        "cause": one.rule.words,
+        "of": one.rule.of,
+        "do": one.rule.does,
+        "agent": one.agent,
+        "session": one.session,
+        "until": rfc3339(one.contained.until) if one.contained is not None and one.contained.until else None,
+        "calls": one.met,
+        "had_run": one.had_run,
+    }

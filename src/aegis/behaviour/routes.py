@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from aegis.behaviour.baseline import LOOKED_AT, Baseline, baseline
 from aegis.behaviour.budgets import used_of
-from aegis.behaviour.cascades import downstream_of, shown
+from aegis.behaviour.cascade_store import cascade_of, shown_cascade, shown_step
+from aegis.behaviour.cascades import FlowSource, steps_of, walk_flows
 from aegis.behaviour.containment import contain_sessions, contained_now, counts_of, kill, release
-from aegis.behaviour.replaying import WouldHave, walk
+from aegis.behaviour.replaying import would_have
 from aegis.behaviour.trust import trust_in
 from aegis.config.text import text_of
-from aegis.core.behaviour import ContainmentRule
 from aegis.core.call import check_name
-from aegis.core.ports import Entry, Reader, Search
+from aegis.core.ports import Search
 from aegis.core.receipt import receipt_ref
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
 from aegis.gate.control import Contained, read_control, session_subject
-from aegis.gate.repeat import load_payload
 from aegis.server.admission import ADMINISTER, AUDIT, Permission
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
@@ -109,12 +107,18 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Downstream": closed(
         {
+            "followed": {
+                "type": "boolean",
+                "description": "whether it is followed as it goes on",
+            },
             "complete": {"type": "boolean"},
             "items": _items(
                 {
                     "principal": TEXT,
                     "session": TEXT,
                     "agent": TEXT,
+                    "do": {"type": "string", "enum": ["none", "mark", "hold", "suspend", "released"]},
+                    "since": nullable(TIME),
                     "way": _items({"from": TEXT, "agent": TEXT, "by": TEXT, "receipt": ID}),
                 }
             ),
@@ -140,6 +144,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "cause": TEXT,
             "by": TEXT,
             "receipt": nullable(ID),
+            "behind": nullable({**TEXT, "description": "the containment that reached it, and with which it ends"}),
         }
     ),
     "ContainedList": closed({"items": {"type": "array", "items": ref("Contained")}, "next": nullable(TEXT)}),
@@ -248,7 +253,7 @@ async def replay_containment(request: ApiRequest) -> Response:
     """Show what the conditions of a configuration would have done over the newest receipts."""
     candidate = await asyncio.to_thread(request.services.policy.check, text_of(request.text))
     rules, since = candidate.policy.behaviour.containment, moment(request.query, "since") or 0
-    return answer(await asyncio.to_thread(would_have, request.services, rules, since))
+    return answer(await asyncio.to_thread(would_have, request.services.gate.parts, rules, since))
 
 
 REPLAY_CONTAINMENT: Final = Endpoint(
@@ -300,6 +305,7 @@ async def contain_downstream(request: ApiRequest) -> Response:
             principal=request.principal.id,
             until=services.clock() + DOWNSTREAM_US,
             now=services.clock(),
+            behind=key,
         )
     )
     return answer(found)
@@ -320,13 +326,23 @@ CONTAIN_DOWNSTREAM: Final = Endpoint(
 
 
 def behind(services: Services, key: str) -> dict[str, Any]:
-    """Return the sessions behind what is contained under `key`; raises `InvalidCall` (404)."""
+    """Return the sessions behind what is contained under `key`, as they are followed, or walked where they are not.
+
+    Raises `InvalidCall` (404).
+    """
+    parts = services.gate.parts
     with services.store.reader() as reader:
+        followed = cascade_of(reader, key)
+        if followed is not None:
+            return {"followed": True, **shown_cascade(parts, reader, followed)}
         one = next((one for one in contained_now(reader, services.clock()) if one.id == key), None)
         if one is None:
             raise InvalidCall("nothing is contained under this id", code="not_found", status=404)
-        reached, complete = downstream_of(services.gate.parts, reader, one)
-    return {"complete": complete, "items": shown(reached)}
+        size = reader.head().size
+        start = max(0, size - MAX_WALKED)
+        reached = walk_flows(steps_of(parts, reader, start, size), FlowSource(one.of, one.subject))
+    items = [{**shown_step(step, reached), "do": "none", "since": None} for step in reached.values()]
+    return {"followed": False, "complete": start == 0, "items": items}
 
 
 # What an agent usually does, and what of it is not.
@@ -443,39 +459,24 @@ def row(one: Contained) -> dict[str, Any]:
         "cause": one.cause,
         "by": one.by,
         "receipt": one.receipt or None,
+        "behind": one.behind or None,
     }
 
 
-def would_have(services: Services, rules: Sequence[ContainmentRule], since: int) -> dict[str, Any]:
-    """Return what `rules` would have done over the newest receipts since a time (microseconds)."""
-    parts = services.gate.parts
-
-    def findings(reader: Reader, entry: Entry) -> Sequence[Mapping[str, Any]]:
-        payload, _ = load_payload(parts, reader, entry)
-        return () if payload is None else payload.get("findings", ())
-
+def one_contained(services: Services, key: str) -> dict[str, Any]:
+    """Return one containment with what it reached, as it is shown; raises `InvalidCall` (404)."""
+    found = behind(services, key)
     with services.store.reader() as reader:
-        size = reader.head().size
-        start = max(0, size - MAX_WALKED)
-        walked = walk(reader, rules, findings, start=start, stop=size, since=since)
-        first = reader.entry(start)
-    complete = walked.complete and (start == 0 or (first is not None and first.time <= since))
-    return {"looked_at": walked.looked_at, "complete": complete, "items": [_fired(one) for one in walked.fired]}
-
-
-def _fired(one: WouldHave) -> dict[str, Any]:
-    return {
-        "time": rfc3339(one.time),
-        "receipt": one.receipt,
-        "cause": one.rule.words,
-        "of": one.rule.of,
-        "do": one.rule.does,
-        "agent": one.agent,
-        "session": one.session,
-        "until": rfc3339(one.contained.until) if one.contained is not None and one.contained.until else None,
-        "calls": one.met,
-        "had_run": one.had_run,
-    }
+        one = next((one for one in contained_now(reader, services.clock()) if one.id == key), None)
+        followed = cascade_of(reader, key)
+    if one is None and followed is not None:  # an agent that was stopped
+        one = Contained(
+            of=followed.of, subject=followed.subject, does="revoke", since=followed.since, cause=followed.cause,
+            receipt=followed.receipt, agent=followed.agent,
+        )  # fmt: skip
+    if one is None:
+        raise InvalidCall("nothing is contained under this id", code="not_found", status=404)
+    return {**row(one), **found}
 
 
 def _reason(request: ApiRequest) -> str:

@@ -16,20 +16,29 @@ from aegis.approvals.previews.dryrun import DryRun, DryRuns
 from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
 from aegis.behaviour.canaries import Canaries
-from aegis.behaviour.containment import ContainmentWatch
+from aegis.behaviour.cascading import Cascades
 from aegis.behaviour.deciding import Behaviour
 from aegis.behaviour.usual import UsualCalls
+from aegis.behaviour.watch import ContainmentWatch
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
+from aegis.context.embeddings import DriftMeasures
+from aegis.context.ending import end_steps
 from aegis.context.files import SessionFiles
 from aegis.context.heads import note_said
 from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
 from aegis.context.turns import UserTurn, turn_steps
-from aegis.core.decision import OpenedSession, ParentSession, SaidTurn
+from aegis.core.decision import (
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    SaidTurn,
+)
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -50,6 +59,8 @@ from aegis.missions.attestation import View, attest_session, project
 from aegis.missions.issuing import Issuing
 from aegis.missions.standing import Missions
 from aegis.outbound.worker import Deliveries
+from aegis.reasoning.deciding import ReasoningGuard
+from aegis.reasoning.declaring import plan_steps
 from aegis.store.shared import Books
 
 
@@ -70,6 +81,7 @@ class DeployedGate(Gate):
     def __init__(self, parts: DeploymentParts, principal: Principal):
         control, commits, self.missions = Control(parts.store, parts.clock), Commits(parts.ledger), Missions(parts)
         canaries, self.usual = Canaries(parts.store), UsualCalls(parts.store)
+        self.cascades = Cascades(parts, control)
         self._judging = Judging(parts, commits, self.missions, self.adecide_for, self.aobserve)
         self.memory = SessionMemory(parts)
         participants = (
@@ -77,7 +89,10 @@ class DeployedGate(Gate):
             Parents(parts),
             SessionFiles(parts),
             self.memory,
-            Behaviour(parts, control, canaries, self.usual, None if parts.books is None else parts.books.loops),
+            Behaviour(
+                parts, control, canaries, self.usual, self.cascades, None if parts.books is None else parts.books.loops
+            ),
+            ReasoningGuard(parts),
             self.missions,
             Deferrals(parts),
             Approvals(parts),
@@ -91,10 +106,12 @@ class DeployedGate(Gate):
             participants=participants,
         )
         self.parts: DeploymentParts = parts
-        parts.ledger.watch = ContainmentWatch(parts.policy, parts.clock, parts.listeners, canaries, self.usual)
+        parts.ledger.watch = ContainmentWatch(parts, canaries, self.usual, self.cascades)
         self.issuing = Issuing(parts, self.missions)
         self._answering = Answering(parts, control, self._decisions)
         self._settle = partial(settle, parts, control, self._decisions)
+        self._measures = DriftMeasures(parts)
+        parts.listeners.append(self._measures)
         self.results.settle = self._settle
 
     def begin(self) -> None:
@@ -187,15 +204,48 @@ class DeployedGate(Gate):
 
     def _saying(self, whose: Principal, session: str, said: UserTurn) -> Doing[SaidTurn]:
         told = yield from turn_steps(self.parts, whose, session, said, partial(note_said, self.parts))
+        self._measures.opened(whose.id, session)
         yield from self._settle(whose.id, session)
         return told
+
+    def declare_plan(self, session: str, plan: dict[str, Any], *, principal: Principal | None = None) -> DeclaredPlan:
+        """Declare what `session` is about to do: `steps`, each a `tool` with `arguments`, `effects` and `times`.
+
+        With `ordered` each follows those before it. Calls outside of the plan are held from then on. A plan that lets
+        more through than the one in force waits for a person. Raises `InvalidCall` where it is not declared.
+        """
+        return self._commits.run(self._planning(principal or self.principal, session, plan))
+
+    async def adeclare_plan(
+        self, session: str, plan: dict[str, Any], *, principal: Principal | None = None
+    ) -> DeclaredPlan:
+        """`declare_plan` for event loops."""
+        return await self._commits.arun(self._planning(principal or self.principal, session, plan))
+
+    def _planning(self, whose: Principal, session: str, plan: dict[str, Any]) -> Doing[DeclaredPlan]:
+        enforced = self.parts.policy.current.behaviour.reasoning.mode == "enforce"
+        return plan_steps(self.parts, whose, session, plan, self._decisions.steps, enforced=enforced)
+
+    def end_session(self, session: str, *, principal: Principal | None = None) -> EndedSession:
+        """End `session`: nothing is said or called in it any more, and what waits or was granted in it ends.
+
+        Calls whose result never came are recorded as such. An end that is on record is found. Raises `InvalidCall`
+        (404) for a session that nobody knows, and `StoreError` where nothing can be recorded.
+        """
+        return self._commits.run(end_steps(self.parts, principal or self.principal, session))
+
+    async def aend_session(self, session: str, *, principal: Principal | None = None, by: str = "") -> EndedSession:
+        """`end_session` for event loops; `by` is who ends it, where the principal itself does not."""
+        return await self._commits.arun(end_steps(self.parts, principal or self.principal, session, by=by))
 
     async def asettle(self, principal: str, session: str) -> None:
         """End the wait of the deferred calls of a session for which the evidence came, whoever recorded it."""
         await self._commits.arun(self._settle(principal, session))
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
-        return open_steps(self.parts, self.issuing, whose, session, said)
+        opened = yield from open_steps(self.parts, self.issuing, whose, session, said)
+        self._measures.opened(whose.id, session)
+        return opened
 
     def answer(self, approval_id: str, answer: Answer, *, principal: Principal) -> Approval:
         """Count a person's answer to a held call; raises `InvalidCall` where it does not count."""
@@ -226,7 +276,9 @@ class DeployedGate(Gate):
 
     def close(self) -> None:
         """End the judges' runs, finish what is under way and release the store."""
+        self.cascades.close()
         self._judging.close()
+        self._measures.close()
         super().close()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import RedirectResponse, Response
 
 from aegis.behaviour.baseline import usual_of
-from aegis.behaviour.routes import behaviour_of
+from aegis.behaviour.routes import behaviour_of, contained_rows
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rollup import Seen
 from aegis.core.times import rfc3339
@@ -64,6 +64,7 @@ async def agent(request: PageRequest) -> Response:
         row=_row(found, request.cockpit.rollup.tally.agents.get(name)),
         keys=keys,
         usual=usual,
+        contained=[one for one in await asyncio.to_thread(contained_rows, request.services) if one["agent"] == name],
         behaviour=await asyncio.to_thread(behaviour_of, request.services, name),
         counted=request.cockpit.rollup.complete,
         groups=[

@@ -14,17 +14,22 @@ from aegis.core.behaviour import (
     OFF,
     BaselineRules,
     BudgetRule,
+    CascadeRules,
     ContainmentRule,
     LoopRules,
     Measure,
+    ModelPrice,
     Times,
 )  # fmt: skip
+from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import Reason, Risk, risk_of
+from aegis.core.reasoning import ReasoningRules, Weight
 from aegis.core.text import visible
 from aegis.core.times import MICROS
 
 MAX_RULES = 32
 MAX_BUDGETS = 8  # accounts that every call reads and writes: bounds what a call costs
+MAX_PRICES = 256
 MAX_LOOP = 120  # calls of one session that are looked back at: bounds memory
 MAX_LOOP_SECONDS = 86_400
 DEFAULT_SECONDS = 3_600  # a suspension without `for` ends after an hour
@@ -92,6 +97,33 @@ class BaselineSettings(Section):
 
     def compiled(self) -> BaselineRules:
         return BaselineRules(mode=self.mode, after=self.after)
+
+
+class ReasoningSettings(Section):
+    """Why calls are made, where their host tells it: reasoning of models, stated purposes, and declared plans."""
+
+    mode: Literal["enforce", "observe", "off"]
+    """Whether what it holds is held, only recorded, or never looked at."""
+    contradicts: Weight
+    """What follows where the words say that a call only reads, and it writes or sends: `note` it, or `hold` it."""
+    changed: Weight
+    """The same where signed reasoning came back other than the model gave it."""
+    instructed: Weight
+    """The same where an instruction out of an untrusted result stands word for word in the reasoning."""
+    missing: Literal["silent", "note", "hold"]
+    """What follows where a call that may change something brings no reasoning."""
+    reads: Literal["allow", "hold"]
+    """Whether a call that only reads may run though the plan of its session has no step for it."""
+
+    def compiled(self) -> ReasoningRules:
+        return ReasoningRules(
+            mode=self.mode,
+            contradicts=self.contradicts,
+            changed=self.changed,
+            instructed=self.instructed,
+            missing=self.missing,
+            reads=self.reads,
+        )
 
 
 class WhenSettings(Section):
@@ -165,6 +197,19 @@ class ContainmentSettings(Section):
         )
 
 
+class CascadeSettings(Section):
+    """What is done by itself with the sessions that something contained reached, for as long as it is contained."""
+
+    does: Literal["off", "mark", "hold", "suspend"] = Field(alias="do")
+    """`mark` lists them and lets them count as untrusted; `hold` also asks a person before they change anything;
+    `suspend` also refuses their calls; `off` finds them on request only."""
+    back: Timeout
+    """How long before the containment what it wrote counts."""
+
+    def compiled(self) -> CascadeRules:
+        return CascadeRules(does=self.does, back=self.back * MICROS)
+
+
 class BudgetSettings(Section):
     """What an agent or a session may use up before a person is asked for more; all gateways on a store count as one."""
 
@@ -176,9 +221,9 @@ class BudgetSettings(Section):
     calls: Annotated[int, Field(ge=1, le=2**31)] | None = None
     """Calls that run."""
     tokens: Amount | None = None
-    """Tokens, by `missions.quotes`."""
+    """Tokens: those of models whose answers pass a proxy, as they say, and of tools by `missions.quotes`."""
     money: dict[Currency, Amount] = Field(default_factory=dict)
-    """Money in minor units (cents) by currency, by `missions.quotes`."""
+    """Money in minor units (cents) by currency: of models by `prices`, of tools by `missions.quotes`."""
     more: Annotated[int, Field(ge=1, le=100_000)] = 10
     """Calls that one yes lets run beyond it."""
 
@@ -197,3 +242,19 @@ class BudgetSettings(Section):
             within=within * MICROS,
             more=self.more,
         )
+
+
+class PriceSettings(Section):
+    """What a model costs whose answers pass a proxy; the first entry that is of a model counts for it."""
+
+    model: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+    """Its name as clients ask for it; `*` at the end stands for any rest."""
+    currency: Currency
+    """The currency of the budget that it counts in."""
+    read: Amount
+    """A million tokens that it reads, in minor units (cents)."""
+    wrote: Amount
+    """A million tokens that it writes, in minor units (cents)."""
+
+    def compiled(self) -> ModelPrice:
+        return ModelPrice(model=self.model, currency=self.currency, read=self.read, wrote=self.wrote)

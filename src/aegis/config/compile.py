@@ -284,9 +284,12 @@ def compile_policy(
         judges=judges,
         behaviour=BehaviourRules(
             containment=tuple(one.compiled() for one in settings.containment),
+            cascade=settings.cascade.compiled(),
             baseline=settings.guards.behaviour.compiled(),
+            reasoning=settings.guards.reasoning.compiled(),
             budgets=tuple(one.compiled() for one in settings.budgets),
-            reads_trust=cedar_guard is not None and cedar_guard.reads_trust,
+            prices=tuple(one.compiled() for one in settings.prices),
+            reads_trust=schema_guard.reads_trust or (cedar_guard is not None and cedar_guard.reads_trust),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
         dataflow=_dataflow(settings, cedar_guard, schema_guard),
@@ -303,9 +306,13 @@ def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard)
         guard=guard,
         mode=chosen.mode,
         unclassified=settings.sessions.unclassified,
+        idle=settings.sessions.idle,
         reads=reads,
-        drift=None if far.mode == "off" else DriftGuard(alert=far.alert, hold=far.hold, defers=defers),
+        drift=None
+        if far.mode == "off"
+        else DriftGuard(alert=far.alert, hold=far.hold, defers=defers, measures=far.embeddings is not None),
         notes_drift=far.mode == "observe",
+        embeddings=None if far.mode == "off" or far.embeddings is None else far.embeddings.compiled(),
     )
 
 

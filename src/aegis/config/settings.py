@@ -6,26 +6,43 @@ names (`policies/profiles`), and a section without a default is always filled by
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.behaviour import (
     MAX_BUDGETS,
+    MAX_PRICES,
     MAX_RULES,
     BaselineSettings,
     BudgetSettings,
+    CascadeSettings,
     ContainmentSettings,
     LoopSettings,
+    PriceSettings,
+    ReasoningSettings,
 )  # fmt: skip
-from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, written
+from aegis.config.fields import (
+    MAX_LEVELS,
+    ByteRateField,
+    GrantTime,
+    Mode,
+    Name,
+    RateField,
+    Section,
+    Size,
+    Tier,
+    Timeout,
+    written,
+)
 from aegis.config.judges import JudgingSettings, ValidatorSettings
-from aegis.config.models import DraftingSettings, ProxySettings, RunSettings
+from aegis.config.models import BaseUrl, DraftingSettings, ProxySettings, RunSettings, SecretReference
 from aegis.config.sections import ContentSettings, MissionSettings, PreviewSettings
 from aegis.config.tools import ApprovalSettings, PolicySettings, ToolSettings
 from aegis.core.outcome import EvidencePolicy
 from aegis.policy import model
 from aegis.policy.dataflow.declare import Sensitivity
+from aegis.policy.dataflow.drift import EmbeddingEndpoint
 
 MAX_RULE_FOLDERS = 16
 PROFILES = ("strict", "standard", "observe")
@@ -84,6 +101,43 @@ class DataflowSettings(Section):
     """Whether a document that the user named may supply a value: never, once a person grants it, or by its kind."""
 
 
+class EmbeddingSettings(Section):
+    """An embedding model behind an OpenAI-compatible endpoint; it is sent the user's words and the names of tools."""
+
+    url: BaseUrl
+    """Its base URL: `https://api.openai.com/v1`."""
+    model: Name
+    """The model that is asked for."""
+    near: Annotated[float, Field(gt=-1, lt=1)]
+    """From this cosine on a tool is taken to be asked for."""
+    far: Annotated[float, Field(ge=-1, lt=1)]
+    """At this cosine and below it is as far as can be; `aegis doctor` tells cosines of the model as an example."""
+    key: SecretReference | None = None
+    """The provider's key."""
+    private: bool = False
+    """Whether it may lie at a private address and be spoken to without TLS."""
+    timeout: Timeout = 5
+    """How long one answer may take; no call waits for it."""
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if self.far >= self.near:
+            raise ValueError("`far` has to be less than `near`")
+        return self
+
+    def compiled(self) -> EmbeddingEndpoint:
+        """The value that measuring takes."""
+        return EmbeddingEndpoint(
+            url=self.url,
+            model=self.model,
+            near=self.near,
+            far=self.far,
+            seconds=self.timeout,
+            private=self.private,
+            key=self.key or "",
+        )
+
+
 class DriftSettings(Section):
     """The guard that asks how far a call is from the user's words, given the run so far."""
 
@@ -93,6 +147,8 @@ class DriftSettings(Section):
     """From this drift on a call is noted, and the first of a session is an alarm on record."""
     hold: Annotated[int, Field(ge=1, le=100)]
     """From this drift on a call is held, or deferred where missing evidence is."""
+    embeddings: EmbeddingSettings | None = None
+    """A model that measures as well how near tools are to the user's words; it can only add to what is counted."""
 
 
 class SessionSettings(Section):
@@ -100,6 +156,8 @@ class SessionSettings(Section):
 
     unclassified: Sensitivity
     """How sensitive a result is that nothing classifies."""
+    idle: GrantTime = 0
+    """How long nobody may use a session until the gateway ends it for good; `off`: as long as nobody likes."""
 
 
 class OutsideGuardSettings(Section):
@@ -132,6 +190,8 @@ class GuardsSettings(Section):
     """Holds what an agent does over and over."""
     behaviour: BaselineSettings
     """Notes or holds what is far from what an agent usually does."""
+    reasoning: ReasoningSettings
+    """Compares what a call does with why it is made, and with the plan of its session."""
     dataflow: DataflowSettings
     """Asks where values come from and whether the user's words ask for the deed; of calls in sessions alone."""
     drift: DriftSettings
@@ -190,8 +250,11 @@ class Settings(Section):
     judging: JudgingSettings
     containment: Annotated[list[ContainmentSettings], Field(max_length=MAX_RULES)]
     """When an agent, a session, a mission or a tool is held or stopped by itself. The first entry that holds wins."""
+    cascade: CascadeSettings
     budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
     """What agents and sessions may use up without a mission, before a person gives more."""
+    prices: Annotated[list[PriceSettings], Field(max_length=MAX_PRICES)]
+    """What models cost that are asked through a proxy."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

@@ -6,6 +6,7 @@ What stands in them is said in `context.memory`, which folds them; here they are
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -16,6 +17,9 @@ from aegis.context.sessions import key_of_session
 from aegis.context.turns import UserTurn, load_turns, said_in
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.ports import Document, Reader, Transaction
+from aegis.core.receipt import Draft
+from aegis.errors import InvalidCall
+from aegis.gate.events import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
 from aegis.policy.dataflow.declare import NOTHING
@@ -71,6 +75,17 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str = ""
     inherited_taken: int = 0  # of what had come back to the parent then
     taken: tuple[BroughtBack, ...] = ()
+    measured: tuple[tuple[str, int], ...] = ()  # how far what tools are called is from what was said until then
+    measured_by: str = ""  # the model that said so
+    measured_turns: int = 0
+    ended: str = ""  # the receipt of its end
+
+    def measured_of(self, model: str = "") -> dict[str, int]:
+        """The distances that one model told, or any, of all that the user said; none where he said more since."""
+        is_current = self.measured_turns == self.turns and model in {"", self.measured_by}
+        return dict(self.measured) if is_current else {}
+
+    plan: str = ""  # the session whose declared plan binds this one
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -108,6 +123,7 @@ def note_said(parts: Parts, transaction: Transaction, key: str, receipt_id: str,
     """Remember that a turn was said, and read what was pasted with it."""
     document = transaction.document(COLLECTION, key)
     head = fresh_head(parts) if document is None else read_head(document)
+    check_goes_on(head)
     head = msgspec.structs.replace(head, turns=head.turns + 1, reads=head.reads + 1)
     put_head(transaction, key, head, 0 if document is None else document.version)
     key_of_values = open_secret(parts, head).key if said.documents else b""
@@ -143,6 +159,7 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, ca
     """
     above = transaction.document(COLLECTION, parent)
     head = fresh_head(parts) if above is None else read_head(above)
+    check_goes_on(head)
     if above is None:
         put_head(transaction, parent, head, 0)
     place = _children_of(parent, call_id)
@@ -160,7 +177,7 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, ca
         secret=sealed_secret(parts, MemorySecret(key=open_secret(parts, head).key)),
         reads=1, labels=head.labels, untrusted=head.untrusted, saturated=head.saturated,
         sources=head.sources, turns=head.turns, parent=parent, inherited=head.segments,
-        inherited_taken=len(head.taken), owner=head.owner,
+        inherited_taken=len(head.taken), owner=head.owner, plan=head.plan,
     )  # fmt: skip
     put_head(transaction, key, own, 0)
 
@@ -261,6 +278,26 @@ def seal(parts: Parts, data: bytes) -> bytes:
 def unseal(parts: Parts, body: bytes) -> bytes:
     """What `seal` made."""
     return parts.keys.open_payload(body[1 : 1 + body[0]], body[1 + body[0] :])
+
+
+def check_goes_on(head: MemoryHead) -> None:
+    """Guarantee that a session has not ended; raises `InvalidCall` (409)."""
+    if head.ended:
+        raise InvalidCall("this session has ended", code="session_ended", hint="open one with another name", status=409)
+
+
+def drift_alarm(parent: str, principal: str, session: str, call: Mapping[str, str] | None) -> Draft:
+    """The alarm that a session went far from its user's words, chained to what showed it; `call` is agent and tool."""
+    members = {
+        "kind": "alarm",
+        "receipt_id": new_id(),
+        "parent": parent,
+        "principal": principal,
+        "session": session,
+        "action": "drift",
+        **(call or {}),
+    }
+    return Draft(members=members)
 
 
 def source_of(server: str | None, tool: str) -> str:

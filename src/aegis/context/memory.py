@@ -29,6 +29,7 @@ from aegis.context.heads import (
     BroughtBack,
     MemoryHead,
     MemorySecret,
+    drift_alarm,
     fresh_head,
     open_secret,
     put_head,
@@ -42,11 +43,10 @@ from aegis.context.heads import (
     words_of,
 )
 from aegis.context.sessions import session_key
-from aegis.core.outcome import Outcome
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
-from aegis.gate.events import new_id
 from aegis.gate.participants import (
     DecisionAttempt,
     DecisionRecord,
@@ -56,6 +56,7 @@ from aegis.gate.participants import (
     ResultPart,
     ResultRecord,
     Write,
+    refuse,
 )
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
@@ -97,17 +98,24 @@ class SessionMemory(Participant):
         self._lock = threading.RLock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    def view(self, asked: DecisionAttempt) -> Part | None:
+    def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         subject = asked.subject
-        if not subject.session or subject.worker is not None or not asked.policy.dataflow.remembers:
+        if not subject.session or subject.worker is not None:
             return None
         key = session_key(subject.principal, subject.session)
         with self._parts.store.reader() as reader:
+            if not asked.policy.dataflow.remembers:
+                document = reader.document(COLLECTION, key)
+                return _refused() if document is not None and read_head(document).ended else None
             view = self.load(reader, key)
+            if view is not None and view.ended:
+                return _refused()
             if view is not None and view.grants:
                 now = self._parts.clock()
                 view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
-        return _MemoryPart(self._parts, key, view or SessionView(id=subject.session))
+        view = view or SessionView(id=subject.session)
+        view.hands_off = subject.call.handoff
+        return MemoryPart(self._parts, key, view)
 
     def result(self, asked: ResultAttempt) -> ResultPart | None:
         if not asked.session or not asked.policy.dataflow.remembers:
@@ -163,9 +171,9 @@ class SessionMemory(Participant):
         view.effects = frozenset(head.effects)
         view.tools = frozenset(head.tools)
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
-        view.acting, view.strays = head.acting, head.strays
-        view.reads = head.reads
-        view.owner = head.owner
+        view.acting, view.strays, view.measured = head.acting, head.strays, head.measured_of()
+        view.reads, view.ended = head.reads, bool(head.ended)
+        view.owner, view.plan = head.owner, head.plan
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
         """Take in what the parent had read: under the key that both share."""
@@ -208,7 +216,7 @@ class SessionMemory(Participant):
         return found
 
 
-class _MemoryPart(Part):
+class MemoryPart(Part):
     """One call of a session: what guards are shown of it, and what recording its decision counts."""
 
     __slots__ = ("_key", "_parts", "_view")
@@ -217,6 +225,11 @@ class _MemoryPart(Part):
         self._parts = parts
         self._key = key
         self._view = view
+
+    @property
+    def shown(self) -> SessionView:
+        """What guards are shown of the session."""
+        return self._view
 
     def shows(self) -> Mapping[str, Any]:
         return {"context": self._view}
@@ -257,7 +270,8 @@ class _MemoryPart(Part):
             flow = record.asked.policy.flow(subject.call.server, subject.call.tool)
             leaves = "external_send" in record.evaluation.effects
             arguments = record.evaluation.arguments
-            call = FlowCall(tool=subject.call.tool, arguments=arguments, flow=flow, leaves=leaves)
+            hands_off = self._view.hands_off
+            call = FlowCall(tool=subject.call.tool, arguments=arguments, flow=flow, leaves=leaves, hands_off=hands_off)
             stray = stray_of(call, self._view)
         if stray is None or not (stray.acts or stray.drift > head.drift):
             return head, ()
@@ -267,30 +281,19 @@ class _MemoryPart(Part):
             acting=head.acting + stray.acts,
             strays=head.strays + stray.strays,
         )
-        passed = rules.drift is not None and any(
-            head.drift < mark <= followed.drift for mark in (rules.drift.alert, rules.drift.hold)
-        )
-        return followed, (_alarm(record),) if passed else ()
+        if not rules.alarms(head.drift, followed.drift):
+            return followed, ()
+        of_call = {"agent": subject.agent, "tool": subject.call.tool}
+        return followed, (drift_alarm(record.decision_id, subject.principal.id, subject.session, of_call),)
+
+
+def _refused() -> Evaluation:
+    """The refusal of a call in a session that has ended."""
+    return msgspec.structs.replace(refuse("session", Reason.REVOKED), message="this session has ended")
 
 
 def _is_block(evaluation: Evaluation) -> bool:
     return evaluation.combined.outcome is Outcome.BLOCK
-
-
-def _alarm(record: DecisionRecord) -> Draft:
-    """The alarm that a session went far from its user's words, chained to the call with which it did."""
-    subject = record.asked.subject
-    members = {
-        "kind": "alarm",
-        "receipt_id": new_id(),
-        "parent": record.decision_id,
-        "principal": subject.principal.id,
-        "agent": subject.agent,
-        "session": subject.session,
-        "tool": subject.call.tool,
-        "action": "drift",
-    }
-    return Draft(members=members)
 
 
 def _members(view: SessionView) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Risk
+from aegis.core.reasoning import ReasoningRules
 from aegis.core.times import MICROS
 
 Measure = Literal["blocked", "held", "denied", "alarms", "categories", "canary", "undecided", "budget"]
@@ -69,6 +70,13 @@ class Times:
 OFF: Final = Times(count=0, within=0)
 
 
+class CascadeRules(Struct, frozen=True, kw_only=True):
+    """What is done with sessions that something contained reached, by what it wrote within `back` microseconds."""
+
+    does: Literal["off", "mark", "hold", "suspend"] = "off"
+    back: int = 86_400 * MICROS
+
+
 class LoopRules(Struct, frozen=True, kw_only=True):
     """How often the same call may be made, one that differs in numbers alone, and rounds of two tools."""
 
@@ -108,11 +116,27 @@ class BudgetRule(Struct, frozen=True, kw_only=True):
         return f"{counted} within {self.within // MICROS} s" if self.within else counted
 
 
+class ModelPrice(Struct, frozen=True, kw_only=True):
+    """What a million tokens of a model cost, in minor units of a currency; `model` may end in `*`."""
+
+    model: str
+    currency: str
+    read: int
+    wrote: int
+
+    def is_of(self, model: str) -> bool:
+        """Whether it is the price of this model."""
+        return model.startswith(self.model[:-1]) if self.model.endswith("*") else model == self.model
+
+
 class BehaviourRules(Struct, frozen=True, kw_only=True):
     """The sections about agents over time."""
 
     containment: tuple[ContainmentRule, ...] = ()
+    cascade: CascadeRules = CascadeRules()
     loops: LoopRules = LoopRules()
     baseline: BaselineRules = BaselineRules()
+    reasoning: ReasoningRules = ReasoningRules()
     budgets: tuple[BudgetRule, ...] = ()
+    prices: tuple[ModelPrice, ...] = ()
     reads_trust: bool = False

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct, structs
 
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Combined:
+class Combined(Struct, frozen=True, kw_only=True):
     """What all reports together demand; `reports` keeps them in the configured order."""
 
     outcome: Outcome
@@ -109,7 +110,7 @@ def tightened(combined: Combined, report: Report) -> Combined:
     """`combined` with one more report: nothing is lower than before, by construction."""
     stricter = report.outcome > combined.outcome
     outcome = max(combined.outcome, report.outcome)
-    return replace(
+    return structs.replace(
         combined,
         outcome=outcome,
         verdict=max(combined.verdict, report.verdict),

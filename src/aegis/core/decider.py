@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, OpenedSession, ParentSession, ResultDecision, SaidTurn
+from aegis.core.decision import (
+    Decision,
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    ResultDecision,
+    SaidTurn,
+)
 
 
 class Decider(Protocol):
@@ -42,8 +50,8 @@ class SessionHost(Protocol):
     """Opens sessions on behalf of the host: the task that it names is trusted, and the mission is in force.
 
     Where the mission names a holder key, possession is proved at the opening, and from then on with
-    every call of the session. A turn is what the user said. Raises `InvalidCall` for a session that is not
-    opened, and `GatewayUnavailable` where nobody can say.
+    every call of the session. A turn is what the user said, a plan what the session is about to do. Raises
+    `InvalidCall` for a session that is not opened, and `GatewayUnavailable` where nobody can say.
     """
 
     def open_session(
@@ -79,3 +87,11 @@ class SessionHost(Protocol):
     async def aadd_turn(
         self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
     ) -> SaidTurn: ...
+
+    def declare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan: ...
+
+    async def adeclare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan: ...
+
+    def end_session(self, session: str) -> EndedSession: ...
+
+    async def aend_session(self, session: str) -> EndedSession: ...

@@ -52,6 +52,15 @@ class ParentSession:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EndedSession:
+    """A session that has ended, and where the log keeps that; `fresh` says that it was not there before."""
+
+    session: str
+    receipt: ReceiptRef
+    fresh: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SaidTurn:
     """One turn of a session's user, its number, and where the log keeps it; `fresh` says that it was not there."""
 
@@ -80,6 +89,21 @@ class ApprovalRef:
     @property
     def url(self) -> str:
         return f"/v1/approvals/{self.id}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeclaredPlan:
+    """A plan that a host declared: its digest, and where the log keeps it; `fresh` says that it was not there.
+
+    A plan that lets more through than the one in force waits for a person: then `approval` says where, and the plan
+    before it stays in force. The same plan declared again takes effect once the approval was given.
+    """
+
+    session: str
+    digest: str
+    receipt: ReceiptRef | None = None
+    fresh: bool = False
+    approval: ApprovalRef | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -248,6 +248,8 @@ def _shell(text: Text, found: Gathering, tool: str) -> None:
                 found.signal(name, text, evidence)
             for effect in inner.effects:
                 found.effect(effect, text)
+            for statement in inner.statements[:_MOST_PROGRAMS]:
+                _destroys_data(statement, text, found)
             if inner.too_long:
                 found.unread(text)
 
@@ -293,6 +295,8 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
         found.written.extend(facts.written)
         for effect in facts.effects:
             found.effect(effect, text)
+        for statement in facts.statements[:_MOST_PROGRAMS]:
+            _destroys_data(statement, text, found)
 
 
 def analyse_run(text: Text, found: Gathering) -> None:

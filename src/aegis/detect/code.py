@@ -22,6 +22,7 @@ from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
 from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
+from aegis.detect.languages.together import told_together
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.heredocs import unescaped
@@ -229,6 +230,17 @@ _SHELL_NAME: Final = re2.compile(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s
 _PRIVILEGE: Final = re2.compile(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
+# A command that is what a request or a message says, with nothing of the program's own before it.
+_ASKED_FROM_OUTSIDE: Final = re2.compile(
+    r"^\(\s*(?:(?:flask\.)?request\.(?:args|form|values|json|GET|POST|data|get_json|query_params|cookies|headers)\b|"
+    r"req\.(?:query|body|params|headers)\b|(?:m|msg|message|update\.message|event|ctx\.message)\.(?:text|content|body)\b|"
+    r"(?:s|sock|conn|client|c)\.recv\()"
+)
+# What another machine sent, as it comes in pieces or at once, and what runs it.
+_COMES_IN: Final = re2.compile(
+    r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
+    r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
+)
 _FORK: Final = re2.compile(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
@@ -244,6 +256,7 @@ class CodeFacts:
     signals: list[tuple[str, str]] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     programs: list[tuple[str, str]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
     effects: list[ResourceEffect] = field(default_factory=list)
     written: list[Written] = field(default_factory=list)
     commands: set[str] = field(default_factory=set)
@@ -265,11 +278,20 @@ def analyse_code(
     code = parse_code(text, language, effort)
     facts.too_long = code.cut
     kinds = _flows(code) if _MAY_FLOW(text) else None
+    if kinds is not None and language in ("javascript", "typescript"):
+        for match in _COMES_IN.finditer(text):
+            kinds[match.group(1) or match.group(2)] = frozenset({"fetched"})
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
     if kinds is not None and may_leak(text):
         for call in code.calls:
             _judge_leak(call, kinds, facts)
+        for one in code.assignments:
+            if one.name.endswith((".src", ".href", "location")) and _kinds(one.value, kinds) & {
+                "person",
+                "environment",
+            }:
+                facts.effects.append(ResourceEffect("send", "address", "one", (), "", one.value[:80]))
         if steals(text):
             facts.effects.append(ResourceEffect("read", "browser-data", "one", (), "", text[:80]))
     for deeds in code.deeds:
@@ -280,6 +302,8 @@ def analyse_code(
         for command in deeds.commands:
             _command(command, facts, effort, files)
         facts.programs.extend((language, program) for program in deeds.programs)
+        facts.statements.extend(deeds.statements)
+    facts.effects.extend(told_together(text, facts.effects, _strings))
     for started, program in facts.programs[:_MOST_PROGRAMS]:
         if depth == _DEEPEST:
             facts.too_long = True
@@ -289,6 +313,7 @@ def analyse_code(
         facts.runs.extend(inner.runs)
         facts.signals.extend(inner.signals)
         facts.effects.extend(inner.effects)
+        facts.statements.extend(inner.statements)
     if _ESCAPES_SANDBOX.search(text):
         facts.signals.append(("code.escapes", text[:80]))
     if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
@@ -318,6 +343,8 @@ def _judge(
     asked = _ASKED(name)
     if kinds is None:
         if 1 in asked:
+            if _ASKED_FROM_OUTSIDE.match(call.arguments):
+                facts.signals.append(("code.runs-fetched", call.text[:80]))
             _shell(call, facts, effort, files)
         if 3 in asked and _NETWORK_SENDS.search(call.text):
             facts.network = True
@@ -355,7 +382,7 @@ def _judge_flow(
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
     if 1 in asked:
-        if "fetched" in given:
+        if _ASKED_FROM_OUTSIDE.match(call.arguments) or "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))

@@ -13,13 +13,13 @@ import re2
 
 _LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
 _NAME: Final = r"(?:[A-Za-z_][\w.]*|`[\w ./-]+`|\[[\w ./-]+\])"
-_VALUE: Final = r"(?:'(?:[^'\\]|'')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?)"
+_VALUE: Final = r"(?:'(?:[^'\\]|''|\\')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?)"
 _LIST: Final = rf"[(\[]\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*[)\]]"
 _SIGN: Final = r"(?:===?|!=|<>|<=|>=|=|<|>|=~|~|:)"
 _WORD: Final = r"(?i:(?:not\s+)?(?:i?like|in|contains|includes|startswith|endswith|has|between|matches))"
 _SUM: Final = rf"{_NAME}(?:\s*[*/+-]\s*(?:{_NAME}|\d[\d.]*))*"
 _TERM: Final = (
-    rf"(?:{_SUM}\s*{_SIGN}\s*(?:{_VALUE}|{_LIST})|{_NAME}\s+{_WORD}\s+(?:{_VALUE}(?:\s+(?i:and)\s+{_VALUE})?|{_LIST})|"
+    rf"(?:{_SUM}\s*{_SIGN}\s*(?:{_VALUE}|{_LIST})|-?\d[\d.]*\s*(?:<=?|>=?)\s*{_NAME}|{_NAME}\s+{_WORD}\s+(?:{_VALUE}(?:\s+(?i:and)\s+{_VALUE})?|{_LIST})|"
     rf"{_NAME}\s*{_WORD}\s*{_LIST}|{_NAME}\s+(?i:is\s+(?:not\s+)?(?:null|true|false|empty)))"
 )
 _JOIN: Final = r"(?:\s+(?i:and|or)\s+|\s*(?:&&?|\|\|?)\s*)"
@@ -29,6 +29,9 @@ _CONDITION: Final = re2.compile(rf"^\s*{_ONE}(?:{_JOIN}{_ONE})*{_ORDER}\s*$")
 _COMPARED: Final = re2.compile(r"(\w+)\s*(?:==?|(?i:like)|<=|>=)\s*(\w+)")
 _ITSELF: Final = re2.compile(r"(?i)^(?:true|false|null|none)\b|(?:and|or|[&|(])\s*(?:true|false|null|none)\b")
 
+# What somebody remarks behind a condition: plain words; what follows is cut off of nothing, as the condition is whole.
+_REMARK: Final = re2.compile(r"\s--\s+\p{L}[\p{L}\p{N} ,.]+$")
+
 # A search of an engine: words, phrases and fields, joined by AND, OR and NOT.
 _PHRASE: Final = r"\"[^\s\"'=;`][^\"'=;`]*[^\s\"'=;`]\""
 _ATOM: Final = rf"(?:{_PHRASE}|[A-Za-z_]+:(?:{_PHRASE}|[\w.@*/-]+)|-?[\w.@*/+-]+)"
@@ -37,7 +40,10 @@ _SEARCH: Final = re2.compile(rf"^\(?{_ATOM}\)?(?:\s+\(?{_ATOM}\)?)*$")
 
 def is_condition(text: str) -> bool:
     """Whether a text is one whole condition: names compared with values, joined by words that may join."""
-    if len(text) > _LONGEST or "--" in text or "/*" in text or "#" in text or ";" in text:
+    if len(text) > _LONGEST:
+        return False
+    text = _REMARK.sub("", text) if "--" in text else text
+    if "--" in text or "/*" in text or "#" in text or ";" in text:
         return False
     if _CONDITION.match(text) is None or text.count("(") != text.count(")") or _ITSELF.search(text):
         return False

@@ -164,6 +164,12 @@ def host_place(word: str) -> Resource | None:
 
 
 @cache
+def words_of_resources() -> Mapping[str, Resource]:
+    """What tools and commands call resources in their names."""
+    return {word: resource for file in builtin_resources() for resource, words in file.words.items() for word in words}
+
+
+@cache
 def _builtin_hosts() -> Mapping[str, Resource]:
     return {name: one.resource for file in builtin_resources() for one in file.hosts for name in one.names}
 

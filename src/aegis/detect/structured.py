@@ -7,7 +7,7 @@ alone says nothing here; a resource that it deletes is named by one of its argum
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import re2
@@ -15,7 +15,7 @@ import re2
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.json import escape
 from aegis.detect.quick import one_of
-from aegis.detect.resources import builtin_resources, place_of
+from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json, parsed_yaml
 
@@ -100,11 +100,6 @@ def _may_delete(tool: str) -> bool:
     return not _DELETES.isdisjoint(words_of(tool)) or tool.lower().startswith(("flush", "deletemany"))
 
 
-@cache
-def _words() -> dict[str, Resource]:
-    return {word: resource for file in builtin_resources() for resource, words in file.words.items() for word in words}
-
-
 def _plain(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
@@ -112,7 +107,7 @@ def _plain(name: str) -> str:
 def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     """What a tool that deletes deletes: named by one of its arguments, or selected by one that selects all."""
     words = words_of(tool)
-    known = _words()
+    known = words_of_resources()
     resource = next((known[word] for word in reversed(words) if word in known), None)
     members = {_plain(str(name)): (str(name), value) for name, value in arguments.items()}
     selected = next(

@@ -24,6 +24,7 @@ from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.reasoning import Reasoning
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.failures import described, undecided, unobserved
 from aegis.enforce.open import OpenCalls
@@ -68,7 +69,10 @@ log: Final = logging.getLogger("aegis")
 
 
 class Attempt(NamedTuple):
-    """A call that is about to run, with its final arguments. `call_id` is the framework's, if it has one."""
+    """A call that is about to run, with its final arguments. `call_id` is the framework's, if it has one.
+
+    `handoff` says that the framework carries it out by letting another of its agents go on.
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -76,6 +80,8 @@ class Attempt(NamedTuple):
     call_id: str | None = None
     unresolved: tuple[str, ...] = ()
     want_permit: bool = False
+    handoff: bool = False
+    reasoning: Reasoning | None = None
 
 
 class Enforced(NamedTuple):
@@ -394,6 +400,8 @@ class Enforcer:
             task=None if session is None else session.task,
             unresolved=attempt.unresolved,
             want_permit=attempt.want_permit,
+            handoff=attempt.handoff,
+            reasoning=attempt.reasoning,
         )
         return _Draft(call=call, body=body, decision=None if problem is None else undecided(call, problem))
 

@@ -26,7 +26,8 @@ class Execution(NamedTuple):
     """One call that a runner is about to execute.
 
     `arguments` gives the final arguments and may raise; `answer_id` tells apart answers whose ids repeat,
-    `None` where the framework does not say which answer a call is from.
+    `None` where the framework does not say which answer a call is from. `handoff` says that it lets another of its
+    agents go on.
     """
 
     tool: str
@@ -34,6 +35,19 @@ class Execution(NamedTuple):
     answer_id: str | None
     arguments: Callable[[], Any]
     server: str | None = None
+    handoff: bool = False
+
+
+def comes_from(tool: Any, *modules: str) -> bool:
+    """Whether a tool, or the function that it is made of, is a framework's own and stands in one of its `modules`.
+
+    Where a framework makes the tools that hand off, no name and no annotation of a server makes one.
+    """
+    made = (type(tool), *(getattr(tool, name, None) for name in _MADE_OF))
+    return any(getattr(one, "__module__", None) in modules for one in made)
+
+
+_MADE_OF: Final = ("func", "coroutine", "real_fn", "_func")
 
 
 class Judged(NamedTuple):
@@ -72,7 +86,14 @@ class RunnerGate:
             log.info("the arguments of `%s` were not accepted: %s", execution.tool, type(error).__name__)
             return self.refused(execution, f"`{execution.tool}` {_UNREADABLE}")
         call_id = self._memory.execution_id(name, execution.answer_id, execution.call_id)
-        attempt = Attempt(tool=execution.tool, server=execution.server, arguments=arguments, call_id=call_id)
+        attempt = Attempt(
+            tool=execution.tool,
+            server=execution.server,
+            arguments=arguments,
+            call_id=call_id,
+            handoff=execution.handoff,
+            reasoning=self._memory.reasoning(name, execution.call_id),
+        )
         enforced = None if known is None else (yield from self._again(attempt, known, session))
         if enforced is None:
             (enforced,) = yield from self.enforcer.enforce([attempt], session)

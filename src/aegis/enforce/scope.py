@@ -38,15 +38,17 @@ class EnforcedScope(NamedTuple):
     """What holds for a piece of code.
 
     `runs` names the tools that the agent around it executes; `deferred` those of them whose calls a model
-    is just asked for; `decided` is the call in whose body it runs: its tool and its arguments, and `key` what that
-    execution is known by, if the framework gives the call an id. `call` is the model's call that is being executed,
-    its tool and its id, for a seam underneath that is not told. `loop` is what an adapter keeps of an agent's loop.
+    is just asked for, and `handoffs` those that only let another agent go on; `decided` is the call in whose body it
+    runs: its tool and its arguments, and `key` what that execution is known by, if the framework gives the call an id.
+    `call` is the model's call that is being executed, its tool and its id, for a seam underneath that is not told.
+    `loop` is what an adapter keeps of an agent's loop.
     `final` knows the arguments with which tools of the host run what a model asks for, validated and defaulted.
     `passage` is the way of the call that is executed, and `begun` says that its body has begun.
     """
 
     runs: frozenset[str] = frozenset()
     deferred: frozenset[str] = frozenset()
+    handoffs: frozenset[str] = frozenset()
     decided: tuple[str, bytes] | None = None
     key: str = ""
     call: tuple[str, str] | None = None
@@ -87,9 +89,12 @@ def running(names: Iterable[str]) -> EnforcedScope:
     return current_scope()._replace(runs=frozenset(names))
 
 
-def deferring(names: Iterable[str]) -> EnforcedScope:
-    """The scope of a model call whose answer goes to an agent that enforces the calls of these tools."""
-    return current_scope()._replace(deferred=frozenset(names))
+def deferring(names: Iterable[str], handoffs: Iterable[str] = ()) -> EnforcedScope:
+    """The scope of a model call whose answer goes to an agent that enforces the calls of these tools.
+
+    Calls of `handoffs` are decided in the answer, and let another agent go on.
+    """
+    return current_scope()._replace(deferred=frozenset(names), handoffs=frozenset(handoffs))
 
 
 def within() -> Holding[EnforcedScope | None]:

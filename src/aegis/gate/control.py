@@ -43,7 +43,8 @@ _KEY_CHARS: Final = 32
 class Contained(Struct, frozen=True, kw_only=True):
     """One thing that is contained: what it is, what is done about it, until when, and why.
 
-    `until` is in microseconds since the epoch, 0 where only a person ends it. `receipt` is the record of it.
+    `until` is in microseconds since the epoch, 0 where only a person ends it. `receipt` is the record of it. Where it
+    is contained only because something else reached it, `behind` is the id of that, and both end together.
     """
 
     of: ContainedKind
@@ -56,6 +57,7 @@ class Contained(Struct, frozen=True, kw_only=True):
     receipt: str = ""
     agent: str = ""
     session: str = ""
+    behind: str = ""
 
     @property
     def id(self) -> str:

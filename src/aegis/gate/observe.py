@@ -34,7 +34,7 @@ from aegis.gate.events import Event, new_id, notify
 from aegis.gate.participants import Participant, ResultAttempt, ResultPart, ResultRecord, asked_of
 from aegis.gate.parts import Parts, Slow
 from aegis.gate.record import finding_record, findings_of, guard_members
-from aegis.gate.repeat import load_payload
+from aegis.gate.repeat import arguments_of, load_payload
 from aegis.gate.workers import Workers
 from aegis.log.writer import ControlMoved, Unit
 from aegis.policy.guards.base import Provenance
@@ -240,14 +240,19 @@ class Results:
         if state.stops(call.entry.agent):
             evaluation: ResultEvaluation | None = _withheld_from_stopped()
         else:
-            evaluation = (
-                policy.evaluate_result(incoming, data)
-                if self.workers is None
-                else (yield from self.workers.result(policy, incoming, data))
-            )
+            evaluation = yield from self._evaluated(policy, incoming, data)
+            blocked = evaluation is not None and evaluation.combined.outcome is Outcome.BLOCK
+            # A file that a coding agent's command prints gets the answer that it has through a tool that reads it.
+            if blocked and policy.prints_files(call.server, call.tool, lambda: arguments_of(parts, call.entry)):
+                evaluation = yield from self._evaluated(policy, structs.replace(incoming, workspace=True), data)
         if evaluation is None:
             return withheld()
         return (yield from self._record(asked, call, evaluation, parts_of, place, state))
+
+    def _evaluated(self, policy: Policy, incoming: IncomingResult, data: bytes) -> Doing[ResultEvaluation | None]:
+        if self.workers is None:
+            return policy.evaluate_result(incoming, data)
+        return (yield from self.workers.result(policy, incoming, data))
 
     def _parts_of(self, asked: ResultAttempt) -> tuple[ResultPart, ...]:
         return tuple(part for part in (result(asked) for result in self._result) if part is not None)

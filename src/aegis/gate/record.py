@@ -21,7 +21,9 @@ from aegis.core.receipt import Draft, agent_signer
 from aegis.policy.model import Evaluation
 
 # Members that are the caller's word alone.
-_CLAIMS: Final = ("parent", "turn", "task", "messages_digest", "unresolved", "depends_on", "resolves")
+_CLAIMS: Final = (
+    "parent", "turn", "task", "messages_digest", "unresolved", "depends_on", "resolves", "handoff", "reasoning",
+)  # fmt: skip
 _NO_RULES: Final[tuple[str, ...]] = ()
 _NO_CLAIMS: Final = (None,) * len(_CLAIMS)
 
@@ -125,6 +127,8 @@ def make(
         said["judge"] = evaluation.judge
     if combined.missing:
         said["missing"] = _closed_names(combined.missing)
+    if call.reasoning is not None:
+        said["provenance"] = {"reasoning": call.reasoning.facts(salt)}
     said.update(members)
     draft = Draft(members=said, signer=agent_signer(subject.agent), payload=payload, salt=salt)
     return Made(draft=draft, decision_id=decision_id, call_digest=digest, members=released)
@@ -201,7 +205,7 @@ def _payload(subject: Subject, evaluation: Evaluation, digest: str, approval: Ap
             value["proof"] = call.proof
     claimed = (
         call.parent, call.turn, call.task, call.messages_digest, call.unresolved or None, call.depends_on or None,
-        call.resolves,
+        call.resolves, call.handoff or None, None if call.reasoning is None else call.reasoning.claims(),
     )  # fmt: skip
     if claimed != _NO_CLAIMS and not evaluation.unread:
         value["claimed"] = {name: member for name, member in zip(_CLAIMS, claimed, strict=True) if member is not None}

@@ -220,3 +220,11 @@ def load_payload(parts: Parts, reader: Reader, entry: Entry) -> tuple[dict[str, 
         raise StoreCorrupt("a stored payload is not the one that its receipt commits to")
     payload: dict[str, Any] = parse(text)
     return payload, stored.salt
+
+
+def arguments_of(parts: Parts, entry: Entry) -> dict[str, Any]:
+    """The arguments with which a recorded call may run; none where its payload was erased or never stored."""
+    with parts.store.reader() as reader:
+        payload = load_payload(parts, reader, entry)[0] or {}
+    arguments: dict[str, Any] = payload.get("patched", payload.get("arguments", {}))
+    return arguments

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.canonical import canonical
@@ -112,7 +112,7 @@ def merged(rounds: Sequence[Combined], expected: Sequence[str], evidence: Eviden
 def unsettled(combined: Combined, rule: str, message: str) -> Combined:
     """`combined`, made to block because its patches cannot be carried out."""
     finding = _note(PIPELINE, rule, Outcome.BLOCK, message)
-    return replace(
+    return structs.replace(
         combined,
         outcome=Outcome.BLOCK,
         verdict=max(combined.verdict, Verdict.INSUFFICIENT_EVIDENCE),
@@ -225,6 +225,11 @@ class Route(NamedTuple):
     approval: ApprovalPolicy
     hosts: tuple[HostTool, ...] = ()
     flow: ToolFlow = NOTHING
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether a host brings a shell of this name."""
+        return any("command" in tool.roles.values() for tool in self.hosts)
 
     def roles_of(self, arguments: Mapping[str, Any]) -> Mapping[str, TextRole]:
         """What the arguments of a call are for: the operator's word, then that of the host whose tool takes them."""
@@ -375,7 +380,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 class IncomingResult(Struct, frozen=True, kw_only=True):
     """One tool result to be evaluated; `result` is any JSON value, held by nobody else, or left out for its bytes.
 
-    `memory` is the key under which its session remembers values.
+    `memory` is the key under which its session remembers values. `workspace` says that a command of a coding agent
+    printed what stands in files, as a tool that reads them does.
     """
 
     tool: str
@@ -389,6 +395,7 @@ class IncomingResult(Struct, frozen=True, kw_only=True):
     provenance: Provenance = "unsigned"
     must_sign: bool = False
     memory: bytes | None = None
+    workspace: bool = False
 
 
 class ResultEvaluation(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from aegis.core.principal import Principal
 from aegis.detect import extract, gather
 from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
+from aegis.detect.shell.outputs import prints_files
 from aegis.detect.shell.unquote import find_unresolved
 from aegis.detect.touch.touch import Touched, touch
 from aegis.policy.dataflow.declare import ToolFlow
@@ -137,7 +138,9 @@ class Policy:
         """What such a call would do, as its guards are told; empty where nothing is known of it."""
         return effects_of(self._routes[server, tool].entry, gather(self.subject(server, tool, arguments)))
 
-    def subject(self, server: str | None, tool: str, arguments: dict[str, Any]) -> FactSubject:
+    def subject(
+        self, server: str | None, tool: str, arguments: dict[str, Any], incoming: Incoming | None = None
+    ) -> FactSubject:
         """Such a call as its facts are computed from."""
         route = self._routes[server, tool]
         return FactSubject(
@@ -147,7 +150,14 @@ class Policy:
             limits=self.limits,
             schema=route.schema,
             roles=route.roles_of(arguments) if route.hosts else route.roles,
+            unresolved=() if incoming is None else incoming.unresolved,
+            files=None if incoming is None else incoming.files,
         )
+
+    def prints_files(self, server: str | None, tool: str, arguments: Callable[[], dict[str, Any]]) -> bool:
+        """Whether a call prints files alone, as a coding agent's shell may; of other tools nothing is asked."""
+        shell = self._routes[server, tool].runs_commands
+        return shell and prints_files(gather(self.subject(server, tool, arguments())).ran)
 
     def evaluate(self, incoming: Incoming, data: bytes | None = None) -> Evaluation:
         """What this policy makes of a call: facts, guards in order, one decision, patches carried out.
@@ -288,24 +298,13 @@ class Policy:
     ) -> tuple[Case, list[Report]]:
         """One round over a call: its facts, and one report of every guard."""
         broken: BaseException | None = None
-        roles = route.roles_of(arguments) if route.hosts else route.roles
+        subject = self.subject(incoming.server, incoming.tool, arguments, incoming)
         try:
-            facts = gather(
-                FactSubject(
-                    tool=incoming.tool,
-                    server=incoming.server,
-                    arguments=arguments,
-                    limits=self.limits,
-                    schema=route.schema,
-                    roles=roles,
-                    unresolved=incoming.unresolved,
-                    files=incoming.files,
-                )
-            )
+            facts = gather(subject)
             texts, together = facts.texts, facts.together
             # A placeholder or a reference has one of these signs; most calls have none in any string.
             if together is None or texts.limits or "{" in together or "<" in together or "$" in together:
-                pending = find_unresolved(arguments, roles)
+                pending = find_unresolved(arguments, subject.roles)
                 if pending:
                     unresolved = tuple(dict.fromkeys((*incoming.unresolved, *pending)))
                     facts = structs.replace(facts, texts=structs.replace(texts, unresolved=unresolved))
@@ -429,7 +428,7 @@ class Policy:
             mission=incoming.mission,
             provenance=incoming.provenance,
             must_sign=incoming.must_sign,
-            workspace=any(tool.reads_workspace for tool in route.hosts),
+            workspace=incoming.workspace or any(tool.reads_workspace for tool in route.hosts),
         )
         return _ask(asked, case, times, broken)
 

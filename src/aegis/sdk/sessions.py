@@ -9,7 +9,12 @@ from types import TracebackType
 from typing import Any
 
 from aegis.core.call import ToolCall, check_call
-from aegis.core.decision import ParentSession, SaidTurn
+from aegis.core.decision import (
+    DeclaredPlan,
+    EndedSession,
+    ParentSession,
+    SaidTurn,
+)
 from aegis.enforce.context import Session, session_context
 from aegis.sdk.runtime import current_runtime
 
@@ -33,6 +38,34 @@ class HostedSession(Session):
     async def aturn(self, text: str, *, turn: int | None = None, documents: Sequence[str] = ()) -> SaidTurn:
         """`turn` for event loops."""
         return await current_runtime().host.aadd_turn(self.name, text, turn=turn, documents=documents)
+
+    def plan(self, *steps: dict[str, Any], ordered: bool = False) -> DeclaredPlan:
+        """Declare what the session is about to do: calls outside of it are held for a person from then on.
+
+        Args:
+            steps: each a `tool` (a selector), and `arguments`, `effects` and `times` where they are known.
+            ordered: whether each step follows those before it.
+
+        A plan that lets more through than the one before waits for a person: `approval` of the answer says where.
+        Raises `InvalidCall` where it is refused, `GatewayUnavailable` or `StoreError` where it cannot be recorded.
+        """
+        return current_runtime().host.declare_plan(self.name, {"steps": list(steps), "ordered": ordered})
+
+    async def aplan(self, *steps: dict[str, Any], ordered: bool = False) -> DeclaredPlan:
+        """`plan` for event loops."""
+        return await current_runtime().host.adeclare_plan(self.name, {"steps": list(steps), "ordered": ordered})
+
+    def end(self) -> EndedSession:
+        """End the session for good, which leaving its block does not: nothing is said or called in it any more.
+
+        Raises `InvalidCall` for a session of which nothing is on record, `GatewayUnavailable` or `StoreError` where the
+        end cannot be recorded.
+        """
+        return current_runtime().host.end_session(self.name)
+
+    async def aend(self) -> EndedSession:
+        """`end` for event loops."""
+        return await current_runtime().host.aend_session(self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

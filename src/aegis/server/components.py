@@ -9,6 +9,7 @@ from aegis.behaviour import alert_routes, canary_routes
 from aegis.behaviour import routes as behaviour_routes
 from aegis.context import routes as context_routes
 from aegis.missions import routes as missions_routes
+from aegis.reasoning import routes as reasoning_routes
 from aegis.runs import routes as runs_routes
 from aegis.server import administration, audit, deliveries
 from aegis.server.schemas import CALL_SCHEMAS, COMMON_SCHEMAS, PERMIT_SCHEMAS
@@ -21,6 +22,7 @@ COMPONENTS: Final[dict[str, dict[str, Any]]] = {
     **deliveries.SCHEMAS,
     **audit.SCHEMAS,
     **context_routes.SCHEMAS,
+    **reasoning_routes.SCHEMAS,
     **missions_routes.SCHEMAS,
     **runs_routes.SCHEMAS,
     **administration.SCHEMAS,

@@ -6,6 +6,8 @@ from typing import Any, Final, get_args
 
 from aegis.core.call import MAX_DEPENDS, MAX_NAME_CHARS, MAX_TASK_CHARS, MAX_UNRESOLVED
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
+from aegis.core.reasoning import MAX_BLOCKS, MAX_CHANGED, MAX_PURPOSE_CHARS
+from aegis.core.reasoning import MAX_CHARS as MAX_REASONING
 from aegis.core.receipt import KINDS
 from aegis.keys.jws import MAX_CHARS as MAX_PERMIT_CHARS
 from aegis.missions.status import MAX_CHARS
@@ -143,9 +145,27 @@ CALL_SCHEMAS: Final[dict[str, Schema]] = {
                 "description": "the calls out of whose results the arguments are made",
             },
             "resolves": {**NAME, "description": "the deferred call that this one is, with its arguments filled in"},
+            "handoff": {
+                "type": "boolean",
+                "description": "whether the host carries it out by letting another agent of the session go on",
+            },
+            "reasoning": ref("Reasoning"),
         },
         "tool",
         "arguments",
+    ),
+    "Reasoning": optional(
+        {
+            "blocks": {
+                "type": "array",
+                "maxItems": MAX_BLOCKS,
+                "items": optional({"text": {"type": "string", "maxLength": MAX_REASONING}, "signature": TEXT}),
+                "description": "what the model reasoned, in its order, with the provider's signatures",
+            },
+            "purpose": {"type": "string", "maxLength": MAX_PURPOSE_CHARS, "description": "why the call is made"},
+            "digest": {**DIGEST, "description": "of all blocks, where not all are given"},
+            "changed": {**WHOLE, "maximum": MAX_CHANGED, "description": "signed blocks that came back changed"},
+        }
     ),
     "Finding": closed(
         {

@@ -18,6 +18,7 @@ from aegis.context import routes as context_routes
 from aegis.errors import InvalidCall
 from aegis.missions import routes as missions_routes
 from aegis.proxies.models import listing
+from aegis.reasoning import routes as reasoning_routes
 from aegis.runs import routes as runs_routes
 from aegis.server import administration, audit, decisions, deliveries, results
 from aegis.server.admission import ANYBODY, AUDIT, VERIFY_PERMIT
@@ -270,6 +271,7 @@ ENDPOINTS: Final[tuple[ApiEndpoint, ...]] = (
     PERMIT_CHECK,
     *deliveries.ENDPOINTS,
     *audit.RECEIPTS,
+    *reasoning_routes.ENDPOINTS,  # before the name of a session, which takes slashes
     *context_routes.SESSIONS,
     *audit.LOG,
     *canary_routes.ENDPOINTS,

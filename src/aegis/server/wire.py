@@ -10,12 +10,13 @@ from aegis.core.canonical import canonical
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.reasoning import read_reasoning
 from aegis.errors import InvalidCall
 
 CALL_MEMBERS: Final = frozenset(
     {
         "tool", "arguments", "server", "call_id", "agent", "session", "parent", "turn", "want_permit", "task",
-        "messages_digest", "unresolved", "proof", "depends_on", "resolves",
+        "messages_digest", "unresolved", "proof", "depends_on", "resolves", "handoff", "reasoning",
     }
 )  # fmt: skip
 MAX_PROOF_CHARS: Final = 16_384  # a compact JWS; bounds what is kept beside the log
@@ -59,6 +60,8 @@ def call_of(value: Any) -> ToolCall:
     for name, member in members.items():
         if member is None:
             raise InvalidCall(f"`{name}` must not be null", hint="leave the member out")
+    if "reasoning" in members:
+        members["reasoning"] = read_reasoning(members["reasoning"])
     turn = members.get("turn")
     if type(turn) is float and turn.is_integer():  # `3.0` is the number `3` (JSON Schema, 6.1.1)
         members["turn"] = int(turn)

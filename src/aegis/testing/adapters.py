@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from aegis.core.call import ToolCall, ToolResult, check_call
-from aegis.core.canonical import call_digest, canonical
+from aegis.core.canonical import call_digest, canonical, sha256
 from aegis.core.decider import Decider
 from aegis.core.decision import (
     ApprovalRef,
     Decision,
+    DeclaredPlan,
+    EndedSession,
     OpenedSession,
     ParentSession,
     ReceiptRef,
@@ -49,6 +51,8 @@ class ScriptedDecider:
     waited: list[ToolCall] = field(default_factory=list)
     opened: list[tuple[str, str, str | None]] = field(default_factory=list)
     turns: list[tuple[str, str, int | None, tuple[str, ...]]] = field(default_factory=list)
+    plans: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     closed: bool = False
     _known: dict[tuple[str | None, str], Decision] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -136,6 +140,20 @@ class ScriptedDecider:
         self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
     ) -> SaidTurn:
         return self.add_turn(session, text, turn=turn, documents=documents)
+
+    def declare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
+        self.plans.append((session, plan))
+        return DeclaredPlan(session=session, digest=sha256(canonical(plan)), fresh=True)
+
+    async def adeclare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
+        return self.declare_plan(session, plan)
+
+    def end_session(self, session: str) -> EndedSession:
+        self.ended.append(session)
+        return EndedSession(session=session, receipt=ReceiptRef(id="e", index=0, leaf_hash="h"), fresh=True)
+
+    async def aend_session(self, session: str) -> EndedSession:
+        return self.end_session(session)
 
     def close(self) -> None:
         self.closed = True

@@ -55,7 +55,8 @@ class Proposed:
 
     `key` is its place and unique in the answer; `call_id` is the provider's id and may be empty.
     `arguments` is `None` where they cannot be read, and `problem` then says why, for the model. `derived` says that
-    the id was made of tool and arguments (`call_identities`), since the provider gives none.
+    the id was made of tool and arguments (`call_identities`), since the provider gives none. `unnamed` is that one for
+    a call of a conversation that has an id: some clients make ids up for calls that came without.
     """
 
     key: str
@@ -65,6 +66,7 @@ class Proposed:
     server: str | None = None
     problem: str = ""
     derived: bool = False
+    unnamed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,8 +7,8 @@ and brought along is said here once; a dialect names its members and says how an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from aegis.errors import ForeignAnswer
@@ -199,12 +199,15 @@ class PartsDialect:
 
     def issued(self, request: Wire) -> list[Proposed]:
         """The calls that the conversation of a request holds, whoever's they are said to be."""
-        return [
-            self._proposed(part, f"{at}/{index}", identity)
-            for at, message in enumerate(list_of(request.get(self._names.messages)))
-            if isinstance(message, dict)
-            for index, part, identity in self._calls_in(message)
-        ]
+        found: list[Proposed] = []
+        for at, message in enumerate(list_of(request.get(self._names.messages))):
+            calls = list(self._calls_in(message)) if isinstance(message, dict) else []
+            names = self._unnamed(part for _, part, _ in calls)
+            found += [
+                self._proposed(part, f"{at}/{index}", identity, unnamed)
+                for (index, part, identity), unnamed in zip(calls, names, strict=True)
+            ]
+        return found
 
     def answered(self, request: Wire) -> list[str]:
         """The calls that a request gives results of."""
@@ -325,7 +328,12 @@ class PartsDialect:
         for index, part, call in found:
             yield index, part, text_of(call.get(self._names.call_id)) or next(derived)
 
-    def _proposed(self, part: Wire, key: str, identity: str) -> Proposed:
+    def _unnamed(self, parts: Iterable[Wire]) -> list[str]:
+        """By what the calls of a message would be known if none of them had an id."""
+        calls = [_inside(part, self._names.call) for part in parts]
+        return call_identities((one.get("name"), one.get(self._names.arguments)) for one in calls)
+
+    def _proposed(self, part: Wire, key: str, identity: str, unnamed: str = "") -> Proposed:
         call = _inside(part, self._names.call)
         tool = text_of(call.get("name"))
         # A call without arguments may come without the member.
@@ -334,7 +342,9 @@ class PartsDialect:
             arguments, problem = None, NO_NAME
         own = text_of(call.get(self._names.call_id))
         found = identity or own or call_identities([(tool, arguments)])[0]
-        return Proposed(key=key, call_id=found, tool=tool, arguments=arguments, problem=problem, derived=not own)
+        return Proposed(
+            key=key, call_id=found, tool=tool, arguments=arguments, problem=problem, derived=not own, unnamed=unnamed
+        )
 
     def _changed(self, part: Wire, arguments: dict[str, Any]) -> Wire:
         return {**part, self._names.call: {**part[self._names.call], self._names.arguments: arguments}}
@@ -354,8 +364,10 @@ class PartsDialect:
         if not isinstance(message, dict) or message.get("role") != self._names.assistant:
             return None
         for _, part, _ in self._calls_in(message):
-            if (found := recall.by_call(call_key(self._proposed(part, "", "")))) is not None:
-                return found
+            call = self._proposed(part, "", "")
+            for one in (call, replace(call, call_id=self._unnamed([part])[0])):
+                if (found := recall.by_call(call_key(one))) is not None:
+                    return found
         return said_in(recall, (_text(part) for part in self._parts(message)))
 
 

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from benchmarks.cascades import infected_share
 
-from aegis.behaviour.cascades import FlowStep, path_to, walk_flows
+from aegis.behaviour.cascades import FlowSource, FlowStep, path_to, walk_flows
+
+SOURCE = FlowSource("session", "a")
 
 
-def step(session: str, *, reads: str = "", writes: str = "", to: str = "", opened_by: str = "") -> FlowStep:
+def step(
+    session: str,
+    *,
+    reads: str = "",
+    writes: str = "",
+    to: str = "",
+    opened_by: str = "",
+    missions: tuple[str, ...] = (),
+) -> FlowStep:
     return FlowStep(
         receipt=f"r-{session}",
         agent=f"agent-{session}",
         session=session,
-        objects=frozenset(filter(None, (reads, writes))),
-        words=frozenset(filter(None, (to,))),
+        names=lambda: (frozenset(filter(None, (reads, writes))), frozenset(filter(None, (to,)))),
         writes=bool(writes or to),
         reads=bool(reads),
         opened_by=opened_by,
+        missions=missions,
     )
 
 
 def reached(*steps: FlowStep) -> list[str]:
-    return list(walk_flows(steps, frozenset({"a"}), frozenset()))
+    return list(walk_flows(steps, SOURCE))
 
 
 def test_what_was_read_after_it_was_written_is_reached_and_the_way_is_told() -> None:
     found = walk_flows(
         (step("a", writes="/srv/plan"), step("b", reads="/srv/plan"), step("b", writes="/srv/next"),
          step("c", reads="/srv/next"), step("d", reads="/srv/other")),
-        frozenset({"a"}), frozenset(),
+        SOURCE,
     )  # fmt: skip
     assert list(found) == ["b", "c"]
     assert [(one.origin, one.by) for one in path_to("c", found)] == [
@@ -51,10 +61,22 @@ def test_messages_and_opened_sessions_are_ways() -> None:
 
 
 def test_an_agent_is_a_source_by_its_name() -> None:
-    found = walk_flows(
-        (step("a", writes="/srv/plan"), step("b", reads="/srv/plan")), frozenset(), frozenset({"agent-a"})
-    )
+    found = walk_flows((step("a", writes="/srv/plan"), step("b", reads="/srv/plan")), FlowSource("agent", "agent-a"))
     assert list(found) == ["b"]
+
+
+def test_what_was_delegated_is_reached_and_what_stands_above_or_beside_it_is_not() -> None:
+    walked = (
+        step("a", missions=("root", "left")), step("b", missions=("root", "left", "below")),
+        step("c", missions=("root",)), step("d", missions=("root", "right")),
+    )  # fmt: skip
+    assert list(walk_flows(walked, SOURCE)) == ["b"]
+    assert list(walk_flows((*walked, step("e", missions=("root", "left"))), FlowSource("mission", "left"))) == []
+
+
+def test_who_writes_its_own_name_reaches_no_other_session_of_it() -> None:
+    other = FlowStep(receipt="r", agent="agent-a", session="a2", reads=True)
+    assert reached(step("a", writes="/x", to="agent-a"), other) == []
 
 
 def test_holding_what_was_reached_keeps_four_of_five_agents_of_a_fleet_clean_that_would_not_be() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from aegis.cli.running.boxed import fenced, seatbelt
 from aegis.cli.running.hosts import Around, tell
 from aegis.errors import InvalidCall
 
@@ -86,16 +87,30 @@ class TestHosts:
         assert given["model_providers.aegis.base_url"] == f"{URL}/v1"
         assert KEY not in " ".join(told.command)
 
-    def test_gemini_gets_the_system_s_settings_and_ours(self, around: Around, tmp_path: Path) -> None:
-        system = tmp_path / "system.json"
-        system.write_text('{"ui": {"theme": "x"}, "hooks": {"BeforeTool": [{"matcher": "own"}]}}')
-        told = tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(system)}, around)
-        settings = json.loads(Path(told.environment["GEMINI_CLI_SYSTEM_SETTINGS_PATH"]).read_text())
+    def test_gemini_gets_a_home_of_this_run_with_the_user_s_files_and_ours(
+        self, around: Around, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = tmp_path / "user" / ".gemini"
+        own.mkdir(parents=True)
+        (own / "settings.json").write_text('{"ui": {"theme": "x"}, "hooks": {"BeforeTool": [{"matcher": "own"}]}}')
+        (own / "oauth_creds.json").write_text("{}")
+        told = tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(tmp_path / "none.json")}, around)
+        place = Path(told.environment["GEMINI_CLI_HOME"]) / ".gemini"
+        assert (place / "oauth_creds.json").resolve() == own / "oauth_creds.json"
+        settings = json.loads((place / "settings.json").read_text())
         assert settings["ui"] == {"theme": "x"}
-        own, ours = settings["hooks"]["BeforeTool"]
-        assert own == {"matcher": "own"}
+        theirs, ours = settings["hooks"]["BeforeTool"]
+        assert theirs == {"matcher": "own"}
         asks(ours["hooks"][0]["command"])
         assert settings["hooksConfig"]["enabled"] is True
+        assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
+        assert "aegis" not in (own / "settings.json").read_text()
+        project = tmp_path / "project" / ".gemini"
+        project.mkdir(parents=True)
+        (project / "settings.json").write_text('{"hooksConfig": {"enabled": false}}')
+        monkeypatch.chdir(project.parent)
+        with pytest.raises(InvalidCall, match="switches off the hooks"):
+            tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(tmp_path / "none.json")}, around)
 
     def test_opencode_gets_a_plugin_and_providers_over_its_own_configuration(self, around: Around) -> None:
         own = {"theme": "x", "plugin": ["mine"], "provider": {"openai": {"models": {}}}}
@@ -123,6 +138,29 @@ class TestHosts:
         assert told.environment["ANTHROPIC_HOST"] == told.environment["OPENAI_HOST"] == URL
         with pytest.raises(InvalidCall, match="none is known"):
             tell([name], {}, replace(around, dialects=()))
+
+
+class TestMac:
+    def test_the_profile_lets_nothing_but_the_gateway_be_reached(self, around: Around) -> None:
+        rules = seatbelt(around).splitlines()
+        assert rules[:3] == ["(version 1)", "(allow default)", "(deny network*)"]
+        reached = [rule for rule in rules if rule.startswith("(allow network")]
+        assert reached == [
+            '(allow network-outbound (remote ip "localhost:4711"))',
+            '(allow network-outbound (remote unix-socket (path-literal "/run/x/aegis.sock")))',
+            '(allow network-outbound (remote unix-socket (path-literal "/run/x/hook.sock")))',
+        ]
+        denied = rules.index(f'(deny file-read* file-write* (subpath "{around.home}"))')
+        assert denied < rules.index(reached[0])  # of several rules that fit the last counts
+        quoted = seatbelt(replace(around, home=Path('/a"b)(allow network*')))
+        assert '(subpath "/a\\"b)(allow network*")' in quoted
+
+    def test_the_command_is_started_by_sandbox_exec_or_not_at_all(self, around: Around) -> None:
+        told = fenced(tell(["agent", "x"], {}, around), around, program="/bin/sh")
+        assert told.command == ["/bin/sh", "-p", seatbelt(around), "agent", "x"]
+        assert told.environment["HTTPS_PROXY"] == URL
+        with pytest.raises(InvalidCall, match="cannot be kept"):
+            fenced(tell(["agent"], {}, around), around, program="/nonexistent/sandbox-exec")
 
 
 class TestLanguages:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import platform
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from aegis.cli.doctor.model import Found, Patient, State
-from aegis.errors import AegisError, ConfigError, InvalidCall
+from aegis.errors import AegisError, ConfigError, InvalidCall, ModelFailed
 
 if TYPE_CHECKING:
     from aegis.cli.remote import Gateway
@@ -142,6 +143,7 @@ def posture(patient: Patient) -> Iterable[Found]:
         return  # said by the check of the configuration
     yield from _settings(settings)
     yield from _previews(settings)
+    yield from _drift(settings)
     yield from _files(patient, settings)
     yield from _credentials(patient, settings)
 
@@ -172,6 +174,37 @@ def _previews(settings: Settings) -> Iterable[Found]:
 
     if settings.previews.enabled and (why := unavailable()) is not None:
         yield Found(check="previews", state="warn", found=f"held calls are shown without a preview: {why}")
+
+
+# What the embedding model is asked as an example: words, a tool that they ask for, and one that they do not.
+_SAID: Final = "Please read my mails of today and summarise them"
+_EXAMPLES: Final = (_SAID, "read mails", "make payment")
+
+
+def _drift(settings: Settings) -> Iterable[Found]:
+    """Whether the embeddings endpoint answers, and how its model tells what was asked for from what was not."""
+    from aegis.context.embeddings import cosine, egress_to, embed
+
+    drift = settings.guards.drift
+    if drift.embeddings is None or drift.mode == "off":
+        return
+    endpoint = drift.embeddings.compiled()
+
+    async def ask() -> Sequence[Sequence[float]]:
+        async with egress_to(endpoint) as egress:
+            return await embed(endpoint, _EXAMPLES, egress)
+
+    try:
+        said, near, far = asyncio.run(ask())
+    except ModelFailed as error:
+        found = f"drift is only counted: the embeddings were not told: {error}"
+        yield Found(check="drift", state="warn", found=found, hint="see `guards.drift.embeddings`")
+        return
+    asked, stray = cosine(said, near), cosine(said, far)
+    found = f"`{endpoint.model}` finds a deed that was asked for {asked:.2f} near, and one that was not {stray:.2f}"
+    tells = endpoint.distance(asked) < 50 < endpoint.distance(stray)
+    hint = "" if tells else "set `near` below the first and `far` above the second"
+    yield Found(check="drift", state="ok" if tells else "warn", found=found, hint=hint)
 
 
 def _files(patient: Patient, settings: Settings) -> Iterable[Found]:

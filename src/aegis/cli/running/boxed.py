@@ -1,8 +1,8 @@
-"""A network in which there is nothing but the gateway: bubblewrap on Linux.
+"""A network in which there is nothing but the gateway: bubblewrap on Linux, `sandbox-exec` on macOS.
 
 The command keeps the files, the user and the terminal that it would have had. What it loses: every network but a
-loopback of its own, the Unix sockets of other programs that are bound when it starts, other processes (it could steer
-them), and the home of Aegis.
+loopback of its own (on macOS: every address but the gateway's), the Unix sockets of other programs that are bound when
+it starts, other processes (it could steer them), and the home of Aegis.
 """
 
 from __future__ import annotations
@@ -48,6 +48,34 @@ def enclosed(told: HostWords, around: Around, info: int) -> HostWords:
     refusing = {name: f"http://127.0.0.1:{PORT}" for one in _PROXIES for name in (one, one.lower())}
     first = [sys.executable, "-P", "-m", "aegis.cli.running.inside", str(PORT), around.socket]
     return HostWords(command=[*line, "--", *first, *told.command], environment=told.environment | refusing, by=told.by)
+
+
+SEATBELT: Final = "/usr/bin/sandbox-exec"
+
+
+def fenced(told: HostWords, around: Around, *, program: str = SEATBELT) -> HostWords:
+    """What is run in place of the command on macOS; raises `InvalidCall` where `sandbox-exec` is not there."""
+    if not os.access(program, os.X_OK):
+        raise InvalidCall(f"`--strict-network` cannot be kept: there is no `{program}`", code="sandbox")
+    refusing = {name: around.url for one in _PROXIES for name in (one, one.lower())}
+    line = [program, "-p", seatbelt(around)]
+    return HostWords(command=[*line, *told.command], environment=told.environment | refusing, by=told.by)
+
+
+def seatbelt(around: Around) -> str:
+    """The profile by which macOS lets the command reach the gateway alone; of several rules that fit the last counts.
+
+    Beside the network it takes what would start or steer a program outside: Apple events, jobs, debugging of others.
+    """
+    home = json.dumps(str(around.home))
+    sockets = [json.dumps(path) for path in (around.socket, around.hooks)]
+    lines = ["(version 1)", "(allow default)", "(deny network*)", f"(deny file-read* file-write* (subpath {home}))"]
+    lines += ["(deny appleevent-send)", "(deny job-creation)", "(deny mach-priv-task-port)", "(deny signal)"]
+    lines += ["(allow signal (target same-sandbox))"]
+    lines += [f'(allow network-outbound (remote ip "localhost:{around.port}"))']
+    lines += [f"(allow network-outbound (remote unix-socket (path-literal {one})))" for one in sockets]
+    lines += [f"(allow file-read* file-write* (literal {one}))" for one in sockets]
+    return "\n".join(lines)
 
 
 def first_inside(descriptor: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import socket
 import stat
@@ -28,6 +29,7 @@ from aegis.sdk.client.peer import peer_uid
 START_S: Final = 120.0  # the first start of all compiles the rules
 STOP_S: Final = 30.0
 _SOCKET: Final = "aegis.sock"
+_IS_MAC: Final = platform.system() == "Darwin"
 _MARK: Final = "AEGIS_RUN"
 _LOGGED: Final = 2_000  # characters of what a gateway that did not start has to say
 
@@ -40,7 +42,7 @@ def run(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND ARGS...", help="what is run")],
     observe: Annotated[bool, typer.Option("--observe", help="change nothing, and say what would have been")] = False,
     strict_network: Annotated[
-        bool, typer.Option("--strict-network", help="let the command reach nothing but the gateway (bubblewrap)")
+        bool, typer.Option("--strict-network", help="let the command reach nothing but the gateway")
     ] = False,
     agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="decide as this agent; default: its name")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing at the start and at the end")] = False,
@@ -71,7 +73,7 @@ def _around(
     """The exit code of the command with a gateway around it, and what was counted."""
     with _folder() as folder, _gateway(home, config, folder, agent, observe=observe) as gateway:
         around = gateway.around(folder, home, agent)
-        told = tell(command, os.environ, boxed.inside(around) if strict else around)
+        told = tell(command, os.environ, boxed.inside(around) if strict and not _IS_MAC else around)
         if not quiet:
             mode = ", observed" if observe else ""
             sys.stderr.write(f"aegis: {agent}{mode}: decided by {', '.join(told.by)}\n")
@@ -228,6 +230,8 @@ def _run(told: HostWords, info: tuple[int, int] | None = None) -> int:
 
 
 def _enclosed(told: HostWords, around: Around) -> int:
+    if _IS_MAC:
+        return _run(boxed.fenced(told, around))
     info = os.pipe()
     return _run(boxed.enclosed(told, around, info[1]), info)
 

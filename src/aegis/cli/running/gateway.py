@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -218,9 +220,12 @@ def compose(config: Config, *, observe: bool, providers: dict[str, dict[str, Any
 
 
 def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bool) -> RunCount:
-    """What became of the calls that `agent` made since the receipt `first`, each counted as it was decided first."""
-    decisions = dict.fromkeys((one.word for one in Outcome), 0)
-    would = dict(decisions)
+    """What became of the calls that `agent` made since the receipt `first`, each counted as it was decided first.
+
+    What a host's hook decided is the call that its model's proxy decided before; the stricter of the two counts.
+    """
+    proposed: list[Entry] = []
+    hooked: list[Entry] = []
     seen: set[tuple[str, str, str]] = set()
     with store.reader() as reader:
         size = reader.head().size
@@ -231,25 +236,64 @@ def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bo
             if json.loads(entry.body).get("server") == _OWN:
                 continue
             seen.add(call)
-            decisions[entry.decision] += 1
+            (hooked if entry.principal == f"local:{agent}" else proposed).append(entry)
+        decisions = dict.fromkeys((one.word for one in Outcome), 0)
+        would = dict(decisions)
+        for group in _calls(reader, keyring, proposed, hooked):
+            decisions[max(Outcome[one.decision.upper()] for one in group).word] += 1
             if observe:
-                would[_would(reader, keyring, entry)] += 1
+                would[max(_would(reader, keyring, one) for one in group).word] += 1
         if size > MAX_VERIFIED:
             return RunCount(decisions=decisions, would=would, log="too long to be verified here")
         verified, broken = verify_log(reader, keyring)
     return RunCount(decisions=decisions, would=would, log="verifies" if verified is not None else str(broken[0].detail))
 
 
-def _would(reader: Reader, keyring: Keyring, entry: Entry) -> str:
+def _calls(
+    reader: Reader, keyring: Keyring, proposed: Sequence[Entry], hooked: Sequence[Entry]
+) -> Iterable[Sequence[Entry]]:
+    """The decisions on each call: those of a hook belong to the proposal of their id, else to one of the same call."""
+    groups = [[one] for one in proposed]
+    named = {name: group for group in groups for name in (group[0].call_id, group[0].call_id.rpartition(".")[0])}
+    nameless: list[Entry] = []
+    for one in hooked:
+        group = named.get(one.call_id)
+        if group is None:
+            nameless.append(one)
+        else:
+            group.append(one)
+    alike: defaultdict[str, deque[list[Entry]]] = defaultdict(deque)
+    for group in groups if nameless else ():
+        if len(group) == 1:
+            alike[_digest(reader, keyring, group[0])].append(group)
+    for one in nameless:
+        same = alike[_digest(reader, keyring, one)]
+        if same:
+            same.popleft().append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _digest(reader: Reader, keyring: Keyring, entry: Entry) -> str:
+    """By what a call is known whatever its id: its digest, or its receipt where nothing of it was recorded."""
+    return str(_payload(reader, keyring, entry).get("call_digest", entry.receipt_id))
+
+
+def _payload(reader: Reader, keyring: Keyring, entry: Entry) -> dict[str, Any]:
+    stored = reader.payload(entry.index)
+    found: dict[str, Any] = {} if stored is None else json.loads(keyring.open_payload(stored.key, stored.body))
+    return found
+
+
+def _would(reader: Reader, keyring: Keyring, entry: Entry) -> Outcome:
     """The outcome that the guards would have demanded, by the notes that observed ones leave with the payload."""
     outcome = Outcome[entry.decision.upper()]
-    stored = reader.payload(entry.index)
-    payload = {} if stored is None else json.loads(keyring.open_payload(stored.key, stored.body))
-    for finding in payload.get("findings", ()):
+    for finding in _payload(reader, keyring, entry).get("findings", ()):
         if finding["rule"] == "observed":
             quoted = finding["message"].split("`")
             outcome = max(outcome, Outcome[quoted[1].upper()] if len(quoted) > 1 else Outcome.BLOCK)
-    return outcome.word
+    return outcome
 
 
 if __name__ == "__main__":

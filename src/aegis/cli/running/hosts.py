@@ -177,14 +177,35 @@ def _codex(told: HostWords, around: Around) -> None:
 
 
 def _gemini(told: HostWords, around: Around) -> None:
-    """The system's settings, whose file a variable names, come last; what stands there already is kept."""
-    variable = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
-    settings = read_json(Path(told.environment.get(variable) or _GEMINI_SETTINGS)) or {}
+    """`GEMINI_CLI_HOME` is a home of this run: the user's own files by links, and settings that are theirs and ours.
+
+    Current versions take the system's settings from root alone, so that a file of this run cannot be those.
+    """
+    variable = "GEMINI_CLI_HOME"
+    own = Path(told.environment.get(variable) or Path.home()) / ".gemini"
+    system = Path(told.environment.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH") or _GEMINI_SETTINGS)
+    for later in (Path.cwd() / ".gemini" / "settings.json", system):
+        switch = (read_json(later) or {}).get("hooksConfig", {})
+        if switch.get("enabled") is False or "aegis" in switch.get("disabled", ()):
+            hint = "take `hooksConfig` out of it"
+            raise InvalidCall(f"`{later}` switches off the hooks of Gemini CLI", code="host", hint=hint)
+    settings = read_json(own / "settings.json") or {}
     hooks = settings.setdefault("hooks", {})
     for event, entries in _settings(HOSTS["gemini"], around).items():
         hooks[event] = [*hooks.get(event, []), *entries]
     settings["hooksConfig"] = {**settings.get("hooksConfig", {}), "enabled": True, "disabled": []}
-    told.environment[variable] = _written(around, "gemini.json", settings)
+    if "gemini" in around.dialects:  # with a base URL alone it picks a way to sign in that it then refuses itself
+        security = settings.setdefault("security", {})
+        security["auth"] = {**security.get("auth", {}), "selectedType": "gemini-api-key"}
+    place = around.folder / "gemini" / ".gemini"
+    place.mkdir(parents=True)
+    for entry in own.iterdir() if own.is_dir() else ():
+        if entry.name != "settings.json":
+            (place / entry.name).symlink_to(entry)
+    (place / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    told.environment[variable] = str(place.parent)
+    if "gemini" in around.dialects:
+        told.environment.pop("GOOGLE_API_KEY", None)  # it warns of two keys
     told.by.append("hooks")
 
 

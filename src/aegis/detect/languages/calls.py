@@ -21,9 +21,9 @@ from aegis.errors import ConfigError, Problem
 
 Makes = Literal[
     "join", "same", "home", "temp", "here", "parent", "environment", "format", "replace", "concat", "lower", "split",
-    "base64", "hex", "codes", "reversed",
+    "base64", "hex", "codes", "reversed", "inside",
 ]  # fmt: skip
-Runs = Literal["command", "words", "split", "rest", "code"]
+Runs = Literal["command", "words", "split", "rest", "code", "statement"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
 
 
@@ -34,6 +34,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of what says that a file is opened for writing, `inline_mode` that its name begins with that. `paths` says that a
     value counts where it is a path; `on` are words of which what it is called on must hold one; `everything` are
     values that stand for all of a resource, and `empty` is the place of a condition that nothing must stand in.
+    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
     """
 
     names: tuple[str, ...]
@@ -50,6 +51,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     on: tuple[str, ...] = ()
     everything: tuple[str, ...] = ()
     empty: int | None = None
+    says: tuple[str, ...] = ()
 
 
 class CodeExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

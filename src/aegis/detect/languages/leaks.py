@@ -31,6 +31,11 @@ _IDENTITY: Final = {
     r"psutil\.net_if_addrs|uuid\.getnode|netifaces\.|api\.ipify|ifconfig\.me|ipinfo\.io|checkip\.amazonaws|"
     r"os\.getcwd\s*\(|process\.cwd\s*\(|__dirname",
 }
+# What a page learns of the person before it: cookies, what is typed, what was copied.
+_PERSON: Final = (
+    r"document\.cookie|chrome\.cookies\.|browser\.cookies\.|localStorage\b|sessionStorage\b|clipboard\.readText|"
+    r"\b(?:e|ev|evt|event)\.(?:key|keyCode|code|which)\b|pyperclip\.paste|input\[type=.?password"
+)
 _VARIABLE: Final = (
     r"(?:environ(?:\.get)?|getenv|process\.env|ENV|Getenv|GetEnvironmentVariable)\W{1,4}[\"']?\w*"
     r"(?:SECRET|TOKEN|PASSW|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_KEY|APIKEY)\w*"
@@ -40,9 +45,14 @@ _DROPS: Final = "|".join(
     re2.escape(name) for file in builtin_resources() for one in file.hosts for name in one.names if "." in name
 )
 _ADDRESS: Final = rf"://(?:\d+\.\d+\.|\[?[0-9a-f]+:)|@\d+\.\d+\.\d|[/.@](?:{_DROPS})\b"
-_KINDS: Final = tuple((kind, re2.compile(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE)))
-WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _ADDRESS)  # one of these stands in every text that leaks
-_URL: Final = re2.compile(r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}")
+_KINDS: Final = tuple(
+    (kind, re2.compile(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE), ("person", _PERSON))
+)
+WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _PERSON, _ADDRESS)  # one of these stands in every text that leaks
+_URL: Final = re2.compile(
+    r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}|(?i:\bhost(?:name)?[\"']?\s*[:=]\s*)[\"'`][\w-]{1,63}(?:\.[\w-]{1,63}){1,8}[\"'`]"
+)
+_OF_MEMBER: Final = re2.compile(r"^\w+[\"']?\s*[:=]\s*")
 _ASKS_NAME: Final = re2.compile(
     r"(?:^|\.)(?:resolve\w*|query|lookup|gethostbyname\w*|getaddrinfo|dns_get_record|checkdnsrr|getbyname|getallbyname|"
     r"lookuphost|lookupip|lookuptxt|getaddresses?|gethostaddresses|gethostentry|getresources?)$"
@@ -50,7 +60,7 @@ _ASKS_NAME: Final = re2.compile(
 _IN_NAME: Final = re2.compile(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
 _POSTS: Final = re2.compile(
     r"(?:^|\.)(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|postasync|putasync|post_form|postform|"
-    r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents)$"
+    r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
 )
 _GETS: Final = re2.compile(
     r"(?:^|\.)(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios)$"
@@ -73,8 +83,8 @@ may_leak: Final = one_of(
 def kinds_told(text: str) -> set[str]:
     """What a piece of code tells of where it runs, and which kinds of odd hosts it names."""
     found = {kind for kind, pattern in _KINDS if pattern.search(text)}
-    if "://" in text:
-        places = {host_place(match.group()) for match in _URL.finditer(text)} & _ODD
+    if "://" in text or "host" in text:
+        places = {host_place(_OF_MEMBER.sub("", match.group()).strip("\"'`")) for match in _URL.finditer(text)} & _ODD
         found.update(f"to {place}" for place in places)
     return found
 
@@ -85,6 +95,7 @@ def leaked(
     """What one call carries out; `given` are the kinds of what it is called with."""
     kinds = frozenset(given)
     told = kinds & {"user", "host", "system"}
+    person = "person" in kinds
     secret = kinds & {"variable", "secret", "environment"}
     found: list[ResourceEffect] = []
     if _ASKS_NAME.search(name) and (told or secret) and any(map(_IN_NAME.search, strings)):
@@ -92,10 +103,13 @@ def leaked(
     places = {kind[3:] for kind in kinds if kind.startswith("to ")}
     posts = _POSTS.search(name) is not None
     gets = _GETS.search(name) is not None
-    carries = "post" in name or "put" in name or _BODY.search(arguments) is not None
+    carries = "post" in name or "put" in name or "beacon" in name or _BODY.search(arguments) is not None
     if posts and len(told) > 1 and carries:
         found.append(ResourceEffect("send", "environment", "one", (), "", shown))
-    elif places and ((posts and (told or secret or carries)) or (gets and (told or secret or "collector" in places))):
+    elif places and (
+        (posts and (told or secret or person or carries))
+        or (gets and (told or secret or person or "collector" in places))
+    ):
         found.append(ResourceEffect("send", "collector" if "collector" in places else "address", "one", (), "", shown))
     if _FETCHES_FILE.search(name) and _PROGRAM.search(arguments):
         found.append(ResourceEffect("receive", "program", "one", (), "", shown))

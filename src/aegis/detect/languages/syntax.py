@@ -263,6 +263,7 @@ class BoundName(NamedTuple):
     each: bool = False
 
 
+_WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it
 _ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment"})
 _NAMED: Final = ("left", "name", "variable", "alias")
 _VALUED: Final = ("right", "value", "collection")
@@ -292,7 +293,8 @@ def bound(node: Node) -> Iterator[BoundName]:
         for name, value in zip(names, values, strict=True):
             yield BoundName(_name_of(name), value, node, adds)
     else:
-        for name in names[-1:] if each else names:
+        # Of what walks a tree of folders, the first name is the folder; of every other loop the last name is the item.
+        for name in names[:1] if each and len(names) == _WALKED else names[-1:] if each else names:
             yield BoundName(_name_of(name), right, node, adds, each)
 
 

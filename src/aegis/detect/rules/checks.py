@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
-from aegis.detect.rules.mentions import chained, ordered, spoken
+from aegis.detect.rules.mentions import acted, cast, chained, ordered, spoken
 from aegis.detect.rules.secrets import assigned, guess, is_other, is_placeholder, is_secret, is_usual
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
@@ -352,6 +352,8 @@ WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": ass
 
 # Checks that read what was found where it stands: the text around it, and from where to where.
 PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], bool]]] = {
+    "acted": acted,
+    "cast": cast,
     "chained": chained,
     "ordered": ordered,
     "spoken": spoken,

@@ -13,8 +13,8 @@ import re2
 _MENTION: Final = re2.compile(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
-    r"looks? for|assert\w*|expect\w*|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|describes?|explains?|"
-    r"guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
+    r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
+    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
 )
 _MENTIONED: Final = re2.compile(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
@@ -26,6 +26,25 @@ _OF_OTHERS: Final = re2.compile(
     r"(?:the\s+|my\s+|dem\s+|der\s+)?"
     r"(?:book|manual|handbook|textbook|label|leaflet|form|agency|contract|libro|manual|agencia|formulario|contrato|livre|"
     r"manuel|formulaire|contrat|agence|buch|handbuch|formular|vertrag|beipackzettel|libretto|manuale|modulo|contratto)"
+)
+# Instructions of a day, of the writer (Turkish says so in the word), or of a subject: nobody gave a model such.
+_DATED: Final = re2.compile(
+    r"(?i)\b(?:yesterday|this morning|last (?:night|week|month|year)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|"
+    r"gestern|gestrige[nrs]?|letzte[nrs]? (?:woche|monat)|d['’]hier|de ayer|de ontem|di ieri|van gisteren|"
+    r"wczoraj\w*)\b|вчера|d[üu]nk[üu]|昨日|先日|先週|昨天|上周|어제|지난|أمس|talimat(?:lar)?[ıi]m[ıi]"
+)
+_SUBJECT: Final = re2.compile(
+    r"(?i)\b(?:previous|prior|earlier|preceding|past|initial|original|former|last|old|current)\s+(?:\w+\s+)?"
+    r"(?:(?:dos|ship|cook|bill|seat|park|wir|feed|driv|bak|wash|clean|pack|print|deliver|mail|book|train travel)\w*ing|"
+    r"dosage|delivery|payment|travel|tone|style|dress|diet\w*|care|assembly|medication|transport|storage)\s+\w+\W*$"
+)
+_EVERY: Final = re2.compile(r"(?i)\b(?:all|any|every|each|everything|your|system|tod[ao]s|tutt[ei]|alle|toutes|tous)\b")
+# What is said of somebody who is no reader of the text: a party in court, a patient.
+_OBLIGED: Final = re2.compile(
+    r"(?i)\b(?:courts?|judges?|jury|jurors?|defendants?|claimants?|plaintiffs?|part(?:y|ies)|tenants?|landlords?|"
+    r"patients?|pts?|nurses?|doctors?|employees?|pupils?|players?|drivers?|passengers?|visitors?|he|she)\s+"
+    r"(?:(?:must|should|shall|may|can|could|will|would|(?:had|has|have|is|are|was|were|chose|decided|agreed)\s+to)|"
+    r"(?:(?:is|are|was|were|has\s+been|have\s+been|had\s+been)\s+)?(?:told|asked|advised|instructed|ordered)\s+to)\s+$"
 )
 _REFUSED: Final = re2.compile(
     r"(?i)\b(?:do not|don't|never|must not|should not|shall not|cannot|refuse to|attempts? to|tr(?:y|ies) to|"
@@ -51,7 +70,8 @@ _LISTED: Final = re2.compile(
     r"(?:[.,!?)]?\s+(?:[\p{L}\p{N}\s.,!?()'-]|;\s+\p{Lu})*|[.!?)]*)$|"
     r"^\s*[;&]\s*(?:awk|sed|grep|perl|python|ruby|git)(?:\s*[;&,]\s*(?:awk|sed|grep|perl|python|ruby|git|friends|co))*"
     r"(?:[.!?]\s+[\p{L}\p{N}\s.,!?():'-]*|[.!?)]*)$|"
-    r"^\s*\|\s*bash\s+\p{Ll}+,(?:\s+[\p{L}\p{N}()., :]*)$"
+    # A word with a comma behind it is no file that a program is given: `curl | bash jokes, Kubernetes`.
+    r"^\s*[|;&]\s*(?:ba|z)?(?:sh|python|perl|ruby|node)\s+(?:\p{Ll}+\s+){0,3}\p{Ll}+,(?:\s+[\p{L}\p{N}()., :;'!?-]*)$"
 )
 _NAMED: Final = re2.compile(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
 _QUOTES: Final[Mapping[str, str]] = {
@@ -66,13 +86,18 @@ _QUOTES: Final[Mapping[str, str]] = {
 _OPENS: Final = re2.compile(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
 _NEW_SENTENCE: Final = re2.compile(r"[.!?:;]\s")
 _LONGEST_QUOTE: Final = 160
+_NEAR: Final = 20  # characters on either side of what was found in which a day belongs to it
 
 
 def spoken(text: str, start: int, end: int) -> bool:
     """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-    if _OF_OTHERS.search(after) is not None:
+    if _OF_OTHERS.search(after) is not None or _OBLIGED.search(before) is not None:
         return False
+    if _EVERY.search(found) is None:
+        near = f"{before[-_NEAR:]}{found}{after[:_NEAR]}"
+        if _SUBJECT.search(found) is not None or _DATED.search(near) is not None:
+            return False
     told_of = _NARRATED.search(before)
     if told_of is not None and _JAPANESE_READERS.search(told_of.group(1)) is None and _ORDERED.search(after) is None:
         return False
@@ -112,6 +137,30 @@ def ordered(text: str, start: int, end: int) -> bool:
 def chained(text: str, start: int, end: int) -> bool:
     """Whether what stands behind a sign is a command: not a name that a sentence of plain words lists."""
     return _LISTED.search(text[start:]) is None or _NAMED.search(text[:start]) is None
+
+
+_PROMISED: Final = re2.compile(
+    r"(?i)^(?:['’]ll|\s+(?:will|can|may))\s+(?:(?:also|only|always|automatically)\s+)?"
+    r"(?:receive|get|earn|pay|enjoy|save|collect|book|deal|find|see|be\s+(?:charged|billed|paid|notified))\b[^.!?\n]{0,80}"
+)
+_OF_ORDERS: Final = re2.compile(r"(?i)\b(?:orders?|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
+
+
+def cast(text: str, start: int, end: int) -> bool:
+    """Whether a reader is given another role: not what a customer gets from now on."""
+    promised = _PROMISED.search(text[end:])
+    return promised is None or _OF_ORDERS.search(promised.group()) is not None
+
+
+_REPORTED: Final = re2.compile(
+    r"(?i)\b(?:asked|told|convinced|tricked|got)\s+(?:chat\s?gpt|gpt\S{0,4}|claude|gemini|(?:the|an?)\s+\w+|\w+s)\s+"
+    r"(?:in)?to\s[^.!?;:\n]{0,60}$"
+)
+
+
+def acted(text: str, start: int, end: int) -> bool:
+    """Whether a role is to be played: not what people asked some model to do, as news tell it."""
+    return _REPORTED.search(text[:start]) is None
 
 
 _ALL_OF_THEM: Final = re2.compile(

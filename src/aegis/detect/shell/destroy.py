@@ -135,9 +135,17 @@ _NARROWING: Final = frozenset({
     "-name", "-iname", "-path", "-user", "-mtime", "-mmin", "-size", "-empty", "-newer", "-regex", "-inum", "-atime",
     "-ctime", "-perm", "-ipath", "-group", "-nouser", "-links",
 })  # fmt: skip
+# Of these, what says which files are meant by what they are, and not only by their age or size.
+_NAMING: Final = frozenset(
+    {"-name", "-iname", "-path", "-ipath", "-regex", "-inum", "-empty", "-nouser", "-user", "-group", "-perm", "-newer"}
+)
 _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
+# A loop over what is found in a home or a system, whatever its names: encrypted and deleted, it is extortion.
+_FOUND_LOOP: Final = re2.compile(
+    r"\b(?:for\s+\w+\s+in\s+\"?(?:\$\(|`)\s*(?:sudo\s+)?find\s+|find\s+)(?:/|~|\$HOME)(?:home|root|etc|srv|var|mnt|Users)?\b"
+)
 _ROOT_LOOP: Final = re2.compile(r"\bfor\s+\w+\s+in\s+(?:/\*|/ |~/\*|\$HOME/\*|\"\$HOME\"/\*|/home/\*)")
 
 
@@ -148,7 +156,8 @@ def destroys(command: Command) -> list[str]:
         signal = _delete(args)
         return [signal] if signal else []
     if name in _PARTITIONERS or name.startswith("mkfs."):
-        harmless = bool(_LISTS & set(args)) or not any(writes_device(arg) for arg in args)
+        listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
+        harmless = bool(listing & set(args)) or not any(writes_device(arg) for arg in args)
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
@@ -168,6 +177,10 @@ def writes_device(target: str) -> bool:
 
 def loops_over_root(text: str, commands: list[Command]) -> bool:
     """Whether a loop over everything below the root or a home deletes what it counts."""
+    if "find" in text and "for" in text and _FOUND_LOOP.search(text) is not None:
+        names = {command.name for command in commands}
+        if names & _ENCRYPTORS and names & DELETERS:
+            return True
     return (
         "for" in text
         and _ROOT_LOOP.search(text) is not None
@@ -188,6 +201,8 @@ def finds(command: Command) -> list[str]:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NARROWING & set(args):
         return ["shell.destroy"]
+    if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
+        return [SIGNAL]
     return []
 
 

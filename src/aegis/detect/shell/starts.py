@@ -203,6 +203,8 @@ _HELPER_VARIABLE: Final = re2.compile(
     r"BASH_ENV|ENV|PYTHONSTARTUP|CC|SHELL|DISPLAY_MANAGER|TEXEDIT|PERL5DB)$"
 )
 _PRELOAD: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PERL5LIB"})
+# Of these, folders that are searched: those of a project are named to start what it has built.
+_SEARCHED: Final = frozenset({"LD_LIBRARY_PATH", "PERL5LIB"})
 # Variables by which an interpreter loads more code before its own.
 _LOADERS: Final = frozenset({
     "RUBYOPT", "RUBYLIB", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PERL5OPT", "GCONV_PATH", "PYTHONHOME",
@@ -352,8 +354,9 @@ def interposed(command: Command) -> str:
     """A program or library that variables put between a command and its work, from an odd place; or nothing."""
     for name, value in command.variables:
         first = value.split(None, 1)[0] if value.split() else ""
+        near = ("./", "../") if name not in _SEARCHED else ()
         if name in _PRELOAD and (
-            first.startswith((*LOOSE_PLACES, "./", "../")) or (name == "LD_PRELOAD" and command.elevated)
+            first.startswith((*LOOSE_PLACES, *near)) or (name == "LD_PRELOAD" and command.elevated)
         ):
             return f"{name}={value}"
         if name in _LOADERS and any(part.startswith(LOOSE_PLACES) for part in _PARTS.split(value)):

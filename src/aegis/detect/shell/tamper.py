@@ -117,7 +117,11 @@ _DEFENCE_UNIT: Final = re2.compile(rf"^(?:{pattern_of('defence')})(?:\.service|\
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
 _HISTORY_OFF: Final = re2.compile(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
 _MINER: Final = re2.compile(rf"^(?:{pattern_of('miner')})$")
-_POOL: Final = re2.compile(r"stratum\+(?:tcp|ssl|tls)://")
+# What a miner is told, whatever it calls itself: the protocol of a pool, what its makers get, or a pool by its name.
+_POOL: Final = re2.compile(
+    r"stratum\+(?:tcp|ssl|tls)://|^--(?:donate-level|randomx-\w+|coin=\w)|^(?:[\w-]+\.){0,3}pool\.[\w.-]+:\d+$"
+)
+_MINES: Final = ("stratum+", "pool.", "--donate-level", "--randomx-", "--coin=")
 _ATTACK_TOOLS: Final = of_kind("tunnel") | of_kind("attack-tool")
 _SIGNS: Final = {name: program.signs for name, program in builtin_programs().items() if program.signs}
 
@@ -136,11 +140,19 @@ def tampering(command: Command) -> list[Signalled]:
             found.append((signal, shown))
     if name in _ERASERS and any(_is_trace(arg) for arg in args):
         found.append(("shell.hides-traces", shown))
-    if _is_miner(name) or any("stratum+" in arg and _POOL.search(arg) for arg in args):
+    if _is_miner(name) or (any(sign in command.text for sign in _MINES) and any(map(_POOL.search, args))):
         found.append(("shell.miner", shown))
-    elif name in _ATTACK_TOOLS or (name in _RUNNERS and started_tool(command)):
+    elif (name in _ATTACK_TOOLS or (name in _RUNNERS and started_tool(command))) and not _only_asks(args):
         found.append(("shell.attack-tool", shown))
     return found
+
+
+_ASKS_ONLY: Final = frozenset({"--help", "-h", "-help", "help", "--version", "-version", "-V", "version"})
+
+
+def _only_asks(args: tuple[str, ...]) -> bool:
+    """Whether a tool is asked for its help or its version and for nothing else."""
+    return bool(args) and _ASKS_ONLY.issuperset(args)
 
 
 _RUNNERS: Final = frozenset({

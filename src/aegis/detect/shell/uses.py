@@ -306,7 +306,7 @@ def is_key(word: str) -> bool:
     return head.partition("/")[0].rstrip(":") in HIVES
 
 
-def _named(name: str, otherwise: Resource) -> Resource:
+def service_resource(name: str, otherwise: Resource) -> Resource:
     """What a service or a process is for, by its name."""
     lowered = name.lower().strip("\"' ")
     lowered = lowered.rpartition("\\")[2].removesuffix(".exe").removesuffix(".service")
@@ -400,7 +400,7 @@ def _placed(kind: str, value: str, used: Used) -> tuple[Resource, EffectScope, s
     if not value or value == "*":
         return (_KINDS[kind], "all", value) if value else None
     if kind == "service" or kind == "process":
-        return _named(value, _KINDS[kind]), "one", value
+        return service_resource(value, _KINDS[kind]), "one", value
     if kind == "key":
         return _key(value, used)
     return placed_path(value)

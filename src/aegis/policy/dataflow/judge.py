@@ -93,10 +93,13 @@ class FlowCall:
     arguments: Mapping[str, Any]
     flow: ToolFlow
     leaves: bool = False  # whether the facts show that something is sent
+    hands_off: bool = False  # whether another agent of the session goes on, which knows what this one read
 
     @property
     def does(self) -> Does:
-        """What the tool does, declared or by its name."""
+        """What the tool does, declared or by its name; who hands off tells another agent, and does nothing yet."""
+        if self.hands_off and self.flow.does is None:
+            return "read"
         return self.flow.does or does_with(self.tool, self.arguments)
 
     @property

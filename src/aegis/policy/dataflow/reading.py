@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -119,10 +119,12 @@ class SessionView:
     """What guards know of a session. The collections grow with it and are nobody's to change.
 
     `drift` is the furthest of the calls so far; `acting` of them acted, `strays` without licence. `stray` is what was
-    made of the call that is looked at.
+    made of the call that is looked at. `measured` is how far what tools are called is from the words, 0 to 100,
+    where an embedding model told it.
     """
 
     id: str = ""
+    plan: str = ""  # the key of the session whose declared plan binds this one
     owner: str = ""  # the person for whom it runs, where its host said so
     key: bytes = b""
     words: TrustedWords | None = None
@@ -142,7 +144,10 @@ class SessionView:
     acting: int = 0
     strays: int = 0
     stray: Stray | None = None
+    measured: Mapping[str, int] = field(default_factory=dict)
+    hands_off: bool = False  # whether the host says that the call that is looked at lets another agent go on
     reads: int = 0
+    ended: bool = False
     spans: int = 0
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document

@@ -6,15 +6,30 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from aegis.core.finding import Finding, Report
-from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.policy.dataflow.declare import Sensitivity
-from aegis.policy.dataflow.drift import stray_of
+from aegis.policy.dataflow.drift import EmbeddingEndpoint, stray_of, tool_text
 from aegis.policy.dataflow.judge import Delegation, FlowCall, FlowFinding, judge_flow
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.guards.base import Case
 
 _QUIET: Final = Report(guard="dataflow")
+_READS: Final[frozenset[Effect]] = frozenset({"read"})
 _STEADY: Final = Report(guard="drift")
+# No embedding model told anything of the tool: it was not asked yet, or did not answer.
+_COUNTED: Final = Report(
+    guard="drift",
+    findings=(
+        Finding(
+            guard="drift",
+            rule="drift-unmeasured",
+            category="dataflow",
+            severity=Risk.LOW,
+            outcome=Outcome.ALLOW,
+            message="how far the call is from what the user asked for was counted, and not measured",
+        ),
+    ),
+)
 _ORDER: Final = (Reason.UNTRUSTED_VALUE, Reason.UNLICENSED, Reason.SENSITIVE_DATA)
 
 
@@ -51,17 +66,21 @@ class DriftGuard:
 
     name = "drift"
 
-    def __init__(self, *, alert: int, hold: int, defers: bool = False):
+    def __init__(self, *, alert: int, hold: int, defers: bool = False, measures: bool = False):
         self.alert = alert
         self.hold = hold
         self._defers = defers
+        self._measures = measures
 
     def check(self, case: Case) -> Report:
         """Nothing while no words are known; a deferred call waits for what the user says next."""
         view = case.context
         stray = None if view is None else stray_of(flow_call(case), view)
-        if stray is None or stray.drift < min(self.alert, self.hold):
+        if view is None or stray is None:
             return _STEADY
+        counted = self._measures and stray.acts and tool_text(case.tool) not in view.measured
+        if stray.drift < min(self.alert, self.hold):
+            return _COUNTED if counted else _STEADY
         holds = stray.drift >= self.hold
         outcome = Outcome.REQUIRE_APPROVAL if holds else Outcome.ALLOW
         finding = Finding(
@@ -72,23 +91,29 @@ class DriftGuard:
             outcome=outcome,
             message=f"the call is far from what the user asked for ({stray.drift} of 100)",
         )
+        findings = (finding, *_COUNTED.findings) if counted else (finding,)
         if not holds:
-            return Report(guard=self.name, findings=(finding,))
+            return Report(guard=self.name, findings=findings)
         return Report(
             guard=self.name,
             outcome=outcome,
             verdict=Verdict.INSUFFICIENT_EVIDENCE if self._defers else Verdict.VIOLATION,
             reason=Reason.DEFERRED if self._defers else Reason.UNLICENSED,
             risk=Risk.HIGH,
-            findings=(finding,),
+            findings=findings,
             awaits=("turn",) if self._defers else (),
         )
 
 
 def flow_call(case: Case) -> FlowCall:
-    """A call as the steps of data flow see it."""
+    """A call as the steps of data flow see it; no host hands off with a tool that is declared to do more than read."""
+    declared = None if case.entry is None else case.entry.effects
     return FlowCall(
-        tool=case.tool, arguments=case.arguments, flow=case.flow, leaves="external_send" in case.facts.shown
+        tool=case.tool,
+        arguments=case.arguments,
+        flow=case.flow,
+        leaves="external_send" in case.facts.shown,
+        hands_off=case.context is not None and case.context.hands_off and (declared or _READS) <= _READS,
     )
 
 
@@ -111,14 +136,17 @@ class DataflowRules:
     """The guard and when it is asked: `known` asks where the user's words are known, and is silent where not.
 
     `reads` are the fields of a session that policies read; `drift` is the guard that looks at the run so far, where it
-    is asked, and `notes_drift` says that what it demands is only recorded.
+    is asked, `notes_drift` says that what it demands is only recorded, and `embeddings` measure it as well.
+    `idle` are the seconds after which a session that nobody uses ends, 0 where none does.
     """
 
     guard: DataflowGuard | None = None
     drift: DriftGuard | None = None
     notes_drift: bool = True
+    embeddings: EmbeddingEndpoint | None = None
     mode: Literal["enforce", "known", "observe", "off"] = "off"
     unclassified: Sensitivity = "internal"
+    idle: int = 0
     reads: frozenset[str] = frozenset()
 
     @property
@@ -131,6 +159,10 @@ class DataflowRules:
     def follows(self) -> bool:
         """Whether anybody asks how far calls are from the user's words."""
         return self.drift is not None or "drift" in self.reads
+
+    def alarms(self, before: int, after: int) -> bool:
+        """Whether a session whose drift grows comes to a threshold."""
+        return self.drift is not None and any(before < mark <= after for mark in (self.drift.alert, self.drift.hold))
 
     @property
     def remembers(self) -> bool:

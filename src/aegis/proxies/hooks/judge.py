@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -152,10 +152,21 @@ class HookJudge:
     """Judges events for one decider; a held call waits until `wait_until` of the monotonic clock, in seconds.
 
     `host` records what users say. Words that cannot be recorded are missing, which loosens nothing: prompts pass.
+    `released` gives the decision by which a person let exactly a call run where its model proposed it, by the model's
+    id and the digest: nobody is asked about it again.
     """
 
-    def __init__(self, decider: Decider, state: HookState, *, wait_until: float, host: TurnHost | None = None):
+    def __init__(
+        self,
+        decider: Decider,
+        state: HookState,
+        *,
+        wait_until: float,
+        host: TurnHost | None = None,
+        released: Callable[[str, str], str | None] | None = None,
+    ):
         self._decider = decider
+        self._released = released
         self._host = host
         self._state = state
         self._wait_until = wait_until
@@ -191,6 +202,11 @@ class HookJudge:
                 return asked
             enforcer = Enforcer(self._decider)
             return _observed(event, await enforcer.arun(enforcer.observe([asked])))
+        if self._released is not None and event.call_id:
+            decision_id = self._released(event.call_id, _digest(event, event.arguments))
+            if decision_id is not None:
+                self._state.put("made", event.key, {"decision_id": decision_id})
+                return passed(event)
         call, held = self._call(event)
         decision = await self._decider.adecide(call)
         if decision.outcome is Outcome.REQUIRE_APPROVAL:

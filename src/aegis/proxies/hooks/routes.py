@@ -1,7 +1,8 @@
 """Where the hooks of coding agents ask the gateway of their home: a Unix socket beside the one of the HTTP API.
 
 There is no key: who may ask is who holds the home, as the kernel names the other end (unix(7), SO_PEERCRED), and that
-user could open the log and its keys anyway. A hook decides as `local:AGENT`, as it does without a gateway.
+user could open the log and its keys anyway. A hook decides as `local:AGENT`, as it does without a gateway. What a
+person released where the model of the agent proposed it (`agent:AGENT`) passes: nobody is asked twice.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from aegis.proxies.hooks.event import read_event
 from aegis.proxies.hooks.install import files_with_hook
 from aegis.proxies.hooks.judge import HookAnswer, HookJudge, refused
 from aegis.proxies.hooks.state import HookState
+from aegis.proxies.models.book import Book, BookScope
 from aegis.proxies.speaking import Speaking
 from aegis.sdk.client.peer import peer_uid
 
@@ -37,6 +40,7 @@ class HookDoor:
         self._deployment = deployment
         self._decide = decide
         self._open: set[asyncio.Task[None]] = set()
+        self._book = Book(deployment.gate)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one hook; whatever goes wrong, it hears a refusal or nothing, and nothing is one too."""
@@ -81,7 +85,15 @@ class HookDoor:
             principal = Principal(id=f"local:{agent}", roles=frozenset({"agent"}), agent=agent)
             decider = Acting(self._deployment.gate, principal, self._decide)
             host = Speaking(self._deployment.gate, principal)
-            judge = HookJudge(decider, HookState(self._deployment.home), wait_until=wait_until, host=host)
+            scope = BookScope(principal=replace(principal, id=f"agent:{agent}"))
+
+            def released(call_id: str, digest: str) -> str | None:
+                issued = self._book.issued(scope, call_id, digest)
+                return issued.decision_id if issued is not None and issued.released else None
+
+            judge = HookJudge(
+                decider, HookState(self._deployment.home), wait_until=wait_until, host=host, released=released
+            )
             return await judge.aanswer(read_event(data))
         except AegisError as error:
             return refused(f"the call could not be checked, so it was not made: {error}")

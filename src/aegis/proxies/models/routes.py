@@ -19,8 +19,9 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from aegis.behaviour.budgets import charge_model, request_to_decide
 from aegis.config.config import Config
-from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.call import MAX_NAME_CHARS, ToolCall
 from aegis.core.json import parse
 from aegis.core.principal import Principal
 from aegis.core.times import MICROS
@@ -40,6 +41,7 @@ from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_headers, read_body, refusal_of
 from aegis.server.services import Services
 from aegis.wire.model import Wire
+from aegis.wire.usage import TokenMeter
 
 SESSION_HEADER: Final = "x-aegis-session"
 MAX_REQUEST_BYTES: Final = 33_554_432  # conversations hold pictures and files; the vendors take as much
@@ -185,10 +187,49 @@ class Proxy:
                 await answer.own(opened.answer, streamed=asked.streamed)
                 return
             body = orjson.dumps(opened.request)
-            async with providers.ask(provider, asked.upstream, headers, body) as upstream:
-                await _relay(exchange, provider, upstream, answer)
+            decided = await self._admit(principal, session, asked.model)
+            meter = TokenMeter(len(body))
+            try:
+                async with providers.ask(provider, asked.upstream, headers, body) as upstream:
+                    await _relay(exchange, provider, upstream, answer, meter)
+            finally:
+                await asyncio.shield(self._charge(principal, session, asked.model, meter, decided))
         except Exception as error:
             await answer.fail(error)
+
+    async def _admit(self, principal: Principal, session: str, model: str) -> bool:
+        """Whether the request was decided as a call, as one is where the budgets of an agent are used up.
+
+        Raises `InvalidCall` (429) while a person is asked for more, and after a no.
+        """
+        gate, rules = self._proxies.services.gate, self._proxies.services.policy.current.behaviour
+        if not rules.budgets:
+            return False
+        agent, now = principal.agent or principal.id, self._proxies.services.clock()
+
+        def look() -> ToolCall | None:
+            with self._proxies.services.store.reader() as reader:
+                return request_to_decide(reader, rules, agent, principal.id, session, model, now)
+
+        call = await asyncio.to_thread(look)
+        if call is None:
+            return False
+        decision = await gate.adecide(call, principal=principal)
+        if not decision.allowed:
+            hint = "a person is asked for more" if decision.approval is not None else decision.message
+            raise InvalidCall("the budget of this agent is used up", code="budget_exhausted", hint=hint, status=429)
+        return True
+
+    async def _charge(self, principal: Principal, session: str, model: str, meter: TokenMeter, decided: bool) -> None:
+        """Take what an answer cost from the budgets of its agent."""
+        rules = self._proxies.services.policy.current.behaviour
+        if not rules.budgets or not (meter.read or meter.wrote):
+            return
+        agent, now = principal.agent or principal.id, self._proxies.services.clock()
+        unit = charge_model(
+            rules, agent, principal.id, session, model, read=meter.read, wrote=meter.wrote, decided=decided, now=now
+        )  # fmt: skip
+        await self._proxies.services.gate.arecord(unit)
 
 
 class ProxyAnswer:
@@ -266,12 +307,30 @@ class ProxyAnswer:
 
 async def principal_in(headers: Headers, services: Services) -> Principal:
     """The holder of the one credential that a request carries; raises `InvalidCall` (401)."""
-    given = [value.encode("latin-1") for value in headers.getlist("authorization")]
+    given = [_presented(value.encode("latin-1")) for value in headers.getlist("authorization")]
     for name in ("x-api-key", "x-goog-api-key"):
         given += [b"Bearer " + value.encode("latin-1") for value in headers.getlist(name)]
     different = set(given)
     credential = given[0] if len(different) == 1 else b"" if given else None
     return await services.principal(credential)
+
+
+_SIGNED: Final = b"AWS4-HMAC-SHA256 "
+
+
+def _presented(credential: bytes) -> bytes:
+    """The bearer credential in an `Authorization`: a request signed with SigV4 has it as its access key id.
+
+    Clients of AWS send bearer tokens over TLS alone. The signature proves nothing beyond the key, whose secret half the
+    store does not hold, and is not looked at.
+    """
+    if not credential.startswith(_SIGNED):
+        return credential
+    for part in credential.removeprefix(_SIGNED).split(b","):
+        name, _, value = part.strip().partition(b"=")
+        if name == b"Credential":
+            return b"Bearer " + value.partition(b"/")[0]
+    return b""
 
 
 async def request_in(scope: Scope, headers: Headers, receive: Receive) -> Wire:
@@ -295,7 +354,9 @@ def session_in(headers: Headers) -> str:
     return session
 
 
-async def _relay(exchange: Exchange, provider: ModelProvider, upstream: Streamed, answer: ProxyAnswer) -> None:
+async def _relay(
+    exchange: Exchange, provider: ModelProvider, upstream: Streamed, answer: ProxyAnswer, meter: TokenMeter
+) -> None:
     headers = provider.told(upstream.headers)
     if upstream.status != 200:
         found = error_of(provider, upstream.status, await whole(upstream, MAX_ERROR_BYTES))
@@ -305,9 +366,10 @@ async def _relay(exchange: Exchange, provider: ModelProvider, upstream: Streamed
         return
     kind = upstream.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == exchange.framing.media:
-        await answer.stream(_redacted(provider, exchange.events(upstream.chunks())), headers)
+        await answer.stream(_redacted(provider, exchange.events(meter.fed(upstream.chunks()))), headers)
     elif kind == "application/json":
         body = await whole(upstream, MAX_ANSWER_BYTES)
+        meter.feed(body)
         await answer.whole(200, provider.secret.redacted(await _settled(exchange, body)), headers)
     else:
         raise ForeignAnswer("the provider's answer is neither JSON nor a stream of events")

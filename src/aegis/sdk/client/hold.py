@@ -11,7 +11,16 @@ from urllib.parse import quote
 
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
-from aegis.core.decision import Decision, OpenedSession, ParentSession, ReceiptRef, SaidTurn
+from aegis.core.decision import (
+    ApprovalRef,
+    Decision,
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    ReceiptRef,
+    SaidTurn,
+)
 from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.errors import GatewayUnavailable, InvalidCall, PermitInvalid
 from aegis.sdk.client import wire
@@ -133,6 +142,11 @@ def turn_of(session: str, text: str, *, turn: int | None, documents: Sequence[st
     return Post(f"{SESSIONS}/{quote(session, safe='')}/turns", canonical(body))
 
 
+def end_of(session: str) -> Post:
+    """The request that ends a session."""
+    return Post(f"{SESSIONS}/{quote(session, safe='')}/end", b"")
+
+
 def read_turn(answer: HttpAnswer) -> SaidTurn:
     """The turn that an answer says was recorded; raises `InvalidCall` where it was refused."""
     value = _object(answer)
@@ -143,9 +157,41 @@ def read_turn(answer: HttpAnswer) -> SaidTurn:
     return SaidTurn(session=_text(value, "session"), turn=number, receipt=place, fresh=answer.status == 201)
 
 
+def plan_of(session: str, plan: dict[str, Any]) -> Post:
+    """The request that declares what a session is about to do."""
+    return Post(f"{SESSIONS}/{quote(session, safe='')}/plan", canonical(plan))
+
+
+def read_plan(answer: HttpAnswer) -> DeclaredPlan:
+    """The plan that an answer says was declared, or waits for a person; raises `InvalidCall` where it was refused."""
+    value = _object(answer)
+    receipt, approval = value.get("receipt"), value.get("approval")
+    place: ReceiptRef | None = None
+    waits: ApprovalRef | None = None
+    if isinstance(approval, dict):
+        waits = ApprovalRef(id=_text(approval, "id"), expires_at=_text(approval, "expires_at"))
+    elif isinstance(receipt, dict) and type(receipt.get("index")) is int:
+        place = ReceiptRef(id=_text(receipt, "id"), index=receipt["index"], leaf_hash=_text(receipt, "leaf_hash"))
+    else:
+        raise GatewayUnavailable(_UNUSABLE)
+    return DeclaredPlan(
+        session=_text(value, "session"),
+        digest=_text(value, "digest"),
+        receipt=place,
+        fresh=answer.status == 201,
+        approval=waits,
+    )
+
+
+def read_end(answer: HttpAnswer) -> EndedSession:
+    """The end that an answer says is on record; raises `InvalidCall` where it was refused."""
+    read = _read(answer)
+    return EndedSession(session=read.session, receipt=read.receipt, fresh=read.fresh)
+
+
 def unheard() -> GatewayUnavailable:
-    """What is raised where the gateway did not answer about a turn."""
-    return GatewayUnavailable("the gateway did not answer about the turn")
+    """What is raised where the gateway did not answer about a turn or the end of a session."""
+    return GatewayUnavailable("the gateway did not answer about the session")
 
 
 def _read(answer: HttpAnswer) -> OpenedSession:
@@ -165,7 +211,7 @@ def _read(answer: HttpAnswer) -> OpenedSession:
 def _object(answer: HttpAnswer) -> dict[str, Any]:
     if 400 <= answer.status < 500 and answer.status != 429:
         raise wire.read_error(answer.body, answer.status)
-    if answer.status not in (200, 201):
+    if answer.status not in (200, 201, 202):
         raise GatewayUnavailable(_UNUSABLE)
     try:
         return wire.read_object(answer.body)

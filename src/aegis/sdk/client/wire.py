@@ -51,10 +51,14 @@ def ask(call: ToolCall, call_id: str, agent: str | None) -> AskedCall:
         envelope["agent"] = agent
     if call.want_permit:
         envelope["want_permit"] = True
+    if call.handoff:
+        envelope["handoff"] = True
     if call.unresolved:
         envelope["unresolved"] = list(call.unresolved)
     if call.depends_on:
         envelope["depends_on"] = list(call.depends_on)
+    if call.reasoning is not None:
+        envelope["reasoning"] = call.reasoning.to_wire()
     body = b'{"arguments":' + arguments + b"," + canonical(envelope)[1:]
     digest = call_digest(server=call.server, tool=call.tool, arguments=arguments)
     return AskedCall(server=call.server, tool=call.tool, call_id=call_id, digest=digest, body=body)

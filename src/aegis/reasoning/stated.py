@@ -1,0 +1,151 @@
+"""What words say of a call, held against what it does; and instructions of others that stand in them. Pure.
+
+Words are read in bounded pieces by linear patterns out of a table. They are never a licence: what is found here can
+only make a decision stricter.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import re2
+import yaml
+
+from aegis.core.effects import Verb
+from aegis.core.reasoning import Reasoning
+from aegis.detect.facts import Facts
+from aegis.policy.dataflow.reading import SessionView, shingles
+from aegis.policy.dataflow.values import tokens
+from aegis.policy.dataflow.words import lexicon_folder
+
+MAX_READ: Final = 16_384  # characters before a call in which a promise is looked for: older ones are of other calls
+RUN_WORDS: Final = 8  # words in a row of an instruction that no model writes by chance
+_WINDOW: Final = 48  # words that are hashed at once
+_AROUND: Final = 240  # characters around a quotation in which it may be refused
+_ASCII_WORD: Final = r"\b(?:%s)\b"
+
+CHANGES: Final = frozenset({"write", "external_send"})
+# Verbs of effects that change something, or send it away.
+CHANGING: Final[frozenset[Verb]] = frozenset(
+    {"write", "delete", "encrypt", "send", "permit", "persist", "escalate", "hide", "disable", "expose", "stop"}
+)
+
+
+class StatedWords(NamedTuple):
+    """The table, compiled."""
+
+    promises: Any
+    purposes: Any
+    acts: Any
+    refuses: Any
+    mixed: frozenset[str]
+
+
+def stated_table() -> dict[str, Any]:
+    """The shipped table."""
+    text = (lexicon_folder() / "stated.yaml").read_text(encoding="utf-8")
+    table: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
+    return table
+
+
+@cache
+def stated_words() -> StatedWords:
+    """The shipped table, read once."""
+    table = stated_table()
+    languages = table["languages"]
+    return StatedWords(
+        promises=_compiled(pattern for one in languages for pattern in one["promises"]),
+        purposes=_compiled(f"^\\W*(?:{pattern})" for one in languages for pattern in one["purposes"]),
+        acts=_compiled(_word(word) for one in languages for word in one["acts"]),
+        refuses=_compiled(_word(word) for one in languages for word in one["refuses"]),
+        mixed=frozenset(table["mixed"]),
+    )
+
+
+def _compiled(patterns: Iterator[str]) -> Any:
+    return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+
+
+def _word(word: str) -> str:
+    plain: str = re2.escape(word)
+    return _ASCII_WORD % plain if word.isascii() else plain
+
+
+def folded(text: str) -> str:
+    """A text in lower case without accents, with one kind of apostrophe and blank."""
+    if text.isascii():
+        return text.lower()
+    plain = unicodedata.normalize("NFKD", text.replace("\u2019", "'").replace("\u00df", "ss")).casefold()
+    return unicodedata.normalize("NFC", "".join(char for char in plain if not "\u0300" <= char <= "\u036f"))
+
+
+def promises_reading(reasoning: Reasoning) -> bool:
+    """Whether the last words before a call say that it only reads: in reasoning, or in a stated purpose."""
+    words = stated_words()
+    purpose = folded(reasoning.purpose)
+    if purpose and words.purposes.search(purpose) and not words.acts.search(purpose):
+        return True
+    text = folded(reasoning.text[-MAX_READ:])
+    end = max((match.end() for match in words.promises.finditer(text)), default=-1)
+    return end >= 0 and not words.acts.search(text[end:])
+
+
+def changes(facts: Facts) -> bool:
+    """Whether what runs programs surely changes or sends something, by what the programs do."""
+    if facts.written or any(effect.verb in CHANGING for effect in facts.resource_effects):
+        return True
+    if CHANGES.isdisjoint(facts.effects):
+        return False
+    words, text = stated_words(), folded(" ".join(text.value for text in facts.texts.strings)[:MAX_READ])
+    return words.mixed.isdisjoint(tokens(text)) or bool(words.acts.search(text))
+
+
+def repeated_order(reasoning: Reasoning, view: SessionView) -> str:
+    """A passage of the reasoning that an untrusted result of the session said word for word, as an instruction.
+
+    Empty where there is none, where the user said it too, or where the words around it refuse it.
+    """
+    if not view.shingles:
+        return ""
+    text = reasoning.text
+    words = tokens(text.casefold())
+    for start, stop in _runs(words, view):
+        said = " ".join(words[start:stop])
+        if view.words is not None and view.words.covers(said):
+            continue
+        if not _is_refused(words, start, stop):
+            return said
+    return ""
+
+
+def _runs(words: list[str], view: SessionView) -> Iterator[tuple[int, int]]:
+    """Where words stand in a row that stood so in an instruction: from one place up to another."""
+    begun = -1
+    for at, is_known in enumerate(_known(words, view)):
+        if is_known and begun < 0:
+            begun = at
+        if not is_known and begun >= 0:
+            if at + 2 - begun >= RUN_WORDS:
+                yield begun, at + 2
+            begun = -1
+    if begun >= 0 and len(words) - begun >= RUN_WORDS:
+        yield begun, len(words)
+
+
+def _known(words: list[str], view: SessionView) -> Iterator[bool]:
+    """For each three words that stand together, whether they stood so in an instruction."""
+    for start in range(0, max(len(words) - 2, 0), _WINDOW):
+        piece = words[start : start + _WINDOW + 2]
+        hashed = list(shingles(view.key, " ".join(piece)))
+        yield from (one in view.shingles for one in hashed[len(piece) - 1 :])
+
+
+def _is_refused(words: list[str], start: int, stop: int) -> bool:
+    """Whether the words around a passage say that it is not followed."""
+    before = " ".join(words[max(start - _WINDOW, 0) : start])[-_AROUND:]
+    after = " ".join(words[stop : stop + _WINDOW])[:_AROUND]
+    refuses = stated_words().refuses
+    return bool(refuses.search(folded(before)) or refuses.search(folded(after)))
