@@ -214,13 +214,13 @@ MAX_SCANNED: Final = 10_000  # sessions looked at in one round: the next one goe
 _log = logging.getLogger("aegis.server.sessions")
 
 
-class Ends(Protocol):
+class SessionEnder(Protocol):
     """The gate, as it is asked to end a session."""
 
     async def aend_session(self, session: str, *, principal: Principal | None = None, by: str = "") -> EndedSession: ...
 
 
-async def end_idle(parts: Parts, gate: Ends, period: float = PERIOD_S) -> None:
+async def end_idle(parts: Parts, gate: SessionEnder, period: float = PERIOD_S) -> None:
     """End sessions that nobody used for too long; runs until it is cancelled."""
     mark = -1
     while True:
