@@ -161,7 +161,7 @@ def _sections() -> Iterator[str]:
         "`containment.*.when`": "WhenSettings",
         "`cascade`": "CascadeSettings",
         "`budgets`": "BudgetSettings",
-        "`prices`": "PriceSettings",
+        "`prices`": "ModelPriceSettings",
         "`approvals`": "ApprovalSettings",
         "`approvals.notify`": "NotifierSettings",
         "`approvals.standing`": "StandingSettings",

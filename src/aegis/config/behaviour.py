@@ -244,7 +244,7 @@ class BudgetSettings(Section):
         )
 
 
-class PriceSettings(Section):
+class ModelPriceSettings(Section):
     """What a model costs whose answers pass a proxy; the first entry that is of a model counts for it."""
 
     model: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]

@@ -19,7 +19,7 @@ from aegis.config.behaviour import (
     CascadeSettings,
     ContainmentSettings,
     LoopSettings,
-    PriceSettings,
+    ModelPriceSettings,
     ReasoningSettings,
 )  # fmt: skip
 from aegis.config.fields import (
@@ -253,7 +253,7 @@ class Settings(Section):
     cascade: CascadeSettings
     budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
     """What agents and sessions may use up without a mission, before a person gives more."""
-    prices: Annotated[list[PriceSettings], Field(max_length=MAX_PRICES)]
+    prices: Annotated[list[ModelPriceSettings], Field(max_length=MAX_PRICES)]
     """What models cost that are asked through a proxy."""
     approvals: ApprovalSettings
     previews: PreviewSettings
