@@ -53,8 +53,8 @@ request = urllib.request.Request(
 ran = []
 for block in json.load(urllib.request.urlopen(request))["content"]:
     if block["type"] == "tool_use":
-        event = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_use_id": block["id"], "tool_name": block["name"]}
-        event["tool_input"] = block["input"]
+        event = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_use_id": block["id"]}
+        event |= {"tool_name": block["name"], "tool_input": block["input"]}
         asked = subprocess.run(hook, shell=True, input=json.dumps(event), text=True)
         ran.append([block["name"], asked.returncode])
 print(json.dumps(ran))
