@@ -11,18 +11,27 @@ and is counted all the same.
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import random
+import resource
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import AgentModel
+from aegis.behaviour.usual import UsualCalls
+from aegis.bootstrap import Deployment, open_deployment
+from aegis.core.behaviour import BaselineRules
+from aegis.core.call import ToolCall
+from aegis.core.principal import Principal
 from aegis.core.times import MICROS
 
 AFTER: Final = 200
@@ -236,6 +245,86 @@ def replays(folder: Path, half: str) -> Iterator[tuple[str, Counts]]:
         yield name, counts
 
 
+_COST_CONFIG: Final = """version: 1
+limits: {{rate: unlimited}}
+store: "memory:"
+tools: {{read_file: {{risk: low, effects: [read]}}}}
+guards: {{behaviour: {{mode: {mode}}}, loops: {{mode: {loops}}}}}
+{more}"""
+_OFF: Final = {"mode": "off", "loops": "off", "more": "containment: []\ncascade: {do: off}\n"}
+_ON: Final = {"mode": "observe", "loops": "enforce", "more": ""}
+
+
+def memory(agents: int) -> float:
+    """The bytes that are resident for one agent whose calls are learned, with all that is kept of its last call."""
+    with TemporaryDirectory() as folder:
+        place = _place(Path(folder) / "one", _ON)
+        usual, rules = UsualCalls(place.store), BaselineRules(mode="observe")
+        called = [_learned(number) for number in range(64)]
+        before = _resident_bytes()
+        for agent in range(agents):
+            usual.learn(f"agent {agent} of the fleet", "call", called[agent % 64], rules)
+        grown = _resident_bytes() - before
+        place.close()
+    return grown / agents
+
+
+def _learned(number: int) -> LearnedCall:
+    arguments = {
+        "path": f"/srv/{number % 7}/{number}.txt",
+        "url": f"https://host{number}.example/x",
+        "to": "a@b.example",
+    }
+    return called_of(
+        time=(_START + number) * MICROS, server=None, tool="read_file", arguments=arguments, size=90, effects=["read"]
+    )
+
+
+def cost(agents: int, calls: int) -> tuple[float, float]:
+    """What a decision costs with nothing of this feature, and what it adds: microseconds of processor time, medians.
+
+    Two gates decide the same calls, one call each by turns: with nothing of it, and with all that `standard` has.
+    """
+    draw = random.Random(5)
+    with TemporaryDirectory() as folder:
+        off, on = (_place(Path(folder) / name, chosen) for name, chosen in (("off", _OFF), ("on", _ON)))
+        for number in range(2 * agents):
+            for place in (off, on):
+                _spent(place, number % agents, draw)
+        spent: dict[int, list[float]] = {id(off): [], id(on): []}
+        for number in range(calls):
+            agent = draw.randrange(agents)
+            for place in (off, on) if number % 2 else (on, off):
+                spent[id(place)].append(_spent(place, agent, random.Random(number)))
+        off.close()
+        on.close()
+    without = median(spent[id(off)])
+    return without, median(spent[id(on)]) - without
+
+
+def _place(folder: Path, chosen: dict[str, str]) -> Deployment:
+    folder.mkdir(mode=0o700)
+    file = folder / "aegis.yaml"
+    file.write_text(_COST_CONFIG.format(**chosen))
+    file.chmod(0o600)
+    return open_deployment(file, folder, agent="fleet")
+
+
+def _spent(place: Deployment, agent: int, draw: random.Random) -> float:
+    """The processor time of one call of an agent in a session of its own, in microseconds."""
+    path = f"/srv/{agent % 7}/{draw.randrange(100)}.txt"
+    call = ToolCall(tool="read_file", arguments={"path": path}, session=f"s{agent}")
+    principal = Principal(id="fleet", roles=frozenset({"agent"}), agent=f"agent {agent} of the fleet")
+    began = time.thread_time_ns()
+    place.gate.decide(call, principal=principal)
+    return (time.thread_time_ns() - began) / 1e3
+
+
+def _resident_bytes() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -244,7 +333,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replays", type=Path)
     parser.add_argument("--half", choices=("A", "B", "both"), default="both")
+    parser.add_argument("--cost", type=int, metavar="AGENTS", help="what it adds to a decision, and its memory")
     asked = parser.parse_args()
+    if asked.cost:
+        resident = memory(asked.cost)
+        without, added = cost(asked.cost, 4_000)
+        print(
+            f"{asked.cost} agents: {added:.0f} us added to a decision of {without:.0f}; {resident:.0f} bytes an agent"
+        )
+        return 0
     counts = fleets(asked.agents, asked.calls, asked.seed)
     print(counts.table("Fleets"))
     per_call = 1e6 * counts.seconds / max(1, asked.agents * asked.calls)

@@ -1,4 +1,7 @@
-"""`python -m benchmarks.injected TITLE=FILE...`: the page of results, from what `aegis bench injected --json` said."""
+"""`python -m benchmarks.injected TITLE=FILE...`: the page of results, from what `aegis bench injected --json` said.
+
+Sections of the page that no title names stay as they are, those that people wrote among them.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,21 @@ tasks of our own and the 97 of AgentDojo v1.2.2, as `aegis bench injected` runs 
 ([how to read and repeat it](howto/measure-injected-agents.md)). Written by `python -m benchmarks.injected`.
 
 `strict` lets no tool run that nobody declared, so it is shown a second time with the suites' tools declared by what
-they do (`--declare`). What a deployment without the user's words gets is in the rows `hidden`."""
+they do (`--declare`). What a deployment without the user's words gets is in the rows `hidden`. `template` is a known
+wording that every detector knows; read the others."""
 
 
 def main() -> None:
     """Write the page."""
-    parts = [_HEAD]
+    page = ROOT / "docs" / "injected.md"
+    parts = page.read_text(encoding="utf-8").split("\n## ")[1:]
+    sections = {part.partition("\n")[0]: part.partition("\n")[2].strip() for part in parts}
     for given in sys.argv[1:]:
         title, _, file = given.partition("=")
         answer = json.loads(Path(file).read_text(encoding="utf-8"))
-        parts.append(f"## {title}\n\n" + "\n".join(table(answer["rows"])))
-    (ROOT / "docs" / "injected.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        sections[title] = "\n".join(table(answer["rows"]))
+    written = [_HEAD, *(f"## {title}\n\n{text}" for title, text in sections.items())]
+    page.write_text("\n\n".join(written) + "\n", encoding="utf-8")
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:

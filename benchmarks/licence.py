@@ -4,7 +4,7 @@
 
 FOLDER holds records of public corpora that the reader has, one JSON object a line: `tool`, `args`, `label`, `id` and
 `context.user_task`, the prompt that the call belongs to. One half trains, the other measures. A call is paired with its
-own prompt, and with prompts of other records; nothing of either is kept, only thirteen weights and two thresholds.
+own prompt, and with prompts of other records; nothing of either is kept, only weights of counts and four thresholds.
 Without `--write` the shipped weights are measured.
 """
 
@@ -14,24 +14,24 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aegis.policy.dataflow.declare import NOTHING
-from aegis.policy.dataflow.judge import FlowCall, is_licensed
-from aegis.policy.dataflow.licence import features
+from aegis.policy.dataflow.judge import FlowCall, is_licensed, licence_needed
+from aegis.policy.dataflow.licence import features, matcher, score
 from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, read_words
 
 SOURCES: Final = ("bfcl", "tau_bench", "api_bank")
 SEED: Final = 7
 OTHERS: Final = 3  # prompts of other records that a call is paired with
-ROUNDS: Final = 400
-RATE: Final = 0.5
-WRONG: Final = 0.02  # share of foreign calls that the matcher may take for asked
-WRONG_SAID: Final = 0.25  # the same where a verb that most requests have was said
-WRONG_KNOWN: Final = 0.002  # the same where the tool's kind is known and its verbs were not said
+ROUNDS: Final = 12
+RIDGE: Final = 1.0  # how much a weight costs
+# Shares of foreign pairs that may be taken for asked where no strong verb was said: where a verb of most requests was,
+# and where none was, by what the tool does.
+WRONG: Final = {"made": 0.25, "read": 0.025, "other": 0.02, "known": 0.01}
 
 
 class Sample(NamedTuple):
@@ -66,33 +66,59 @@ def samples(folder: Path, half: str) -> list[Sample]:
     return found
 
 
-def numbers(sample: Sample) -> tuple[float, ...]:
+def numbers(sample: Sample) -> dict[str, float]:
     """The features of one pair."""
-    return features(sample.words, sample.call.tool, sample.call.texts)
+    return features(sample.words, sample.call.tool, sample.call.does, sample.call.arguments)
 
 
-def train(pairs: Sequence[Sample]) -> list[float]:
-    """Weights by plain gradient descent; own and foreign pairs count the same in sum."""
-    rows = [(numbers(one), one.own) for one in pairs]
-    many = {own: sum(1 for _, found in rows if found is own) for own in (True, False)}
-    weights = [0.0] * len(rows[0][0])
+def train(pairs: Sequence[Sample]) -> dict[str, float]:
+    """Weights of a logistic regression by Newton's method; own and foreign pairs count the same in sum."""
+    found = [(numbers(one), one.own) for one in pairs]
+    names = list(found[0][0])
+    many = {own: sum(1 for _, mine in found if mine is own) for own in (True, False)}
+    rows = [([row[name] for name in names], own, len(found) / 2 / many[own]) for row, own in found]
+    weights = [0.0] * len(names)
+    places = range(len(names))
     for _ in range(ROUNDS):
-        gradient = [0.0] * len(weights)
-        for row, own in rows:
-            score = sum(weight * one for weight, one in zip(weights, row, strict=True))
-            error = ((1.0 if own else 0.0) - 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))) / many[own]
-            for at, one in enumerate(row):
-                gradient[at] += error * one
-        weights = [weight + RATE * (step - 0.0005 * weight) for weight, step in zip(weights, gradient, strict=True)]
-    return [round(weight, 4) for weight in weights]
+        gradient = [-RIDGE * weight for weight in weights]
+        curve = [[RIDGE if one == other else 0.0 for other in places] for one in places]
+        for row, own, count in rows:
+            total = sum(weight * one for weight, one in zip(weights, row, strict=True))
+            chance = 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+            slope, bend = count * (own - chance), count * chance * (1 - chance)
+            held = [(at, one) for at, one in enumerate(row) if one]
+            for at, one in held:
+                gradient[at] += slope * one
+                line, part = curve[at], bend * one
+                for to, other in held:
+                    line[to] += part * other
+        weights = [weight + step for weight, step in zip(weights, solved(curve, gradient), strict=True)]
+    return {name: round(weight, 4) for name, weight in zip(names, weights, strict=True)}
 
 
-def threshold(pairs: Sequence[Sample], weights: Sequence[float], wrong: float) -> float:
-    """The score that at most this share of foreign pairs reaches."""
-    scores = sorted(
-        sum(weight * one for weight, one in zip(weights, numbers(pair), strict=True)) for pair in pairs if not pair.own
-    )
-    return round(scores[min(len(scores) - 1, int((1 - wrong) * len(scores)))] + 0.0001, 4)
+def solved(matrix: list[list[float]], wanted: list[float]) -> list[float]:
+    """The vector that the matrix turns into the wanted one, by elimination; the matrix is positive definite."""
+    rows = [[*line, value] for line, value in zip(matrix, wanted, strict=True)]
+    for at, pivot in enumerate(rows):
+        for below in rows[at + 1 :]:
+            share = below[at] / pivot[at]
+            for to in range(at, len(pivot)):
+                below[to] -= share * pivot[to]
+    found = [0.0] * len(rows)
+    for at in range(len(rows) - 1, -1, -1):
+        rest = sum(rows[at][to] * found[to] for to in range(at + 1, len(rows)))
+        found[at] = (rows[at][-1] - rest) / rows[at][at]
+    return found
+
+
+def thresholds(pairs: Sequence[Sample], weights: Mapping[str, float]) -> dict[str, float]:
+    """The scores that so many foreign pairs of each sort reach as `WRONG` says."""
+    found: dict[str, float] = {}
+    for sort, share in WRONG.items():
+        foreign = [pair for pair in pairs if not pair.own and licence_needed(pair.call, pair.words) == sort]
+        scores = sorted((score(weights, numbers(pair)) for pair in foreign), reverse=True)
+        found[sort] = round(scores[int(share * len(scores))] + 0.0001, 4)
+    return found
 
 
 def measure(pairs: Sequence[Sample]) -> dict[str, tuple[float, float]]:
@@ -116,12 +142,12 @@ def main() -> None:
     if asked.write:
         pairs = samples(asked.folder, "A")
         weights = train(pairs)
-        usual, known = threshold(pairs, weights, WRONG), threshold(pairs, weights, WRONG_KNOWN)
-        said = threshold(pairs, weights, WRONG_SAID)
+        lines = [f"  {name}: {weight}" for name, weight in weights.items()]
         (lexicon_folder() / "licence.yaml").write_text(
-            "# Written by `python -m benchmarks.licence FOLDER --write`: weights, and the scores that are needed.\n"
-            f"version: 1\nweights: {json.dumps(weights)}\nthreshold: {usual}\nknown: {known}\nsaid: {said}\n"
+            "# Written by `python -m benchmarks.licence FOLDER --write`: weights of counts, and the scores needed.\n"
+            f"version: 2\nneeded: {json.dumps(thresholds(pairs, weights))}\nweights:\n" + "\n".join(lines) + "\n"
         )
+        matcher.cache_clear()
     for half in ("A", "B"):
         for source, (own, foreign) in measure(samples(asked.folder, half)).items():
             print(f"{half} {source:10} own {own:6.1%}   foreign {foreign:6.1%}")

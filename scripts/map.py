@@ -19,7 +19,7 @@ BEGIN: Final = "<!-- map: made by scripts/map.py -->\n"
 END: Final = "<!-- end of the map -->\n"
 ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "surfaces": ("bench", "cli", "server", "proxies", "sdk", "adapters", "bootstrap", "cockpit"),
-    "features": ("approvals", "missions", "judges", "context", "behaviour", "runs"),
+    "features": ("approvals", "missions", "judges", "context", "behaviour", "reasoning", "runs"),
     "kernel": ("gate", "policy", "config", "detect", "log", "store", "keys", "enforce", "wire", "outbound", "sandbox"),
 }
 # What everything stands on, and what nothing that runs imports.

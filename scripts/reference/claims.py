@@ -43,6 +43,7 @@ AREAS: Final[dict[str, str]] = {
     "HOK": "Hooks of coding agents",
     "RUN": "Governed runs",
     "BEH": "Agents over time",
+    "RSN": "Why calls are made",
     "COK": "The cockpit",
     "EGR": "What leaves the machine",
     "CLI": "The command line",

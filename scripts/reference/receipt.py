@@ -50,7 +50,10 @@ MEANING: Final[dict[str, str]] = {
     "deferral": "since version 2: of a call that waits for evidence: `reason` (the kinds of evidence), `resolution` "
     "(`pending evidence approver denied timeout cancelled replaced`) and `time` (since when it waits)",
     "execution": "since version 2: of a result, whether the call did its work: `ok`, `failed`, `unknown`",
-    "provenance": "`signature` of a result by its tool: `valid`, `invalid` or `unsigned`",
+    "provenance": (
+        "`signature` of a result by its tool: `valid`, `invalid` or `unsigned`; of a call that brought reasoning, "
+        "`reasoning`: a salted `commitment`, and how many `blocks` and `signed` blocks it had"
+    ),
     "key": "public key that is introduced, rotated or retired",
     "action": "what was done",
     "sig": "signature: `kid`, `alg`, `value`, and for a group `index`, `size` and `path`",

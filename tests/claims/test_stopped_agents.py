@@ -25,6 +25,7 @@ BODIES: dict[str, Any] = {
     "decideBatch": {"calls": [{"tool": "read_file", "arguments": {}}]},
     "openSession": {"session": "s-stopped"},
     "sayTurn": {"text": "book a table"},
+    "declarePlan": {"steps": [{"tool": "read_file"}]},
     "delegateMission": {"mission": {}, "request_id": "r"},
     "proxyChatCompletions": CHAT,
     "proxyResponses": {"model": "m", "input": "hello"},

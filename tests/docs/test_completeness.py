@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import get_args
 from urllib.parse import unquote
@@ -10,6 +11,7 @@ import pytest
 import re2
 from reference.command_line import commands
 
+from aegis import __version__
 from aegis.cli.run import build
 from aegis.config.settings import PROFILES, Settings
 from aegis.core.outcome import EFFECTS, ROLES, Category, Outcome, Reason, Risk, Verdict
@@ -84,3 +86,19 @@ def test_files_of_the_code_that_a_page_names_are_there(page: Path) -> None:
         return
     named = {match.group(1) for match in PLACE.finditer(page.read_text(encoding="utf-8"))}
     assert [place for place in sorted(named) if not (ROOT / place).exists()] == []
+
+
+def test_the_page_on_base_urls_shows_the_programs_that_run() -> None:
+    page = (ROOT / "docs/howto/proxy-javascript-and-go.md").read_text(encoding="utf-8")
+    for path in ("examples/js/proxied.mjs", "examples/go/proxied/main.go"):
+        assert (ROOT / path).read_text(encoding="utf-8") in page, path
+
+
+def test_the_changelog_is_read_per_release_and_says_nothing_twice() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.findall(r"^## (\S+)", text, re.MULTILINE)
+    assert releases[:2] == ["Unreleased", __version__]
+    told = [entry.strip() for entry in re.split(r"^(?:- |#+ .*$)", text, flags=re.MULTILINE) if len(entry.strip()) > 40]
+    assert sorted(told) == sorted(set(told))
+    kinds = re.findall(r"^### (.*)$", text.split("\n## ")[1], re.MULTILINE)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

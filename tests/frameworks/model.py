@@ -30,12 +30,16 @@ Provide = Callable[[Sequence[Turn]], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """One way to run an agent to its end; `wrap` puts the turns into a longer conversation."""
+    """One way to run an agent to its end; `wrap` puts the turns into a longer conversation.
+
+    `hands_off` is the tool of the framework itself by which another agent goes on.
+    """
 
     name: str
     drive: Drive
     wrap: Callable[[Sequence[Turn]], Sequence[Turn]] = lambda turns: turns
     can: frozenset[Ability] = EVERYTHING
+    hands_off: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

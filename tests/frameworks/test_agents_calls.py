@@ -184,8 +184,6 @@ HOUSE = """
 version: 1
 limits: {rate: unlimited}
 tools:
-  ask_reader: {risk: low, effects: [read]}
-  transfer_to_helper: {risk: low, effects: [read], does: read}
   read_bill: {risk: low, effects: [read], result: {trust: untrusted}}
   pay_bill: {risk: medium, does: pay, arguments: {account: {is: account, sink: true}}}
 """

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -106,3 +110,22 @@ def test_an_agent_goes_on_when_its_handoff_is_blocked(streams: bool) -> None:
         assert one.results_sent(1)[READ.id] == "text"
     with hooked(FRAMEWORK, scripted()), world(*turns) as one:
         assert asyncio.run(go(one)).target == "b"
+
+
+def test_the_tutorial_gets_three_verdicts(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/tutorial/three-verdicts.md").read_text(encoding="utf-8")
+    configuration = page.split("```yaml\n")[1].split("```")[0]
+    code = page.split("<!-- not run: runs where `autogen` is tested -->\n```python\n")[1].split("```")[0]
+    tmp_path.chmod(0o700)
+    for name, text in (("aegis.yaml", configuration), ("agent.py", code)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o600)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "agent.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "AEGIS_ON_APPROVAL": "block", "HOME": str(tmp_path)}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "call-1 one customer called Ann"
+    assert "`find_customer` was not run" in second
+    assert "`refund` was not run" in third

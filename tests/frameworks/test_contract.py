@@ -55,6 +55,12 @@ def test_allowed_calls_run_once_under_one_decision_about_their_final_arguments(u
     assert not any(name.startswith("x-aegis") for one in world.asked for name in one.headers)
 
 
+def test_calls_hand_off_where_the_framework_lets_another_agent_go_on(under_test: Framework, way: Way) -> None:
+    decider = scripted()
+    run(under_test, way, decider, Turn(calls=(READ,)))
+    assert {call.tool for call in decider.decided if call.handoff} == {way.hands_off} - {""}
+
+
 def test_a_held_call_waits_and_runs_once_after_its_approval(under_test: Framework, way: Way) -> None:
     decider = ScriptedDecider(rules={"send_email": held}, resolve=allowed)
     world = run(under_test, way, decider, BOTH)

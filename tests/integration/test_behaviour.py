@@ -99,6 +99,33 @@ def test_a_policy_holds_the_calls_of_an_agent_that_lost_trust_and_of_no_other(tm
         again.close()
 
 
+def test_a_no_lowers_the_trust_in_an_agent_and_a_policy_selects_by_it(tmp_path: Path) -> None:
+    text = CONFIG + (
+        "policies:\n"
+        "- {name: ask, select: {tool: send_email}, deny: {}, outcome: require_approval}\n"
+        "- {name: distrusted, select: {effect: read, trust_below: 40}, deny: {}, outcome: require_approval}\n"
+    )
+    home = tmp_path / "home"
+    place = deployment(home, text)
+    try:
+        assert place.gate.decide(read(1)).outcome is Outcome.ALLOW
+        for number in range(3):
+            mail = ToolCall(tool="send_email", arguments={"to": f"a{number}@example.com"})
+            held = place.gate.decide(mail)
+            assert held.approval is not None
+            resolve(place.gate, held.approval.id, "deny", reason="not now")
+    finally:
+        place.close()
+    again = deployment(home, text)
+    try:
+        held = again.gate.decide(read(2))
+        assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.APPROVAL_REQUIRED)
+        other = Principal(id="other", roles=frozenset({"agent"}), agent="other")
+        assert again.gate.decide(read(2), principal=other).outcome is Outcome.ALLOW
+    finally:
+        again.close()
+
+
 def test_attacks_of_a_program_count_against_its_next_agent_and_against_no_other(tmp_path: Path) -> None:
     place = deployment(tmp_path / "home", TRUSTED)
 

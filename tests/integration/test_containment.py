@@ -11,9 +11,14 @@ from typing import Any
 import orjson
 import pytest
 
+from aegis.behaviour.features import called_of
+from aegis.behaviour.trust import trust_in
+from aegis.behaviour.usual import MAX_AGENTS
 from aegis.bootstrap import Deployment, open_deployment
+from aegis.core.behaviour import BaselineRules
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
 from support.deployments import TOOLS, deployment
 from support.people import person
 from support.served import Served, served
@@ -22,6 +27,7 @@ from support.shell import aegis, read_json
 ATTACK: dict[str, Any] = {"path": "../../../../etc/shadow"}
 READ = ToolCall(tool="read_file", arguments={"path": "notes.txt"}, session="s-1")
 BAD = replace(READ, arguments=ATTACK)
+LEARNED = called_of(time=0, server=None, tool="read_file", arguments={"path": "/srv/x"}, size=9, effects=["read"])
 BASE = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
 
 
@@ -209,6 +215,43 @@ def test_tallies_do_not_grow_with_calls_and_allowed_calls_write_none(tmp_path: P
         assert len(tally.body) < 300
         assert len(alarms) == 4
         assert orjson.loads(alarms[0].body)["guards"][0]["rules"] == ["blocked-3-3600s"]
+    finally:
+        place.close()
+
+
+def test_ten_thousand_new_names_make_no_more_than_the_conditions_need(tmp_path: Path) -> None:
+    """Made-up agents and sessions by the hundred: what is kept of them is bounded, and what was contained stays so."""
+    place = opened(
+        tmp_path / "home",
+        contained("  - {when: {blocked: 1, within: 1s}, of: session, do: suspend, for: 1h}\n"),
+    )
+    try:
+        usual = place.gate.usual
+        for number in range(MAX_AGENTS + 50):
+            usual.learn(f"made-up {number} of them", "c", LEARNED, BaselineRules(mode="observe"))
+        assert len(usual) == MAX_AGENTS
+        place.gate.decide(BAD)
+        for number in range(40):
+            place.gate.decide(replace(READ, session=f"other {number}"))
+        assert place.gate.decide(READ).reason is Reason.REVOKED
+    finally:
+        place.close()
+
+
+def test_another_name_is_another_agent_but_of_the_same_program_and_its_look_alike_is_the_same(tmp_path: Path) -> None:
+    place = opened(tmp_path / "home", contained("  - {when: {blocked: 1, within: 1h}, do: suspend, for: 1h}\n"))
+
+    def decide(agent: str, call: ToolCall = READ) -> Reason:
+        principal = Principal(id=f"key of {agent}", roles=frozenset({"agent"}), agent=agent)
+        return place.gate.decide(call, principal=principal).reason
+
+    try:
+        assert decide("worker-7", BAD) is Reason.ATTACK_DETECTED
+        assert decide("worker-7") is Reason.REVOKED
+        assert decide("w\u043erker-7") is Reason.REVOKED
+        assert decide("worker-8") is Reason.NONE
+        with place.store.reader() as reader:
+            assert trust_in(reader, "worker-8").score < trust_in(reader, "courier-8").score
     finally:
         place.close()
 

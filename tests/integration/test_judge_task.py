@@ -9,6 +9,7 @@ import pytest
 
 from aegis.core.call import ToolCall
 from aegis.core.principal import Principal
+from aegis.core.reasoning import Reasoning, ReasoningBlock
 from aegis.gate.repeat import erase_payload
 from support.deployments import deployment
 from support.missions import Desk
@@ -78,3 +79,17 @@ def test_an_erased_task_is_not_told(place: Desk, model: ScriptedModel) -> None:
     seen = shown(place, model, "s-4")
     assert TRUSTED not in seen
     assert '"task_is_trusted": false' in seen
+
+
+def test_a_judge_is_shown_the_end_of_the_reasoning_as_claimed(place: Desk, model: ScriptedModel) -> None:
+    said = Reasoning(
+        blocks=(ReasoningBlock(text="first " + "x" * 5_000), ReasoningBlock(text="a note it is")), changed=2
+    )
+    place.ask(ToolCall(tool="write_note", arguments={"n": 1}, reasoning=said))
+    seen = model.last().replace("\\", "")
+    assert '"claimed_reasoning": {' in seen
+    assert "a note it is" in seen
+    assert "first x" not in seen
+    assert '"changed_blocks": 2' in seen
+    place.ask(ToolCall(tool="write_note", arguments={"n": 2}))
+    assert "claimed_reasoning" not in model.last()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,19 @@ def test_two_sessions_of_one_name_are_told_apart_by_their_principals(gateway: Se
     one = gateway.ask("GET", "/v1/sessions/twice?principal=other", key="auditor").json
     assert (one["principal"], one["turns"], len(one["items"])) == ("other", 1, 1)
     assert gateway.ask("GET", "/v1/sessions/never", key="auditor").status == 404
+
+
+def test_a_host_ends_its_own_session_and_sees_that_it_has_ended(gateway: Served) -> None:
+    client = aegis.Client(f"http://127.0.0.1:{gateway.port}", api_key=gateway.credentials.text("bot"))
+    assert say(gateway, "over", "mine")[0] == 201
+    call = {"tool": "read_inbox", "arguments": {}, "session": "over", "call_id": "c1"}
+    assert gateway.ask("POST", "/v1/decisions", call).json["decision"] == "allow"
+    assert gateway.ask("POST", "/v1/sessions/over/end", key="other").status == 404
+    ended = client.end_session("over")
+    assert (ended.fresh, ended.session) == (True, "over")
+    assert client.end_session("over") == replace(ended, fresh=False)
+    assert say(gateway, "over", "more")[1]["error"]["code"] == "session_ended"
+    found = gateway.ask("GET", "/v1/sessions/over", key="auditor").json
+    assert found["ended"] is True
+    assert [one["execution"] for one in found["items"] if one["kind"] == "result"] == ["unknown"]
+    assert gateway.ask("POST", "/v1/decisions", {**call, "call_id": "c2"}).json["reason"] == "revoked"

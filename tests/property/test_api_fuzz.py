@@ -27,7 +27,8 @@ MEANING = {
     "listGrants", "listDeliveries",
     "proxyChatCompletions", "proxyResponses", "proxyMessages", "proxyCountTokens", "proxyModels", "proxyModel",
     "proxyGenerateContent", "proxyOllamaChat", "proxyConverse",
-    "issueMission", "publishMissionStatus", "openSession", "sayTurn", "mintCanary", "alertDigest", "judgeStream",
+    "issueMission", "publishMissionStatus", "openSession", "sayTurn", "declarePlan", "mintCanary", "alertDigest",
+    "judgeStream",
 }  # fmt: skip
 # `PUT {}` is a configuration of an unexpected type that YAML spells the same way; a check never refuses.
 LENIENT = {"replaceConfig", "checkConfig", "replayConfig", "replayContainment"}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aegis.context.heads import MAX_SOURCES, source_of, with_name
+from aegis.context.turns import MAX_TURN_BYTES, UserTurn, check_said
+from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import Outcome
+from aegis.errors import InvalidCall
 from aegis.policy.dataflow.declare import NOTHING
 from aegis.policy.dataflow.drift import stray_of, tool_text
 from aegis.policy.dataflow.judge import FlowCall, judge_flow
@@ -22,6 +29,7 @@ from aegis.policy.dataflow.values import JoinedTexts, find_all, find_values
 from aegis.policy.dataflow.words import read_words
 
 KEY = b"k" * 16
+IBAN = "DE44500105175407324931"
 WORDS = ("send", "pay", "the", "bill", "to", "ada@example.com", "eve@evil.example", "DE44500105175407324931", "please")
 texts = st.lists(st.sampled_from((*WORDS, "www.evil.example/x", "\n", "IBAN:", "Delete")), max_size=12).map(" ".join)
 prompts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)
@@ -114,3 +122,49 @@ def test_what_a_model_measures_only_adds_to_what_is_counted(
         return stray.drift
 
     assert drift() <= drift(distance) <= drift(max(distance, further)) <= 100
+
+
+def nested(depth: int) -> Any:
+    """A value in lists and members, by turns."""
+    value: Any = f"pay {IBAN}"
+    for number in range(depth):
+        value = [value] if number % 2 else {"a/~\u202e": value}
+    return value
+
+
+MEBI = 1_048_576
+HOSTILE: dict[str, Any] = {
+    "numbers": list(range(10_000_000, 10_000_000 + MEBI // 2)),
+    "addresses": "\n".join(f"user{number}@host{number}.example" for number in range(MEBI // 8)),
+    "nested": nested(5_000),
+    "wide": {f"field{number}": number for number in range(MEBI // 8)},
+    "long names": {"x" * MEBI: "a", "\u0000\u202e~/" * 10_000: "b", "": "c", "__proto__": "d"},
+    "a text of brackets": "[" * (4 * MEBI),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_results_are_read_within_bounds_and_loosen_nothing(name: str) -> None:
+    view = session("Please pay the bill", [f"Our account is {IBAN}"])
+    call = FlowCall(tool="send_money", arguments={"recipient": IBAN}, flow=NOTHING)
+    assert outcome(call, view) > Outcome.ALLOW
+    reading = read_result(HOSTILE[name], KEY, NOTHING)
+    assert len(reading.values) <= MAX_OF_RESULT
+    assert max((len(path) for _, path, _ in reading.values), default=0) <= 33 * 65
+    view.add(ReadDocument("hostile", "read_page", "mixed", "internal", False), reading)
+    assert outcome(call, view) > Outcome.ALLOW
+
+
+def test_ten_thousand_sources_are_a_bounded_list() -> None:
+    names: tuple[str, ...] = ()
+    for number in range(10_000):
+        names = with_name(names, source_of(f"mcp:{number}" * 100, f"tool{number}"))
+    assert len(names) == MAX_SOURCES
+    assert max(map(len, names)) <= 2 * MAX_NAME_CHARS
+
+
+def test_the_words_of_a_long_prompt_are_read_and_what_is_longer_is_no_word() -> None:
+    words = read_words([f"Please pay the bill. {'and then ' * (MAX_TURN_BYTES // 9)}"[:MAX_TURN_BYTES]])
+    assert words.asks_for("pay", ("money",))
+    with pytest.raises(InvalidCall, match="at most"):
+        check_said(UserTurn(text="x" * MEBI))

@@ -75,7 +75,8 @@ def scripted_model() -> Iterator[ScriptedModel]:
                 make = _openai if self.path.endswith("/chat/completions") else _anthropic
                 data = json.dumps(make(said)).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            kind = "text/event-stream" if data.startswith(b"event:") else "application/json"
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -19,12 +19,15 @@ PIECE = 1 << 16
 
 
 def _load() -> None:
-    """Load what nearly every command loads."""
+    """Load what nearly every command loads: the command line, what opens a home, and the compiled rules."""
+    import aegis.bootstrap.deployment  # noqa: F401  most commands open one
     from aegis.cli.run import build
+    from aegis.config.compile import compile_policy
     from aegis.config.config import load_config
+    from aegis.detect.rules.cache import default_cache_folder
 
     build()
-    load_config()
+    compile_policy(load_config(), cache=default_cache_folder())
 
 
 def _asked(caller: socket.socket) -> tuple[dict[str, Any], list[int]]:

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	stop, err := served.start(home)
+	stop, err := served.start(home, "")
 	code := 1
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "contract: the gateway does not start:", err)
@@ -56,9 +56,9 @@ func command() string {
 	return found
 }
 
-func (g *gateway) start(home string) (func(), error) {
+func (g *gateway) start(home, more string) (func(), error) {
 	file := filepath.Join(home, "aegis.yaml")
-	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configuration+more), 0o600); err != nil {
 		return nil, err
 	}
 	for role, into := range map[string]*string{"agent": &g.agent, "approver": &g.approver} {

@@ -150,6 +150,10 @@ def _running_stream(gate: ToolGate, original: Method) -> Method:
     return run_json_stream
 
 
+# Where the package makes the tools that let another agent go on, or ask one.
+_HANDING_OFF: Final = ("autogen_agentchat.base._handoff", "autogen_agentchat.tools._agent")
+
+
 def _direct(tool: Any, args: Any, call_id: str | None) -> Execution:
     """The call of a tool that is run past a workbench."""
     return Execution(
@@ -157,7 +161,7 @@ def _direct(tool: Any, args: Any, call_id: str | None) -> Execution:
         call_id=call_id or "",
         answer_id=None,
         arguments=lambda: _validated(tool, args),
-        handoff=comes_from(tool, "autogen_agentchat.base._handoff", "autogen_agentchat.tools._agent"),
+        handoff=comes_from(tool, *_HANDING_OFF),
     )
 
 
@@ -177,6 +181,7 @@ def _execution(workbench: Any, name: str, arguments: Mapping[str, Any] | None, c
         call_id=call_id or "",
         answer_id=None,
         arguments=lambda: _validated(found[0], arguments or {}) if found else dict(arguments or {}),
+        handoff=bool(found) and comes_from(found[0], *_HANDING_OFF),
     )
 
 

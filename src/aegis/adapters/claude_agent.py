@@ -34,6 +34,7 @@ Output = dict[str, Any]
 Callback = Callable[..., Any]
 
 MAX_CALLS: Final = 10_000
+_SUB_AGENTS: Final = frozenset({"Agent", "Task"})  # tools of the program itself, which have a sub-agent go on
 _WITHHELD: Final = "the result was withheld: it could not be checked"
 _FAILED: Final = "the call was not run: it could not be decided"
 
@@ -163,7 +164,14 @@ class Hooks:
         known = self._find(call_id, arguments)
         if known is not None:
             return known[1]
-        execution = Execution(tool=name, server=server, call_id=call_id, answer_id=None, arguments=lambda: arguments)
+        execution = Execution(
+            tool=name,
+            server=server,
+            call_id=call_id,
+            answer_id=None,
+            arguments=lambda: arguments,
+            handoff=server is None and name in _SUB_AGENTS,
+        )
         outcome = await self._gate.enforcer.arun(self._gate.before(execution))
         if not isinstance(outcome, str):
             self._allowed.put(call_id, [*(self._allowed.get(call_id) or []), (execution, outcome)])

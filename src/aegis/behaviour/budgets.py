@@ -4,7 +4,9 @@
 (2) while a person is asked, and once one said no, further calls are refused until the time of the budget is over
 (3) what runs is taken in the transaction that records it, so that several gateways on one store count as one
 
-Prices are those of `missions.quotes`, at their worst. A person who releases one call for another reason releases that
+Prices are those of `missions.quotes`, at their worst. Models that are asked through a proxy take the tokens that they
+report, and their money by `prices`, after they answered; where that passed a ceiling, the next request is decided as
+a call of the tool `model`, and held as any other. A person who releases one call for another reason releases that
 call, and no more.
 """
 
@@ -17,7 +19,8 @@ import orjson
 from msgspec import Struct, convert, field, structs, to_builtins
 
 from aegis.approvals.values import Approval
-from aegis.core.behaviour import BudgetRule
+from aegis.core.behaviour import BehaviourRules, BudgetRule
+from aegis.core.call import ToolCall
 from aegis.core.canonical import sha256
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
@@ -27,6 +30,7 @@ from aegis.core.times import MICROS
 from aegis.errors import StoreConflict
 from aegis.gate.control import session_subject
 from aegis.gate.participants import DecisionAttempt, DecisionRecord, Part, RecordRefused, Write
+from aegis.log.writer import Unit
 from aegis.policy.model import DEFAULT_TIMEOUT, Evaluation, observed
 
 GUARD: Final = "budgets"
@@ -50,15 +54,18 @@ class BudgetSpent(RecordRefused):
 class BudgetAccount(Struct, kw_only=True):
     """What one subject used of one budget since `began`; times in microseconds.
 
-    `extra` are calls that a person gave, `asked` is until when one is asked, `refused` that one said no.
+    `extra` are calls that a person gave, `gives` how often one did, `asked` is until when one is asked, `refused` that
+    one said no. `parts` are millionths of the minor units that are not in `used` yet.
     """
 
     began: int = 0
     last: int = 0
     used: dict[str, int] = field(default_factory=dict)
     extra: int = 0
+    gives: int = 0
     asked: int = 0
     refused: bool = False
+    parts: dict[str, int] = field(default_factory=dict)
 
     def at(self, rule: BudgetRule, now: int) -> BudgetAccount:
         """The account at `now`: a new one where its time is over. A clock that is set back begins no other time."""
@@ -99,7 +106,7 @@ class CallBudget(Part):
         observes = self.asked.policy.settings["mode"] == "observe"
         now = self._clock()
         with store.reader() as reader:
-            accounts = [(rule, read(reader, rule, subject).at(rule, now)) for rule, subject in self.subjects]
+            accounts = [(rule, _account(reader, rule, subject).at(rule, now)) for rule, subject in self.subjects]
         for rule, account in accounts:
             if not account.passes(rule, self.cost) or account.extra > 0:
                 continue
@@ -118,7 +125,7 @@ class CallBudget(Part):
         enforced = self.asked.policy.settings["mode"] != "observe"
         now, after = self._clock(), list[tuple[str, BudgetAccount]]()
         for rule, subject in self.subjects:
-            account = read(transaction, rule, subject).at(rule, now)
+            account = _account(transaction, rule, subject).at(rule, now)
             over = account.passes(rule, self.cost)
             if not record.runs:
                 if not over or record.evaluation.combined.reason is not Reason.BUDGET_EXHAUSTED:
@@ -128,6 +135,7 @@ class CallBudget(Part):
             elif over and enforced:
                 if by_person and decision is not None and decision.reason is Reason.BUDGET_EXHAUSTED:
                     account.extra, account.asked, account.refused = max(account.extra, rule.more), 0, False
+                    account.gives += 1
                 elif account.extra < 1 and not by_person:
                     if outcome is Outcome.REQUIRE_APPROVAL:
                         raise BudgetSpent("a budget is used up")
@@ -157,7 +165,7 @@ def key_of(rule: BudgetRule, subject: str) -> str:
     return f"{rule.of}-{sha256(subject.encode()).removeprefix('sha-256:')[:_KEY_CHARS]}-{rule.key}"
 
 
-def read(reader: Reader, rule: BudgetRule, subject: str) -> BudgetAccount:
+def _account(reader: Reader, rule: BudgetRule, subject: str) -> BudgetAccount:
     """The account of one subject as it was written last."""
     stored = reader.document(COLLECTION, key_of(rule, subject))
     return BudgetAccount() if stored is None else convert(orjson.loads(stored.body), BudgetAccount)
@@ -169,10 +177,74 @@ def close(transaction: Transaction, rules: Sequence[BudgetRule], approval: Appro
         return
     for rule in rules:
         subject = subject_of(rule, approval.agent, approval.principal, approval.session)
-        account = read(transaction, rule, subject).at(rule, now)
+        account = _account(transaction, rule, subject).at(rule, now)
         if account.asked:
             account.asked, account.refused = 0, True
             _write(transaction, key_of(rule, subject), account, now)
+
+
+# What models take, whose answers pass a proxy.
+
+MODEL: Final = "model"  # the tool as which a request to a model is decided once a budget is used up
+_MILLION: Final = 1_000_000
+
+
+def charge_model(
+    rules: BehaviourRules,
+    agent: str,
+    principal: str,
+    session: str,
+    model: str,
+    *,
+    read: int,
+    wrote: int,
+    decided: bool,
+    now: int,
+) -> Unit:
+    """The unit that takes what one answer of a model cost, from every budget that counts tokens or money.
+
+    A request that was `decided` as a call has taken its share of what a person gave.
+    """
+    price = next((one for one in rules.prices if one.is_of(model)), None)
+
+    def apply(transaction: Transaction) -> Sequence[Draft]:
+        for rule in rules.budgets:
+            money = "" if price is None else f"money.{price.currency}"
+            if "tokens" not in rule.ceilings and money not in rule.ceilings:
+                continue
+            subject = subject_of(rule, agent, principal, session)
+            account = _account(transaction, rule, subject).at(rule, now)
+            if account.passes(rule, {}) and not decided:
+                account.extra = max(0, account.extra - 1)
+            if "tokens" in rule.ceilings:
+                account.used["tokens"] = account.used.get("tokens", 0) + read + wrote
+            if price is not None and money in rule.ceilings:
+                parts = account.parts.get(money, 0) + read * price.read + wrote * price.wrote
+                account.used[money] = account.used.get(money, 0) + parts // _MILLION
+                account.parts[money] = parts % _MILLION
+            account.began, account.last = account.began or now, max(account.last, now)
+            _write(transaction, key_of(rule, subject), account, now)
+        return ()
+
+    return Unit(apply=apply)
+
+
+def request_to_decide(
+    reader: Reader, rules: BehaviourRules, agent: str, principal: str, session: str, model: str, now: int
+) -> ToolCall | None:
+    """The call as which a request to a model is decided, where a budget is used up and nobody gave more.
+
+    It is the same call until a person answers it, and another one for the next time.
+    """
+    for rule in rules.budgets:
+        if set(rule.ceilings) == {"calls"}:
+            continue
+        subject = subject_of(rule, agent, principal, session)
+        account = _account(reader, rule, subject).at(rule, now)
+        if account.passes(rule, {}) and account.extra < 1:
+            call_id = f"{MODEL}.{key_of(rule, subject)}.{account.began}.{account.gives}"
+            return ToolCall(tool=MODEL, arguments={"model": model}, call_id=call_id, session=session or None)
+    return None
 
 
 def used_of(reader: Reader, rules: Sequence[BudgetRule], agent: str, now: int) -> list[dict[str, Any]]:
@@ -180,7 +252,7 @@ def used_of(reader: Reader, rules: Sequence[BudgetRule], agent: str, now: int) -
     found: list[dict[str, Any]] = []
     for rule in rules:
         if rule.of == "agent":
-            account = read(reader, rule, agent).at(rule, now)
+            account = _account(reader, rule, agent).at(rule, now)
             used = {name: account.used.get(name, 0) for name in rule.ceilings}
             found.append({
                 "within_s": rule.within // MICROS,

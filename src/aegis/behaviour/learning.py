@@ -33,7 +33,7 @@ from aegis.behaviour.features import (
 )
 from aegis.core.times import MICROS
 
-SLOTS: Final = 1_024  # values and contexts that are known of one agent
+SLOTS: Final = 640  # values and contexts that are known of one agent
 _WAYS: Final = 4
 _GROUPS: Final = SLOTS // _WAYS
 _MOST: Final = 255  # what a slot counts to

@@ -1,7 +1,8 @@
 """How far an agent has earned trust: a Beta reputation from what became of its calls, with decay.
 
-Every outcome counts for or against, and half as much a week later; who did nothing yet stands in the middle. It is
-shown with its days, and loosens nothing: policies that forbid may read it (`context.agent.trust`), and no others.
+Every outcome counts for or against, and half as much a week later; who did nothing yet stands in the middle. What
+people answer counts more than what nobody looked at. It is shown with its days, and loosens nothing: policies that
+forbid may read it (`context.agent.trust`, `select.trust_below`), and no others.
 
 Attacks by agents of one program count against each of them, up to as much as one attack of its own. Nothing good is
 shared: the score with what others did is never above the score without.
@@ -14,6 +15,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from aegis.behaviour.usual import program_of
 from aegis.core.ports import Clock, Entry, Reader, Search, Store
@@ -29,6 +32,7 @@ _DAY_US: Final = 86_400 * MICROS
 ATTACK: Final = "attack_detected"
 # For and against. An attack outweighs a day of work; what a person released was looked at.
 _ALLOWED: Final = (0.05, 0.0)
+_NOTHING: Final = (0.0, 0.0)
 _HELD: Final = (0.0, 0.1)
 _BLOCKED: Final = (0.0, 0.5)
 _AGAINST: Final = {
@@ -37,6 +41,11 @@ _AGAINST: Final = {
     "revoked": (0.0, 0.0),
     "rate_limited": (0.0, 0.1),
 }
+# A call that ran and was unlike what its agent usually does.
+_NOTED: Final = (0.05, 0.2)
+_UNUSUAL: Final = b'"unusual"'
+# What a person answered to a held call.
+_ANSWERED: Final = {"approved": (0.3, 0.0), "denied": (0.0, 1.0)}
 # Results without the signature that was asked for, or that did not do what was promised.
 _UNATTESTED: Final = {"insufficient_evidence": (0.0, 0.5), "postcondition_failed": (0.0, 1.0)}
 _SHARED: Final = 0.3  # of one attack of another agent of the program
@@ -78,8 +87,9 @@ def _decay(passed: int) -> float:
 
 
 def trust_in(reader: Reader, agent: str) -> AgentTrust:
-    """The trust in one agent as the log has it: its newest decisions, its results, and the attacks of its program."""
+    """The trust in one agent by the log: its newest decisions and answers, its results, its program's attacks."""
     own = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
+    own += reader.search(Search(kind="approval", agent=agent, limit=LOOKED_AT))
     for reason in _UNATTESTED:
         own += reader.search(Search(kind="result", agent=agent, reason=reason, limit=LOOKED_AT))
     program = program_of(agent)
@@ -93,9 +103,14 @@ def _score(good: float, bad: float) -> int:
 
 def _weight(entry: Entry) -> tuple[float, float]:
     if entry.kind == "result":
-        return _UNATTESTED.get(entry.reason, (0.0, 0.0))
+        return _UNATTESTED.get(entry.reason, _NOTHING)
+    if entry.kind == "approval":
+        members = orjson.loads(entry.body)
+        # What evidence or an earlier answer released is nobody's answer to this call.
+        by_person = entry.principal in members.get("approvers", ())
+        return _ANSWERED.get(members.get("action", ""), _NOTHING) if by_person else _NOTHING
     if entry.decision in ("allow", "sanitize"):
-        return _ALLOWED
+        return _NOTED if _UNUSUAL in entry.body else _ALLOWED
     otherwise = _BLOCKED if entry.decision == "block" else _HELD
     return _AGAINST.get(entry.reason, otherwise)
 

@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from aegis.behaviour.features import called_of
-from aegis.behaviour.learning import AgentModel, Surprise
+from aegis.behaviour.features import LearnedCall, called_of
+from aegis.behaviour.learning import LEAST_BITS, AgentModel, Surprise
 from aegis.core.behaviour import BaselineRules
 from aegis.core.canonical import sha256
 from aegis.core.finding import Finding, Report
@@ -30,6 +30,10 @@ COLLECTION: Final = "behaviour"
 MAX_AGENTS: Final = 10_000  # models that are resident at once: forty megabytes, whatever agents there are
 EVERY: Final = 64  # calls that are learned between two writes of a model
 MAX_LEARNED_BYTES: Final = 65_536  # of arguments that are looked at; larger ones count by their size alone
+
+
+_NOTHING: Final[Mapping[int, int]] = {}
+_USUAL: Final = Surprise(0.0, LEAST_BITS, (), (), _NOTHING)
 
 
 class _Said(NamedTuple):
@@ -47,7 +51,7 @@ class Resident:
 
     def __init__(self, model: AgentModel) -> None:
         self.model = model
-        self.call_id = ""
+        self.call_id = 0  # its fingerprint
         self.last: Surprise | None = None
         self.said: _Said | None = None
         self.unsaved = 0
@@ -110,17 +114,8 @@ class UsualCalls:
             size=size,
             effects=sorted(evaluation.effects),
         )
-        with self._lock:
-            model = resident.model
-            surprise = model.score(called)
-            unusual = model.learned >= rules.after and surprise.is_unusual
-            is_new = asked.known is None and resident.call_id != subject.call_id
-            held = unusual and rules.mode == "hold"
-            if released or (is_new and not held):
-                model.learn(called, surprise, taught=released)
-                resident.unsaved += 1
-            if is_new:
-                resident.call_id, resident.last = subject.call_id, surprise
+        is_new = asked.known is None and resident.call_id != hash(subject.call_id)
+        surprise, unusual = self._ask(resident, subject.call_id, called, rules, is_new=is_new, released=released)
         if not unusual or released:
             return None
         # A burst of calls is unusual for one reason: the same is said of each.
@@ -130,6 +125,37 @@ class UsualCalls:
             said = _Said(surprise.reasons, rules.mode, observed(report) if rules.mode == "observe" else report)
             resident.said = said
         return said.report
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def learn(self, agent: str, call_id: str, called: LearnedCall, rules: BaselineRules) -> Surprise:
+        """Ask the model of an agent about a call, and let it learn from it."""
+        return self._ask(self._resident(agent), call_id, called, rules, is_new=True, released=False)[0]
+
+    def _ask(
+        self,
+        resident: Resident,
+        call_id: str,
+        called: LearnedCall,
+        rules: BaselineRules,
+        *,
+        is_new: bool,
+        released: bool,
+    ) -> tuple[Surprise, bool]:
+        """How surprising a call is, and whether that is unusual; what is new and not held is learned."""
+        with self._lock:
+            model = resident.model
+            surprise = model.score(called)
+            unusual = model.learned >= rules.after and surprise.is_unusual
+            held = unusual and rules.mode == "hold"
+            if released or (is_new and not held):
+                model.learn(called, surprise, taught=released)
+                resident.unsaved += 1
+            if is_new:
+                resident.call_id = hash(call_id)
+                resident.last = _bare(surprise, tells=model.learned >= rules.after)
+        return surprise, unusual
 
     def save(self, transaction: Transaction, agent: str) -> None:
         """Write the model of an agent where it is due, in the transaction that records a call of it."""
@@ -166,6 +192,11 @@ class UsualCalls:
             if len(self._agents) > MAX_AGENTS:
                 self._agents.popitem(last=False)
         return resident
+
+
+def _bare(surprise: Surprise, *, tells: bool) -> Surprise:
+    """What is shown of a call later, where the agent is known well enough: its values would be kilobytes an agent."""
+    return surprise._replace(values=(), fresh=_NOTHING) if tells and surprise.bits else _USUAL
 
 
 def _put(transaction: Transaction, key: str, data: bytes) -> None:

@@ -25,13 +25,20 @@ from aegis.bootstrap.state import open_state
 from aegis.config.config import Config
 from aegis.config.reload import Change, PolicyHolder
 from aegis.context.embeddings import DriftMeasures
+from aegis.context.ending import end_steps
 from aegis.context.files import SessionFiles
 from aegis.context.heads import note_said
 from aegis.context.memory import SessionMemory
 from aegis.context.opening import Opening, OpeningSteps, open_steps
 from aegis.context.parents import Parents
 from aegis.context.turns import UserTurn, turn_steps
-from aegis.core.decision import DeclaredPlan, OpenedSession, ParentSession, SaidTurn
+from aegis.core.decision import (
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    SaidTurn,
+)
 from aegis.core.ports import Document, Store, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft
@@ -218,6 +225,18 @@ class DeployedGate(Gate):
     def _planning(self, whose: Principal, session: str, plan: dict[str, Any]) -> Doing[DeclaredPlan]:
         enforced = self.parts.policy.current.behaviour.reasoning.mode == "enforce"
         return plan_steps(self.parts, whose, session, plan, self._decisions.steps, enforced=enforced)
+
+    def end_session(self, session: str, *, principal: Principal | None = None) -> EndedSession:
+        """End `session`: nothing is said or called in it any more, and what waits or was granted in it ends.
+
+        Calls whose result never came are recorded as such. An end that is on record is found. Raises `InvalidCall`
+        (404) for a session that nobody knows, and `StoreError` where nothing can be recorded.
+        """
+        return self._commits.run(end_steps(self.parts, principal or self.principal, session))
+
+    async def aend_session(self, session: str, *, principal: Principal | None = None, by: str = "") -> EndedSession:
+        """`end_session` for event loops; `by` is who ends it, where the principal itself does not."""
+        return await self._commits.arun(end_steps(self.parts, principal or self.principal, session, by=by))
 
     async def asettle(self, principal: str, session: str) -> None:
         """End the wait of the deferred calls of a session for which the evidence came, whoever recorded it."""

@@ -74,6 +74,8 @@ def inside(argv: Sequence[str]) -> int | None:
     timeout = float(given.get("--timeout", DEFAULT_TIMEOUT_S))
     if timeout < 1:
         return None
+    # Looking for plug-ins of pydantic reads a file of every installed package, and would have them see the settings.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         from aegis.cli.hookwork import run_hook
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from aegis.cockpit.page import PageRequest, filters, html, page
-from aegis.cockpit.report import compile_report, pdf
 from aegis.cockpit.rows import row_of
 from aegis.cockpit.work import MAX_DAYS, Erased
 from aegis.core.breaks import MEANING
@@ -130,14 +129,19 @@ async def report(request: PageRequest) -> Response:
     since, until = _day(request, "since"), _day(request, "until") + 24 * 3600 * MICROS - 1
     if until < since:
         raise InvalidCall("the period ends before it begins", hint="choose other days")
-    note = await asyncio.to_thread(signed_checkpoint, request.services)
-    found = await asyncio.to_thread(
-        compile_report, request.services, since=since, until=until, verification=request.cockpit.verifications.last
-    )
-    data = await asyncio.to_thread(pdf, found, note=note.decode(), by=request.principal.id)
+    data = await asyncio.to_thread(_report_of, request, since, until)
     name = f"aegis-report-{rfc3339(since)[:10]}-{rfc3339(until)[:10]}.pdf"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(data, media_type="application/pdf", headers=headers)
+
+
+def _report_of(request: PageRequest, since: int, until: int) -> bytes:
+    """The report as PDF; whatever makes it is loaded by the first who asks, since few gateways are ever asked."""
+    from aegis.cockpit.report import compile_report, pdf
+
+    note = signed_checkpoint(request.services)
+    found = compile_report(request.services, since=since, until=until, verification=request.cockpit.verifications.last)
+    return pdf(found, note=note.decode(), by=request.principal.id)
 
 
 async def erase(request: PageRequest) -> Response:

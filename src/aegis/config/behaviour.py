@@ -18,8 +18,10 @@ from aegis.core.behaviour import (
     ContainmentRule,
     LoopRules,
     Measure,
+    ModelPrice,
     Times,
 )  # fmt: skip
+from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.outcome import Reason, Risk, risk_of
 from aegis.core.reasoning import ReasoningRules, Weight
 from aegis.core.text import visible
@@ -27,6 +29,7 @@ from aegis.core.times import MICROS
 
 MAX_RULES = 32
 MAX_BUDGETS = 8  # accounts that every call reads and writes: bounds what a call costs
+MAX_PRICES = 256
 MAX_LOOP = 120  # calls of one session that are looked back at: bounds memory
 MAX_LOOP_SECONDS = 86_400
 DEFAULT_SECONDS = 3_600  # a suspension without `for` ends after an hour
@@ -218,9 +221,9 @@ class BudgetSettings(Section):
     calls: Annotated[int, Field(ge=1, le=2**31)] | None = None
     """Calls that run."""
     tokens: Amount | None = None
-    """Tokens, by `missions.quotes`."""
+    """Tokens: those of models whose answers pass a proxy, as they say, and of tools by `missions.quotes`."""
     money: dict[Currency, Amount] = Field(default_factory=dict)
-    """Money in minor units (cents) by currency, by `missions.quotes`."""
+    """Money in minor units (cents) by currency: of models by `prices`, of tools by `missions.quotes`."""
     more: Annotated[int, Field(ge=1, le=100_000)] = 10
     """Calls that one yes lets run beyond it."""
 
@@ -239,3 +242,19 @@ class BudgetSettings(Section):
             within=within * MICROS,
             more=self.more,
         )
+
+
+class PriceSettings(Section):
+    """What a model costs whose answers pass a proxy; the first entry that is of a model counts for it."""
+
+    model: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+    """Its name as clients ask for it; `*` at the end stands for any rest."""
+    currency: Currency
+    """The currency of the budget that it counts in."""
+    read: Amount
+    """A million tokens that it reads, in minor units (cents)."""
+    wrote: Amount
+    """A million tokens that it writes, in minor units (cents)."""
+
+    def compiled(self) -> ModelPrice:
+        return ModelPrice(model=self.model, currency=self.currency, read=self.read, wrote=self.wrote)

@@ -288,7 +288,8 @@ def compile_policy(
             baseline=settings.guards.behaviour.compiled(),
             reasoning=settings.guards.reasoning.compiled(),
             budgets=tuple(one.compiled() for one in settings.budgets),
-            reads_trust=cedar_guard is not None and cedar_guard.reads_trust,
+            prices=tuple(one.compiled() for one in settings.prices),
+            reads_trust=schema_guard.reads_trust or (cedar_guard is not None and cedar_guard.reads_trust),
             loops=settings.guards.loops.compiled(limited=settings.limits.rate is not None),
         ),
         dataflow=_dataflow(settings, cedar_guard, schema_guard),
@@ -305,6 +306,7 @@ def _dataflow(settings: Settings, cedar: CedarGuard | None, schema: SchemaGuard)
         guard=guard,
         mode=chosen.mode,
         unclassified=settings.sessions.unclassified,
+        idle=settings.sessions.idle,
         reads=reads,
         drift=None
         if far.mode == "off"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterator
-from typing import Any, Final
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final
 
 from aegis.config.config import Config
 from aegis.config.hosts import host_tools
@@ -33,6 +31,9 @@ from aegis.policy.guards.schema import SchemaGuard, SchemaPolicy, compile_schema
 from aegis.policy.guards.standing import StandingApproval
 from aegis.policy.model import Routes, Tool
 from aegis.policy.session import SessionSelector
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 # The schemas of tools and policies, compiled into the schema guard.
 
@@ -123,6 +124,7 @@ def _policy(policy: PolicySettings, validator: jsonschema_rs.Validator, *, deny:
         outcome=Outcome.BLOCK if policy.outcome == "block" else Outcome.REQUIRE_APPROVAL,
         defers=policy.outcome == "defer",
         session=None if select is None or select.session is None else _session(select.session),
+        trust_below=0 if select is None else select.trust_below or 0,
     )
 
 

@@ -12,15 +12,29 @@ from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.behaviour import (
     MAX_BUDGETS,
+    MAX_PRICES,
     MAX_RULES,
     BaselineSettings,
     BudgetSettings,
     CascadeSettings,
     ContainmentSettings,
     LoopSettings,
+    PriceSettings,
     ReasoningSettings,
 )  # fmt: skip
-from aegis.config.fields import MAX_LEVELS, ByteRateField, Mode, Name, RateField, Section, Size, Tier, Timeout, written
+from aegis.config.fields import (
+    MAX_LEVELS,
+    ByteRateField,
+    GrantTime,
+    Mode,
+    Name,
+    RateField,
+    Section,
+    Size,
+    Tier,
+    Timeout,
+    written,
+)
 from aegis.config.judges import JudgingSettings, ValidatorSettings
 from aegis.config.models import BaseUrl, DraftingSettings, ProxySettings, RunSettings, SecretReference
 from aegis.config.sections import ContentSettings, MissionSettings, PreviewSettings
@@ -142,6 +156,8 @@ class SessionSettings(Section):
 
     unclassified: Sensitivity
     """How sensitive a result is that nothing classifies."""
+    idle: GrantTime = 0
+    """How long nobody may use a session until the gateway ends it for good; `off`: as long as nobody likes."""
 
 
 class OutsideGuardSettings(Section):
@@ -237,6 +253,8 @@ class Settings(Section):
     cascade: CascadeSettings
     budgets: Annotated[list[BudgetSettings], Field(max_length=MAX_BUDGETS)]
     """What agents and sessions may use up without a mission, before a person gives more."""
+    prices: Annotated[list[PriceSettings], Field(max_length=MAX_PRICES)]
+    """What models cost that are asked through a proxy."""
     approvals: ApprovalSettings
     previews: PreviewSettings
     missions: MissionSettings

@@ -279,6 +279,8 @@ class SelectSettings(Section):
     """Calls with this effect, declared or seen."""
     session: SessionSelectSettings | None = None
     """Calls of sessions that read, did or said this before."""
+    trust_below: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Calls of agents in whom the trust, from 0 to 100, is below it: such a policy asks more of them, never less."""
 
 
 class PolicySettings(Section):

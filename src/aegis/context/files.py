@@ -1,9 +1,10 @@
 """What the calls of a session wrote into files, for the calls that run one of them.
 
-A document of the session names the decisions that wrote files, in their order, each with a keyed hash of the last name
-of every file. What was written stands in the payloads of those decisions alone, encrypted and erasable as ever; it is
-worked out from them when a file is run. The document is sealed, and written in the transaction that records the
-decision; the call that runs a file is recorded only where nothing was written to it since it was judged.
+Documents of the session name the decisions that wrote files, in their order, each with a keyed hash of the last name
+of every file; one of them holds so many that a call writes the same in a long session as in a short one. What was
+written stands in the payloads of those decisions alone, encrypted and erasable as ever; it is worked out from them when
+a file is run. The documents are sealed, and written in the transaction that records the decision; the call that runs a
+file is recorded only where nothing was written to it since it was judged.
 
 Without a session nothing is remembered.
 """
@@ -34,7 +35,8 @@ from aegis.policy.model import Evaluation
 from aegis.policy.policy import Policy
 
 COLLECTION: Final = "session-files"
-MOST_CALLS: Final = 512  # that wrote files and are looked up by session: what a flood of writes makes us keep
+PIECE: Final = 32  # calls that one document names
+PIECES: Final = 16  # documents of calls that wrote files and are looked up: what a flood of writes makes us keep
 MOST_GONE: Final = 1_024  # names of older ones, of which only that they were written is known
 MOST_NAMES: Final = 64  # files that one call writes: beyond them it may have written any
 MOST_READ: Final = 128  # earlier calls that one run has read again: bounds the time of a decision
@@ -42,32 +44,29 @@ _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 8
 
 
+_Call = tuple[str, bool, list[str]]  # receipt id, whether it was held, hashes of names
+
+
 @dataclass(kw_only=True, slots=True)
-class _Memory:
-    """The document of one session: calls as [receipt id, whether it was held, hashes of names]."""
+class _Head:
+    """What is rewritten with every call that writes: how many there were, and the key of the hashes."""
 
     salt: bytes
-    count: int
-    calls: list[tuple[str, bool, list[str]]]
-    gone: list[str]
-    full: bool
-    version: int
+    count: int = 0
+    full: bool = False
+    version: int = 0
 
     def hash(self, path: str) -> str:
         """The keyed hash of a file's last name."""
         return blake2b(last_name(normal(path)).encode(), key=self.salt, digest_size=_HASH_BYTES).hexdigest()
 
-    def add(self, receipt_id: str, written: Iterable[Written], *, held: bool) -> None:
-        """Remember one call; the oldest become names alone."""
-        names = list(dict.fromkeys(self.hash(one.path) for one in written))
-        if len(names) > MOST_NAMES:
-            names, self.full = names[:MOST_NAMES], True
-        self.calls.append((receipt_id, held, names))
-        self.count += 1
-        while len(self.calls) > MOST_CALLS:
-            self.gone = list(dict.fromkeys((*self.gone, *self.calls.pop(0)[2])))
-        if len(self.gone) > MOST_GONE:
-            self.gone, self.full = self.gone[-MOST_GONE:], True
+
+@dataclass(kw_only=True, slots=True)
+class _Memory(_Head):
+    """All that a session remembers of the files that it wrote."""
+
+    calls: list[_Call]
+    gone: list[str]
 
 
 def recalled(parts: Parts, subject: Subject, runs: Sequence[str], policy: Policy) -> tuple[Files | None, int]:
@@ -115,8 +114,8 @@ class _FilesPart(Part):
     def look(self, transaction: Transaction, record: DecisionRecord, *, last: bool) -> Write | None:
         evaluation = record.evaluation
         outcome = evaluation.combined.outcome
-        found = _load(self._parts, transaction, self._key)
-        if found is not None and found.count > evaluation.recalled and evaluation.runs:
+        found = _load(self._parts, transaction, self._key) if evaluation.runs else None
+        if found is not None and found.count > evaluation.recalled:
             since = found.calls[evaluation.recalled - found.count :]
             wanted = {found.hash(path) for path in evaluation.runs}
             if any(not wanted.isdisjoint(names) for _, _, names in since):
@@ -125,10 +124,8 @@ class _FilesPart(Part):
             return None
 
         def write(transaction: Transaction) -> Sequence[Draft]:
-            salt = os.urandom(_SALT_BYTES)
-            memory = found or _Memory(salt=salt, count=0, calls=[], gone=[], full=False, version=0)
-            memory.add(record.decision_id, evaluation.written, held=outcome is Outcome.REQUIRE_APPROVAL)
-            transaction.put_document(_document(self._parts, self._key, memory))
+            held = outcome is Outcome.REQUIRE_APPROVAL
+            _add(self._parts, transaction, self._key, record.decision_id, evaluation.written, held=held)
             return ()
 
         return write
@@ -199,31 +196,79 @@ class _Reading:
         return self._payloads[receipt_id]
 
 
+def _add(
+    parts: Parts, transaction: Transaction, key: str, receipt_id: str, written: Iterable[Written], *, held: bool
+) -> None:
+    """Remember one call: in the last piece of the calls, so that it costs the same however many there were."""
+    head = _head(parts, transaction, key) or _Head(salt=os.urandom(_SALT_BYTES))
+    names = list(dict.fromkeys(head.hash(one.path) for one in written))
+    if len(names) > MOST_NAMES:
+        names, head.full = names[:MOST_NAMES], True
+    number, place = divmod(head.count, PIECE)
+    if place == 0 and number >= PIECES:
+        _forget(parts, transaction, key, head, number - PIECES)
+    calls: list[_Call] = _read(parts, transaction, _piece(key, number), []) if place else []
+    _put(parts, transaction, _piece(key, number), place + 1, [*calls, (receipt_id, held, names)])
+    head.count += 1
+    value = {"salt": head.salt.hex(), "count": head.count, "full": head.full}
+    _put(parts, transaction, key, head.version + 1, value)
+
+
+def _forget(parts: Parts, transaction: Transaction, key: str, head: _Head, number: int) -> None:
+    """Let the names of the oldest piece be all that is known of its calls."""
+    document = transaction.document(COLLECTION, _gone(key))
+    old: list[_Call] = _read(parts, transaction, _piece(key, number), [])
+    known = _read(parts, transaction, _gone(key), [])
+    names = list(dict.fromkeys((*known, *(name for _, _, hashes in old for name in hashes))))
+    if len(names) > MOST_GONE:
+        names, head.full = names[-MOST_GONE:], True
+    _put(parts, transaction, _gone(key), 1 if document is None else document.version + 1, names)
+    transaction.delete_document(COLLECTION, _piece(key, number))
+
+
 def _load(parts: Parts, reader: Reader, key: str) -> _Memory | None:
+    head = _head(parts, reader, key)
+    if head is None:
+        return None
+    last = (head.count - 1) // PIECE
+    pieces = range(max(0, last - PIECES + 1), last + 1)
+    return _Memory(
+        salt=head.salt,
+        count=head.count,
+        full=head.full,
+        version=head.version,
+        calls=[(one[0], one[1], one[2]) for number in pieces for one in _read(parts, reader, _piece(key, number), [])],
+        gone=_read(parts, reader, _gone(key), []),
+    )
+
+
+def _head(parts: Parts, reader: Reader, key: str) -> _Head | None:
     document = reader.document(COLLECTION, key)
     if document is None:
         return None
+    value = _opened(parts, document)
+    return _Head(salt=bytes.fromhex(value["salt"]), count=value["count"], full=value["full"], version=document.version)
+
+
+def _piece(key: str, number: int) -> str:
+    return f"{key}#{number}"
+
+
+def _gone(key: str) -> str:
+    return f"{key}#gone"
+
+
+def _read(parts: Parts, reader: Reader, key: str, default: Any) -> Any:
+    document = reader.document(COLLECTION, key)
+    return default if document is None else _opened(parts, document)
+
+
+def _opened(parts: Parts, document: Document) -> Any:
     wrapped, sealed = document.body[1 : 1 + document.body[0]], document.body[1 + document.body[0] :]
-    value = orjson.loads(parts.keys.open_payload(wrapped, sealed))
-    return _Memory(
-        salt=bytes.fromhex(value["salt"]),
-        count=value["count"],
-        calls=[(receipt_id, held, names) for receipt_id, held, names in value["calls"]],
-        gone=value["gone"],
-        full=value["full"],
-        version=document.version,
-    )
+    return orjson.loads(parts.keys.open_payload(wrapped, sealed))
 
 
-def _document(parts: Parts, key: str, memory: _Memory) -> Document:
-    value = {
-        "salt": memory.salt.hex(),
-        "count": memory.count,
-        "calls": memory.calls,
-        "gone": memory.gone,
-        "full": memory.full,
-    }
+def _put(parts: Parts, transaction: Transaction, key: str, version: int, value: Any) -> None:
     wrapped, sealed = parts.keys.seal(orjson.dumps(value))
-    return Document(
-        collection=COLLECTION, key=key, version=memory.version + 1, body=bytes([len(wrapped)]) + wrapped + sealed
-    )
+    body = bytes([len(wrapped)]) + wrapped + sealed
+    transaction.put_document(Document(collection=COLLECTION, key=key, version=version, body=body))

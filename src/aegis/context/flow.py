@@ -17,7 +17,7 @@ from aegis.context.sessions import key_of_session
 from aegis.core.ports import Entry, Reader, Search
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
-from aegis.policy.dataflow.judge import strings_of
+from aegis.policy.dataflow.declare import strings_of
 from aegis.policy.dataflow.reading import SessionView, ValueOrigin
 from aegis.policy.dataflow.values import families, find_values, host_of, normalise
 

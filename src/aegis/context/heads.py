@@ -18,6 +18,7 @@ from aegis.context.turns import UserTurn, load_turns, said_in
 from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.receipt import Draft
+from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
@@ -77,6 +78,7 @@ class MemoryHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     measured: tuple[tuple[str, int], ...] = ()  # how far what tools are called is from what was said until then
     measured_by: str = ""  # the model that said so
     measured_turns: int = 0
+    ended: str = ""  # the receipt of its end
 
     def measured_of(self, model: str = "") -> dict[str, int]:
         """The distances that one model told, or any, of all that the user said; none where he said more since."""
@@ -121,6 +123,7 @@ def note_said(parts: Parts, transaction: Transaction, key: str, receipt_id: str,
     """Remember that a turn was said, and read what was pasted with it."""
     document = transaction.document(COLLECTION, key)
     head = fresh_head(parts) if document is None else read_head(document)
+    check_goes_on(head)
     head = msgspec.structs.replace(head, turns=head.turns + 1, reads=head.reads + 1)
     put_head(transaction, key, head, 0 if document is None else document.version)
     key_of_values = open_secret(parts, head).key if said.documents else b""
@@ -156,6 +159,7 @@ def note_child(parts: Parts, transaction: Transaction, key: str, parent: str, ca
     """
     above = transaction.document(COLLECTION, parent)
     head = fresh_head(parts) if above is None else read_head(above)
+    check_goes_on(head)
     if above is None:
         put_head(transaction, parent, head, 0)
     place = _children_of(parent, call_id)
@@ -274,6 +278,12 @@ def seal(parts: Parts, data: bytes) -> bytes:
 def unseal(parts: Parts, body: bytes) -> bytes:
     """What `seal` made."""
     return parts.keys.open_payload(body[1 : 1 + body[0]], body[1 + body[0] :])
+
+
+def check_goes_on(head: MemoryHead) -> None:
+    """Guarantee that a session has not ended; raises `InvalidCall` (409)."""
+    if head.ended:
+        raise InvalidCall("this session has ended", code="session_ended", hint="open one with another name", status=409)
 
 
 def drift_alarm(parent: str, principal: str, session: str, call: Mapping[str, str] | None) -> Draft:

@@ -43,7 +43,7 @@ from aegis.context.heads import (
     words_of,
 )
 from aegis.context.sessions import session_key
-from aegis.core.outcome import Outcome
+from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Reader, Transaction
 from aegis.core.receipt import Draft
 from aegis.errors import StoreConflict
@@ -56,6 +56,7 @@ from aegis.gate.participants import (
     ResultPart,
     ResultRecord,
     Write,
+    refuse,
 )
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
@@ -97,13 +98,18 @@ class SessionMemory(Participant):
         self._lock = threading.RLock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    def view(self, asked: DecisionAttempt) -> Part | None:
+    def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         subject = asked.subject
-        if not subject.session or subject.worker is not None or not asked.policy.dataflow.remembers:
+        if not subject.session or subject.worker is not None:
             return None
         key = session_key(subject.principal, subject.session)
         with self._parts.store.reader() as reader:
+            if not asked.policy.dataflow.remembers:
+                document = reader.document(COLLECTION, key)
+                return _refused() if document is not None and read_head(document).ended else None
             view = self.load(reader, key)
+            if view is not None and view.ended:
+                return _refused()
             if view is not None and view.grants:
                 now = self._parts.clock()
                 view.grants = tuple(one for one in view.grants if stands(reader, one.id, now))
@@ -166,7 +172,7 @@ class SessionMemory(Participant):
         view.tools = frozenset(head.tools)
         view.calls, view.denials, view.turns, view.drift = head.calls, head.denials, head.turns, head.drift
         view.acting, view.strays, view.measured = head.acting, head.strays, head.measured_of()
-        view.reads = head.reads
+        view.reads, view.ended = head.reads, bool(head.ended)
         view.owner, view.plan = head.owner, head.plan
 
     def _inherit(self, reader: Reader, view: SessionView, head: MemoryHead, depth: int) -> None:
@@ -279,6 +285,11 @@ class MemoryPart(Part):
             return followed, ()
         of_call = {"agent": subject.agent, "tool": subject.call.tool}
         return followed, (drift_alarm(record.decision_id, subject.principal.id, subject.session, of_call),)
+
+
+def _refused() -> Evaluation:
+    """The refusal of a call in a session that has ended."""
+    return msgspec.structs.replace(refuse("session", Reason.REVOKED), message="this session has ended")
 
 
 def _is_block(evaluation: Evaluation) -> bool:

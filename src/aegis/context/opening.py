@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from aegis.context.heads import note_child, note_owner, note_said
+from aegis.context.heads import COLLECTION, check_goes_on, note_child, note_owner, note_said, read_head
 from aegis.context.sessions import (
     SessionRecorded,
     Surroundings,
@@ -167,11 +167,15 @@ def _again(
     surroundings: Surroundings,
 ) -> OpenedSession | None:
     with parts.store.reader() as reader:
+        key = session_key(principal, session)
+        memory = reader.document(COLLECTION, key)
+        if memory is not None:
+            check_goes_on(read_head(memory))
         opened = find_session(parts, reader, principal, session)
         if opened is None:
             return None
-        around = find_surroundings(reader, session_key(principal, session))
-        under = registry.find_session(reader, session_key(principal, session))
+        around = find_surroundings(reader, key)
+        under = registry.find_session(reader, key)
         served = None if under is None else under[0]
         acting = None if served is None else issuing.acting(reader, served.mission_id)
     _check_same(opened, served, said)

@@ -51,8 +51,6 @@ from aegis.server.schemas import (
 )
 from aegis.server.services import Services
 
-# Sessions.
-
 MAX_TOOLS: Final = 2_000
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -115,6 +113,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "text",
     ),
     "TurnSaid": closed({"session": TEXT, "turn": WHOLE, "receipt": ref("ReceiptRef")}),
+    "SessionEnded": closed({"session": TEXT, "receipt": ref("ReceiptRef")}),
     "Attestation": closed({"session": TEXT, "attestation": TOKEN}),
     "Projection": closed(
         {"receipt_id": TEXT, "view": {"type": "string", "enum": ["public", "audit"]}, "projection": TOKEN}
@@ -153,6 +152,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 ),
                 "description": "how far what its tools are called is from all that the user said",
             },
+            "ended": {"type": "boolean", "description": "whether its host ended it, or nobody used it for too long"},
             "items": {"type": "array", "items": ref("Receipt")},
             "next": nullable(TEXT),
         }
@@ -264,6 +264,30 @@ SAY_TURN: Final = Endpoint(
             s409="another text was said under this number, or the session has as many turns as it may",
             s413="its text or its documents are too long",
         ),
+    },
+)
+
+
+async def end_session(request: ApiRequest) -> Response:
+    """End one of the caller's sessions: nothing is said or called in it from then on."""
+    ended = await request.services.gate.aend_session(request.path["id"], principal=request.principal)
+    value = {"session": ended.session, "receipt": to_builtins(ended.receipt)}
+    return answer(value, 201 if ended.fresh else 200)
+
+
+END_SESSION: Final = Endpoint(
+    method="POST",
+    path="/v1/sessions/{id:path}/end",
+    operation="endSession",
+    tag="judging",
+    summary="End a session: nothing is said or called in it from then on, and what waits or was granted in it ends",
+    permission=OPEN_SESSION,
+    handler=end_session,
+    path_params=named("name of the session"),
+    replies={
+        **ok("ended", "SessionEnded", 201),
+        **ok("it had ended already", "SessionEnded"),
+        **failing(s404="this principal has no session of that name"),
     },
 )
 
@@ -407,6 +431,7 @@ def _described(services: Services, session: str, query: Mapping[str, Any]) -> di
         "denials": head.denials,
         "drift": head.drift if is_known else None,
         "measured": _measured(head, is_known=is_known),
+        "ended": bool(head.ended),
         **found,
     }
 
@@ -466,7 +491,7 @@ def _row(row: SessionRow) -> dict[str, Any]:
     }
 
 
-OPENING: Final = (SESSION_OPENING, SAY_TURN)
+OPENING: Final = (SESSION_OPENING, SAY_TURN, END_SESSION)
 
 SESSIONS: Final = (
     LIST_SESSIONS,

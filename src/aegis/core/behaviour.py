@@ -116,6 +116,19 @@ class BudgetRule(Struct, frozen=True, kw_only=True):
         return f"{counted} within {self.within // MICROS} s" if self.within else counted
 
 
+class ModelPrice(Struct, frozen=True, kw_only=True):
+    """What a million tokens of a model cost, in minor units of a currency; `model` may end in `*`."""
+
+    model: str
+    currency: str
+    read: int
+    wrote: int
+
+    def is_of(self, model: str) -> bool:
+        """Whether it is the price of this model."""
+        return model.startswith(self.model[:-1]) if self.model.endswith("*") else model == self.model
+
+
 class BehaviourRules(Struct, frozen=True, kw_only=True):
     """The sections about agents over time."""
 
@@ -125,4 +138,5 @@ class BehaviourRules(Struct, frozen=True, kw_only=True):
     baseline: BaselineRules = BaselineRules()
     reasoning: ReasoningRules = ReasoningRules()
     budgets: tuple[BudgetRule, ...] = ()
+    prices: tuple[ModelPrice, ...] = ()
     reads_trust: bool = False

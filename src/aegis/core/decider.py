@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, DeclaredPlan, OpenedSession, ParentSession, ResultDecision, SaidTurn
+from aegis.core.decision import (
+    Decision,
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    ResultDecision,
+    SaidTurn,
+)
 
 
 class Decider(Protocol):
@@ -83,3 +91,7 @@ class SessionHost(Protocol):
     def declare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan: ...
 
     async def adeclare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan: ...
+
+    def end_session(self, session: str) -> EndedSession: ...
+
+    async def aend_session(self, session: str) -> EndedSession: ...

@@ -52,6 +52,15 @@ class ParentSession:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EndedSession:
+    """A session that has ended, and where the log keeps that; `fresh` says that it was not there before."""
+
+    session: str
+    receipt: ReceiptRef
+    fresh: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SaidTurn:
     """One turn of a session's user, its number, and where the log keeps it; `fresh` says that it was not there."""
 

@@ -169,7 +169,10 @@ class Transaction(Reader, Protocol):
     """The exclusive writer; sees its own writes."""
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
-        """Add leaves at the end and move the head; raises `StoreCorrupt` where an index is taken."""
+        """Add leaves at the end and move the head; raises `StoreCorrupt` where an index is taken.
+
+        A seal that `head` has may be written with it; an engine that leaves it out is given it by `put_seal`.
+        """
         ...
 
     def put_document(self, document: Document) -> None:

@@ -22,12 +22,11 @@ from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
 from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
-from aegis.detect.languages.values import HOLE
+from aegis.detect.languages.together import told_together
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.heredocs import unescaped
 from aegis.detect.shell.shell import analyse_shell
-from aegis.detect.shell.uses import is_broad, service_resource
 
 __all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
@@ -231,15 +230,17 @@ _SHELL_NAME: Final = re2.compile(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s
 _PRIVILEGE: Final = re2.compile(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
-_ENCRYPTS: Final = re2.compile(
-    r"(?i)fernet|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
-    r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
+# A command that is what a request or a message says, with nothing of the program's own before it.
+_ASKED_FROM_OUTSIDE: Final = re2.compile(
+    r"^\(\s*(?:(?:flask\.)?request\.(?:args|form|values|json|GET|POST|data|get_json|query_params|cookies|headers)\b|"
+    r"req\.(?:query|body|params|headers)\b|(?:m|msg|message|update\.message|event|ctx\.message)\.(?:text|content|body)\b|"
+    r"(?:s|sock|conn|client|c)\.recv\()"
 )
-_ANY_NAME: Final = re2.compile(rf"[*{HOLE}]")
-# Addresses of wallets told apart in what was copied: somebody's is put in the place of another.
-_CLIPBOARD: Final = re2.compile(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
-_WALLET: Final = re2.compile(r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))")
-_KILLS: Final = re2.compile(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
+# What another machine sent, as it comes in pieces or at once, and what runs it.
+_COMES_IN: Final = re2.compile(
+    r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
+    r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
+)
 _FORK: Final = re2.compile(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
@@ -277,11 +278,20 @@ def analyse_code(
     code = parse_code(text, language, effort)
     facts.too_long = code.cut
     kinds = _flows(code) if _MAY_FLOW(text) else None
+    if kinds is not None and language in ("javascript", "typescript"):
+        for match in _COMES_IN.finditer(text):
+            kinds[match.group(1) or match.group(2)] = frozenset({"fetched"})
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
     if kinds is not None and may_leak(text):
         for call in code.calls:
             _judge_leak(call, kinds, facts)
+        for one in code.assignments:
+            if one.name.endswith((".src", ".href", "location")) and _kinds(one.value, kinds) & {
+                "person",
+                "environment",
+            }:
+                facts.effects.append(ResourceEffect("send", "address", "one", (), "", one.value[:80]))
         if steals(text):
             facts.effects.append(ResourceEffect("read", "browser-data", "one", (), "", text[:80]))
     for deeds in code.deeds:
@@ -293,14 +303,7 @@ def analyse_code(
             _command(command, facts, effort, files)
         facts.programs.extend((language, program) for program in deeds.programs)
         facts.statements.extend(deeds.statements)
-    if _ENCRYPTS.search(text) and any(map(_overwrites_broadly, facts.effects)):
-        facts.effects.append(ResourceEffect("encrypt", "home", "all", (), "", text[:80]))
-    if "clip" in text and _CLIPBOARD.search(text) and _WALLET.search(text):
-        facts.effects.append(ResourceEffect("read", "clipboard", "one", (), "", text[:80]))
-    if _KILLS.search(text):
-        guards = [word for word in _strings(text) if service_resource(word, "process") == "defence"]
-        if guards:
-            facts.effects.append(ResourceEffect("stop", "defence", "one", tuple(guards[:4]), "", guards[0]))
+    facts.effects.extend(told_together(text, facts.effects, _strings))
     for started, program in facts.programs[:_MOST_PROGRAMS]:
         if depth == _DEEPEST:
             facts.too_long = True
@@ -318,15 +321,6 @@ def analyse_code(
     if _FORK.search(text):
         facts.signals.append(("code.destroys", text[:80]))
     return facts
-
-
-def _overwrites_broadly(effect: ResourceEffect) -> bool:
-    """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
-    return effect.verb in ("write", "delete") and any(
-        is_broad(re2.split(_ANY_NAME, value)[0].rstrip("/\\"))
-        for value in effect.values
-        if _ANY_NAME.search(value) is not None
-    )
 
 
 # What is asked of the name of a call; names come again, so the answers are remembered.
@@ -349,6 +343,8 @@ def _judge(
     asked = _ASKED(name)
     if kinds is None:
         if 1 in asked:
+            if _ASKED_FROM_OUTSIDE.match(call.arguments):
+                facts.signals.append(("code.runs-fetched", call.text[:80]))
             _shell(call, facts, effort, files)
         if 3 in asked and _NETWORK_SENDS.search(call.text):
             facts.network = True
@@ -386,7 +382,7 @@ def _judge_flow(
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
     if 1 in asked:
-        if "fetched" in given:
+        if _ASKED_FROM_OUTSIDE.match(call.arguments) or "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))

@@ -57,7 +57,9 @@ def is_boolean_search(text: str) -> bool:
 
 # Prose with code in it, as Markdown writes it: `npm ci` between words of a sentence.
 _SPAN: Final = re2.compile(r"(^|[\s(\[,:;–—-])`[^`\n]+`([\s.,:;!?)\]–—-]|$)")
-_SENTENCE: Final = re2.compile(r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|;\s+\x00)*$")
+_SENTENCE: Final = re2.compile(
+    r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|\s['\"“‘][\p{L}\p{N} ]+['\"”’]|;\s+\x00)*$"
+)
 _WORDS: Final = re2.compile(r"\p{L}{2,}")
 _LEAST_WORDS: Final = 3
 

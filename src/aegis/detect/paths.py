@@ -41,7 +41,7 @@ _TEMPLATES: Final = one_of(r"(?i)\.env\.(?:example|sample|template|dist|defaults
 
 
 _SECRET_PLACE: Final = one_of(
-    r"(?i)(?:^|[/\\])(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.mozilla)[/\\]?\*?$"
+    r"(?i)(?:^|[/\\])(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.mozilla|\.config[/\\]gcloud|\.docker|\.thunderbird|etc[/\\]kubernetes[/\\]?(?:pki)?|etc[/\\]ssl[/\\]private|etc[/\\]letsencrypt|\.local[/\\]share[/\\]keyrings|Library[/\\]Keychains|\.config[/\\]google-chrome|\.electrum|\.bitcoin|\.config[/\\]solana)[/\\]?\*?$"
 )
 
 
@@ -97,7 +97,7 @@ def is_system_secret(path: str) -> bool:
 
 def is_secret_place(path: str) -> bool:
     """Whether the path names a folder that holds credentials or keys."""
-    return "." in path and len(path) <= LONGEST and any(map(_SECRET_PLACE, {path, plain_path(path)}))
+    return len(path) <= LONGEST and any(map(_SECRET_PLACE, {path, plain_path(path)}))
 
 
 @remembered
@@ -285,13 +285,14 @@ def is_wild(path: str) -> bool:
 def matched(pattern: str, known: Collection[str]) -> Iterator[str]:
     """The names among `known` that a pattern with wildcards stands for, absolute or by their last segments.
 
-    A last segment of nothing but `*` stands for all of a folder, and for no name in particular.
+    A last segment with `*` in which no letter is written stands for all of a folder, and for no name in particular.
     """
     if len(pattern) > LONGEST or not is_wild(pattern):
         return
     plain = _BRACKETS.sub("?", _GROUPS.sub("?*", pattern.strip("/").lower()))  # neither reaches beyond a segment
     parts = [part for part in plain.split("/") if part != "**"]
-    if not parts or not parts[-1].strip("*") or sum(part.count("*") for part in parts) > _MOST_STARS:
+    nameless = bool(parts) and "*" in parts[-1] and not parts[-1].strip("*?.")  # `*`, `.*`, `[^a]*`: any name at all
+    if not parts or nameless or sum(part.count("*") for part in parts) > _MOST_STARS:
         return
     for name in known:
         names = name.strip("/").split("/")

@@ -146,6 +146,9 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.signals.extend(inner.signals)
             facts.effects.extend(inner.effects)
     facts.effects.extend(cypher_effects(text))
+    administers = _MAKES_ADMIN.search(text[:MAX_SQL])
+    if administers is not None:
+        facts.signals.append(("sql.grants", administers.group()[:_SHOWN]))
     if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS):
         _unread(facts)
         return facts
@@ -227,6 +230,11 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
 
 
 # Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle and SQL Server.
+_MAKES_ADMIN: Final = re2.compile(
+    r"(?is)\balter\s+(?:user|role|login)\s+[^;]{1,200}\b(?:superuser|createrole|bypassrls|add\s+member)\b|"
+    r"\bcreate\s+(?:user|role)\s+[^;]{1,200}\b(?:superuser|bypassrls)\b|\b(?:update|insert\s+into)\s+mysql\.(?:user|db|global_priv)\b|"
+    r"\balter\s+server\s+role\s+sysadmin\b|\bsp_addsrvrolemember\b"
+)
 _GIVES_ALL: Final = re2.compile(
     r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b)"

@@ -303,6 +303,10 @@ MAX_TOTAL: Final = 131_072  # characters of all views of one value
 MOST_DECODED: Final = 262_144  # characters of all texts of a call that decoders are given: bounds what many cost
 _AT_LEAST: Final = 128  # of them that trying every decoder on a short text costs
 _DEAR: Final = 2  # of them more that a character costs the slower decoders
+_LONG: Final = 4_096  # characters of a text that is a program or a page, and no value
+# Of such a text, readings that only write it in another way are not written in another way once more: their
+# combinations are as many as they are long, and what is encoded in them is decoded from the text itself.
+_REWRITES: Final = frozenset({"form", "shell", "sql-comments", "squeezed", "spelled"})
 _JSON_STRINGS: Final = 64
 _LEAST_RUN: Final = 12
 # What most texts have nothing of: runs that base64 or hex could be, bits and pairs of hex digits that stand
@@ -399,7 +403,8 @@ def expanded(text: str, effort: Effort | None = None) -> list[Reading]:
                     return found
                 reading = (decoded, (*kinds, kind))
                 found.append(reading)
-                following.append(reading)
+                if len(text) <= _LONG or kind not in _REWRITES:
+                    following.append(reading)
         if not following:
             break
         frontier = following

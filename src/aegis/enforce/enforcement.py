@@ -24,6 +24,7 @@ from aegis.core.decider import Decider
 from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.reasoning import Reasoning
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.failures import described, undecided, unobserved
 from aegis.enforce.open import OpenCalls
@@ -80,6 +81,7 @@ class Attempt(NamedTuple):
     unresolved: tuple[str, ...] = ()
     want_permit: bool = False
     handoff: bool = False
+    reasoning: Reasoning | None = None
 
 
 class Enforced(NamedTuple):
@@ -399,6 +401,7 @@ class Enforcer:
             unresolved=attempt.unresolved,
             want_permit=attempt.want_permit,
             handoff=attempt.handoff,
+            reasoning=attempt.reasoning,
         )
         return _Draft(call=call, body=body, decision=None if problem is None else undecided(call, problem))
 

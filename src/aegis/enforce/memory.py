@@ -19,6 +19,7 @@ import orjson
 
 from aegis.core.bounded import Bounded
 from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.reasoning import Reasoning
 from aegis.wire.model import Removal
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Memory:
         self._decided: Bounded[tuple[str, str], Decided] = Bounded(max_items, max_bytes)
         self._answers: Bounded[tuple[str, str], str] = Bounded(max_items, max_bytes)
         self._removals: Bounded[tuple[str, str, str], Removal] = Bounded(max_items, max_bytes)
+        self._reasoning: Bounded[tuple[str, str], Reasoning] = Bounded(max_items, max_bytes)
         renew = weakref.WeakMethod(self._renew)
         os.register_at_fork(after_in_child=lambda: (method := renew()) and method())
 
@@ -127,6 +129,17 @@ class Memory:
         """The decision on the newest call with this id, or `None`."""
         with self._lock:
             return self._decided.get((session, call_id))
+
+    def learn_reasoning(self, session: str, call_id: str, reasoning: Reasoning | None) -> None:
+        """Remember why a call is made that is decided where it runs."""
+        if reasoning is not None and call_id:
+            with self._lock:
+                self._reasoning.put((session, call_id), reasoning, sum(len(one.text) for one in reasoning.blocks))
+
+    def reasoning(self, session: str, call_id: str) -> Reasoning | None:
+        """Why a call is made, where its answer said it."""
+        with self._lock:
+            return self._reasoning.get((session, call_id))
 
     def learn_result(self, decided: Decided, digest: str, changed: bool, value: Any) -> None:
         """Remember what may be seen of the result with this digest."""

@@ -92,6 +92,7 @@ class RunnerGate:
             arguments=arguments,
             call_id=call_id,
             handoff=execution.handoff,
+            reasoning=self._memory.reasoning(name, execution.call_id),
         )
         enforced = None if known is None else (yield from self._again(attempt, known, session))
         if enforced is None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical, sha256
+from aegis.core.reasoning import reasoning_of
 from aegis.enforce.context import Session, current_session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, Steps, log
 from aegis.enforce.memory import Decided, Memory
@@ -25,6 +27,7 @@ from aegis.wire.model import (
     framed,
     put_all,
 )
+from aegis.wire.reasoning import ReasoningReader, may_reason
 from aegis.wire.sse import SseReader, sse_bytes
 
 _UNKNOWN: Final = "a tool result in the conversation belongs to no call decided by this process; it was not observed"
@@ -49,6 +52,7 @@ class ProviderTurn:
         self.structured = False
         scope = current_scope()
         self._finals, self._handoffs = scope.final or {}, scope.handoffs
+        self._reader = ReasoningReader()
 
     def amended(self, request: Wire) -> Steps[Wire]:
         """The request as the provider may see it: results observed, refused calls put back."""
@@ -60,6 +64,7 @@ class ProviderTurn:
         """The answer as the agent may see it."""
         anchors = self.dialect.anchors(answer)
         calls = self.dialect.calls(answer)
+        self._reader.whole(answer)
         rulings = yield from self._rulings(calls, anchors[0])
         settled = self.dialect.settle(answer, rulings, structured=self.structured)
         self.memory.learn_removals(self._name, anchors, settled.removals)
@@ -84,9 +89,11 @@ class ProviderTurn:
         rulings: dict[str, Ruling] = {}
         asked: list[Proposed] = []
         attempts: list[Attempt] = []
+        reasoning = reasoning_of(self._reader.finished()) if calls else None
         for call in calls:
             if self._is_deferred(call):
                 rulings[call.key] = self._deferring(call)
+                self.memory.learn_reasoning(self._name, call.call_id, reasoning)
             elif call.arguments is None:
                 rulings[call.key] = Ruling(allowed=False, message=call.problem)
                 self.memory.learn_decision(self._name, call.call_id, Decided(decision_id="", allowed=False))
@@ -96,7 +103,14 @@ class ProviderTurn:
                 final = self._final(call.tool, call.arguments)
                 handoff = call.server is None and call.tool in self._handoffs
                 attempts.append(
-                    Attempt(tool=call.tool, arguments=final, server=call.server, call_id=call_id, handoff=handoff)
+                    Attempt(
+                        tool=call.tool,
+                        arguments=final,
+                        server=call.server,
+                        call_id=call_id,
+                        handoff=handoff,
+                        reasoning=reasoning,
+                    )
                 )
         enforced = yield from self.enforcer.enforce(attempts, self.session)
         for call, attempt, outcome in zip(asked, attempts, enforced, strict=True):
@@ -181,6 +195,7 @@ class StreamedTurn(ProviderTurn):
         reader, gate = SseReader(), self._stream(structured=self.structured)
         for events in read_events(reader, source):
             for event in events:
+                self._read(event)
                 step = gate.feed(event)
                 if step.events:
                     yield _bytes(step.events)
@@ -192,12 +207,19 @@ class StreamedTurn(ProviderTurn):
         reader, gate = SseReader(), self._stream(structured=self.structured)
         async for events in aread_events(reader, source):
             for event in events:
+                self._read(event)
                 step = gate.feed(event)
                 if step.events:
                     yield _bytes(step.events)
                 if step.calls:
                     rulings = await self.enforcer.arun(self._rulings(step.calls, gate.anchors[0]))
                     yield self._released(gate, rulings)
+
+    def _read(self, event: WireEvent) -> None:
+        """Collect the reasoning that an event brings; one that no JSON is spells none."""
+        if may_reason(event.data):
+            with suppress(ValueError):
+                self._reader.take(json.loads(event.data))
 
     def _released(self, gate: StreamFilter, rulings: Mapping[str, Ruling]) -> bytes:
         events = gate.settle(rulings)

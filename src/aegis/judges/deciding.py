@@ -35,7 +35,7 @@ from aegis.gate.record import Subject
 from aegis.gate.repeat import Known, load_payload
 from aegis.judges.access import JudgeDecide, JudgeDoor, Observe, is_judge, worker_view
 from aegis.judges.payload import JudgeSubject as Judged
-from aegis.judges.payload import within
+from aegis.judges.payload import claimed_reasoning, within
 from aegis.judges.providers import About, selected, skips
 from aegis.judges.records import (
     RUNS,
@@ -379,6 +379,7 @@ class Judging(Participant):
                 "tier": evaluation.tier.word,
                 "irreversible": evaluation.irreversible,
                 "registered": evaluation.entry is not None and evaluation.entry.registered,
+                **({} if call.reasoning is None else {"claimed_reasoning": claimed_reasoning(call.reasoning)}),
             },
             findings=[
                 {"rule": one.rule, "category": one.category, "severity": one.severity.word, "message": one.message}

@@ -17,9 +17,11 @@ from typing import Any, Final, Protocol
 
 from aegis.core.json import escape
 from aegis.core.judging import CONTEXT
+from aegis.core.reasoning import Reasoning
 
 _LONG: Final = 4_096  # characters of a string that is replaced first, once the whole is over its budget
 _BEGINS: Final = 1_024
+_SHOWN_REASONING: Final = 4_096  # characters of reasoning, its end: the rest was about other calls
 _MAX_DEPTH: Final = 200
 
 
@@ -91,6 +93,16 @@ def make_payload(subject: JudgeSubject, criteria: str, budget: int) -> JudgePayl
         "truncated": cut,
     }
     return JudgePayload(value=value, truncated=cut, hides=hides)
+
+
+def claimed_reasoning(reasoning: Reasoning) -> dict[str, Any]:
+    """What a judge is shown of the words that explain a call; nobody vouches for them."""
+    return {
+        "end": reasoning.text[-_SHOWN_REASONING:],
+        "purpose": reasoning.purpose,
+        "signed_blocks": reasoning.signed,
+        "changed_blocks": reasoning.changed,
+    }
 
 
 def bounded(value: Any, budget: int) -> tuple[Any, bool]:

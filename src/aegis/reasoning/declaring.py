@@ -33,7 +33,7 @@ from aegis.gate.events import new_id
 from aegis.gate.participants import Doing
 from aegis.gate.parts import Parts
 from aegis.log.writer import Unit
-from aegis.reasoning.plan import Plan, read_plan, to_wire
+from aegis.reasoning.plan import SessionPlan, read_plan, to_wire
 
 COLLECTION: Final = "session-plans"
 SERVER: Final = "aegis"
@@ -56,7 +56,7 @@ class PlanCall(ToolCall):
 class PlanBook(Struct, frozen=True, kw_only=True):
     """The plan in force, how often each of its steps is done, and its receipt; `version` is that of the document."""
 
-    plan: Plan
+    plan: SessionPlan
     done: tuple[int, ...]
     receipt: str
     version: int = 0
@@ -88,6 +88,7 @@ def put_plan(parts: Parts, transaction: Transaction, key: str, book: PlanBook) -
 def plan_of(parts: Parts, principal: Principal, session: str) -> PlanBook:
     """The plan that binds a session; raises `InvalidCall` (404) where none was declared."""
     with parts.store.reader() as reader:
+        check_runs(reader, principal)
         key = session_key(principal, session)
         book = load_plan(parts, reader, _binding(reader, key) or key)
     if book is None:
@@ -162,13 +163,13 @@ def _binding(reader: Reader, key: str) -> str:
     return "" if document is None else read_head(document).plan
 
 
-def _asked(session: str, plan: Plan, book: PlanBook) -> PlanCall:
+def _asked(session: str, plan: SessionPlan, book: PlanBook) -> PlanCall:
     """The call that stands for a plan: the same plan instead of the same one is the same call."""
     name = f"plan-{plan.digest.removeprefix('sha-256:')[:_ID_CHARS]}-{book.receipt}"
     return PlanCall(tool=TOOL, server=SERVER, arguments=to_wire(plan), call_id=name, session=session)
 
 
-def _draft(principal: Principal, session: str, plan: Plan, parent: str, book: PlanBook | None) -> Draft:
+def _draft(principal: Principal, session: str, plan: SessionPlan, parent: str, book: PlanBook | None) -> Draft:
     value: dict[str, Any] = {"plan": to_wire(plan)}
     if book is not None:
         value["revises"] = book.receipt
@@ -191,7 +192,7 @@ def _unit(
     parts: Parts,
     principal: Principal,
     key: str,
-    plan: Plan,
+    plan: SessionPlan,
     book: PlanBook | None,
     first: Unit | None,
     drafts: Sequence[Draft],

@@ -73,7 +73,7 @@ class PlannedCall(NamedTuple):
     effects: frozenset[str]
 
 
-class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a session is about to do; with `ordered` each step follows those before it."""
 
     steps: tuple[PlanStep, ...]
@@ -102,7 +102,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The first step that is not done yet; as many as there are where all are."""
         return next((number for number, count in enumerate(done) if not count), len(self.steps))
 
-    def allows(self, revised: Plan, done: Sequence[int]) -> bool:
+    def allows(self, revised: SessionPlan, done: Sequence[int]) -> bool:
         """Whether `revised` lets nothing through that this plan would not, after `done` of each step."""
         left = [step.times - count for step, count in zip(self.steps, done, strict=True)]
         last = max((number for number, count in enumerate(done) if count), default=-1) if self.ordered else -1
@@ -143,7 +143,7 @@ def _is(allowed: Plain, value: Any) -> bool:
     return isinstance(value, (int, float)) and allowed == value
 
 
-def to_wire(plan: Plan) -> dict[str, Any]:
+def to_wire(plan: SessionPlan) -> dict[str, Any]:
     """The plan as it is declared, digested and shown."""
     steps: list[dict[str, Any]] = []
     for step in plan.steps:
@@ -156,7 +156,7 @@ def to_wire(plan: Plan) -> dict[str, Any]:
     return {"steps": steps, "ordered": plan.ordered}
 
 
-def read_plan(value: Mapping[str, Any]) -> Plan:
+def read_plan(value: Mapping[str, Any]) -> SessionPlan:
     """The plan that a host declares, strictly; raises `InvalidCall`."""
     steps = value.get("steps")
     ordered = value.get("ordered", False)
@@ -164,7 +164,7 @@ def read_plan(value: Mapping[str, Any]) -> Plan:
         raise InvalidCall("a plan has `steps`, and may be `ordered`; it has no other member")
     if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_STEPS or type(ordered) is not bool:
         raise InvalidCall(f"a plan has 1 to {MAX_STEPS} `steps`, and may be `ordered`")
-    return Plan(steps=tuple(_step(one) for one in steps), ordered=ordered)
+    return SessionPlan(steps=tuple(_step(one) for one in steps), ordered=ordered)
 
 
 def _step(value: Any) -> PlanStep:

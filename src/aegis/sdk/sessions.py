@@ -9,7 +9,12 @@ from types import TracebackType
 from typing import Any
 
 from aegis.core.call import ToolCall, check_call
-from aegis.core.decision import DeclaredPlan, ParentSession, SaidTurn
+from aegis.core.decision import (
+    DeclaredPlan,
+    EndedSession,
+    ParentSession,
+    SaidTurn,
+)
 from aegis.enforce.context import Session, session_context
 from aegis.sdk.runtime import current_runtime
 
@@ -49,6 +54,18 @@ class HostedSession(Session):
     async def aplan(self, *steps: dict[str, Any], ordered: bool = False) -> DeclaredPlan:
         """`plan` for event loops."""
         return await current_runtime().host.adeclare_plan(self.name, {"steps": list(steps), "ordered": ordered})
+
+    def end(self) -> EndedSession:
+        """End the session for good, which leaving its block does not: nothing is said or called in it any more.
+
+        Raises `InvalidCall` for a session of which nothing is on record, `GatewayUnavailable` or `StoreError` where the
+        end cannot be recorded.
+        """
+        return current_runtime().host.end_session(self.name)
+
+    async def aend(self) -> EndedSession:
+        """`end` for event loops."""
+        return await current_runtime().host.aend_session(self.name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

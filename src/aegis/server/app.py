@@ -18,6 +18,7 @@ from aegis.bootstrap import Deployment
 from aegis.cockpit.page import Cockpit
 from aegis.cockpit.surface import PAGES, Browsers, build_cockpit
 from aegis.config.reload import Reloads
+from aegis.context.ending import end_idle
 from aegis.detect.analyse import preload
 from aegis.errors import AegisError
 from aegis.keys.api import ApiKeys
@@ -101,6 +102,7 @@ class App:
     async def _begin(self) -> None:
         """Start what runs beside requests."""
         self._start(expire(self.services))
+        self._start(end_idle(self.services.gate.parts, self.services.gate))
         self._start(self.services.runs.work())
         self._start(self.cockpit.rollup.follow())
         self._start(self.cockpit.alerting.watch())

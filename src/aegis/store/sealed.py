@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final, Literal
 
 import orjson
+from msgspec.structs import replace
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload, Reader, Search, SessionRow, Store, Transaction
 from aegis.core.times import from_rfc3339
@@ -156,17 +157,25 @@ class SealedReader:
 class SealedTransaction(SealedReader):
     """`core.ports.Transaction` over another one; `finish` seals what it wrote."""
 
-    __slots__ = ("_before", "_put", "_seal")
+    __slots__ = ("_appended", "_before", "_put", "_seal")
 
     _inner: Transaction
 
     def __init__(self, store: SealedStore, inner: Transaction):
         super().__init__(store, inner, store.changes)
         self._put = False
+        self._appended: Head | None = None  # the head with its seal, as leaves were appended
         self._before = inner.head()
         self._seal = Seal(changes=self._least) if self.adopts else store.checked(self._before, self._least)
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
+        if not self.adopts and not self._put:  # no document changed so far: an engine writes the seal with the head
+            epoch = self._inner.head().epoch
+            if head.epoch != epoch:
+                head = replace(head, epoch=epoch)
+            head = self._appended = replace(
+                head, seal=self._store.sealer.sealed(head, self._seal.changes, self._seal.root)
+            )
         self._inner.append(entries, payloads, nodes, head)
         appended = self._store.appended
         if len(appended) > _REMEMBERED:
@@ -209,6 +218,9 @@ class SealedTransaction(SealedReader):
             return self._write(Seal(seal.changes + 1, root), nodes)
         head = self._inner.head()
         if head is self._before or head == self._before:
+            return head, seal.changes
+        if head == self._appended:
+            self._store.seen = (head, seal)
             return head, seal.changes
         return self._write(seal, (), head)
 

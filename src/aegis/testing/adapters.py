@@ -20,6 +20,7 @@ from aegis.core.decision import (
     ApprovalRef,
     Decision,
     DeclaredPlan,
+    EndedSession,
     OpenedSession,
     ParentSession,
     ReceiptRef,
@@ -51,6 +52,7 @@ class ScriptedDecider:
     opened: list[tuple[str, str, str | None]] = field(default_factory=list)
     turns: list[tuple[str, str, int | None, tuple[str, ...]]] = field(default_factory=list)
     plans: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     closed: bool = False
     _known: dict[tuple[str | None, str], Decision] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -145,6 +147,13 @@ class ScriptedDecider:
 
     async def adeclare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
         return self.declare_plan(session, plan)
+
+    def end_session(self, session: str) -> EndedSession:
+        self.ended.append(session)
+        return EndedSession(session=session, receipt=ReceiptRef(id="e", index=0, leaf_hash="h"), fresh=True)
+
+    async def aend_session(self, session: str) -> EndedSession:
+        return self.end_session(session)
 
     def close(self) -> None:
         self.closed = True

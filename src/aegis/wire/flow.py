@@ -146,11 +146,15 @@ _TRIES: Final = 32  # forms made in vain before no more are made: a stream may r
 class WireFlow:
     """Bytes in; out come bytes that pass as they are, and steps of the filter for what had to be read.
 
-    The filter has to be settled after a step with calls before the next part is asked for.
+    The filter has to be settled after a step with calls before the next part is asked for. `watch` is told what every
+    event says that is read; what comes like one that it wants is read as well.
     """
 
-    def __init__(self, gate: StreamFilter, framing: Framing = SSE) -> None:
+    def __init__(
+        self, gate: StreamFilter, framing: Framing = SSE, watch: Callable[[Any], bool] = lambda _: False
+    ) -> None:
         self._gate = gate
+        self._watch = watch
         self._reader = framing.reader()
         self._forms: list[Form] = []
         self._tries = _TRIES
@@ -185,14 +189,15 @@ class WireFlow:
     def _steps(self, events: Iterable[WireEvent]) -> Iterator[Step]:
         for event in events:
             value = _read(event)
+            wanted = self._watch(value)
             step = self._gate.feed(event, value)
-            self._learn(event, value, step)
+            self._learn(event, value, step, wanted)
             yield step
 
-    def _learn(self, event: WireEvent, value: Any, step: Step) -> None:
+    def _learn(self, event: WireEvent, value: Any, step: Step, wanted: bool) -> None:
         """Keep the form of an event that passed unchanged; any other one may change what the forms stand for."""
         passed = not step.calls and len(step.events) == 1 and step.events[0] is event
-        alike = self._gate.alike(value) if passed and isinstance(value, dict) else None
+        alike = self._gate.alike(value) if passed and not wanted and isinstance(value, dict) else None
         if alike is None:
             self._forms = []
         elif self._tries:

@@ -176,7 +176,7 @@ FRAMEWORK = Framework(
         Way(name="team", drive=run(team)),
         Way(name="workbench of the host", drive=run(workbench)),
         Way(name="tool agent", drive=tool_agent),
-        Way(name="agent as tool", drive=run(as_tool), wrap=delegated),
+        Way(name="agent as tool", drive=run(as_tool), wrap=delegated, hands_off="delegate"),
     ],
     beside={
         "a workbench that calls the function": in_workbench(Direct),

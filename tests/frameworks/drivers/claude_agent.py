@@ -213,6 +213,6 @@ FRAMEWORK = Framework(
     ways=[
         Way(name="query", drive=drive(asked), can=ABLE),
         Way(name="client, tools of a server", drive=drive(hosted), can=ABLE),
-        Way(name="sub-agent", drive=drive(sub_agent), wrap=delegated, can=ABLE),
+        Way(name="sub-agent", drive=drive(sub_agent), wrap=delegated, can=ABLE, hands_off="Agent"),
     ],
 )

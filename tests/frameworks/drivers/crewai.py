@@ -215,7 +215,7 @@ FRAMEWORK = Framework(
         Way(name="agent alone", drive=alone),
         Way(name="crew by words", drive=react, wrap=spoken, can=SPOKEN),
         Way(name="crew by words, async", drive=areact, wrap=spoken, can=SPOKEN),
-        Way(name="delegation", drive=delegation, wrap=delegated),
+        Way(name="delegation", drive=delegation, wrap=delegated, hands_off="delegate_work_to_coworker"),
     ],
     beside={
         "a hook that calls `tool.func`": calls_the_function,

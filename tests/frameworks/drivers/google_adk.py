@@ -176,8 +176,14 @@ FRAMEWORK = Framework(
     ways=[
         Way(name="runner", drive=drive(agent_of), can=ABLE),
         Way(name="runner streamed", drive=drive(agent_of, run_config=STREAMED), can=ABLE),
-        Way(name="agent as tool", drive=drive(as_tool), wrap=delegated, can=ABLE),
-        Way(name="transfer to a sub-agent", drive=drive(transfer), wrap=transferred, can=ABLE),
+        Way(name="agent as tool", drive=drive(as_tool), wrap=delegated, can=ABLE, hands_off="delegate"),
+        Way(
+            name="transfer to a sub-agent",
+            drive=drive(transfer),
+            wrap=transferred,
+            can=ABLE,
+            hands_off="transfer_to_agent",
+        ),
     ],
     beside={
         "a callback that calls `tool.func`": calls_the_function,

@@ -229,7 +229,7 @@ FRAMEWORK = Framework(
         ),
         Way(name="ReAct agent", drive=drive(lambda w: react(w, streaming=False)), wrap=spoken, can=SPOKEN & ABLE),
         Way(name="ReAct agent stream", drive=drive(lambda w: react(w, streaming=True)), wrap=spoken, can=SPOKEN & ABLE),
-        Way(name="handoff", drive=drive(handoff), wrap=handed_over, can=ABLE),
+        Way(name="handoff", drive=drive(handoff), wrap=handed_over, can=ABLE, hands_off="handoff"),
         Way(name="workflow", drive=drive(lambda w: workflow(w, streaming=False)), can=ABLE),
         Way(name="workflow stream", drive=drive(lambda w: workflow(w, streaming=True)), can=ABLE),
     ],

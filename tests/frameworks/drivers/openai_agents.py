@@ -221,10 +221,10 @@ FRAMEWORK = Framework(
         Way(name="run over responses", drive=over_responses),
         Way(name="run streamed", drive=streamed(chat)),
         Way(name="run streamed over responses", drive=streamed(responses)),
-        Way(name="agent as tool", drive=as_tool, wrap=delegated),
+        Way(name="agent as tool", drive=as_tool, wrap=delegated, hands_off="delegate"),
         # What its server makes of arguments is its own affair.
         Way(name="tools of an MCP server", drive=over_mcp, can=EVERYTHING - {"coerces", "defaults"}),
-        Way(name="handoff", drive=handoff, wrap=handed),
+        Way(name="handoff", drive=handoff, wrap=handed, hands_off="transfer_to_helper"),
     ],
     beside={
         "a guardrail that calls `on_invoke_tool`": invokes,

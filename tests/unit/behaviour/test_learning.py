@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import orjson
 import pytest
 from benchmarks.behaviour import fleets
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel
@@ -77,13 +79,35 @@ def test_what_a_person_called_fine_is_known_from_then_on() -> None:
 
 
 def test_one_day_teaches_only_so_much_that_is_new() -> None:
-    model = learned(SLOTS + 100)
-    for number in range(2_000):
-        called = call(SLOTS + 100 + number, url=f"https://warm{number}.example/")
+    model = learned(600)
+    for number in range(1_000):  # until the evening of the same day
+        called = call(600 + number, url=f"https://warm{number}.example/")
         model.learn(called, model.score(called))
     assert model._drift >= DRIFT_BITS
-    last = call(SLOTS + 2_200, url="https://warm1999.example/")
+    last = call(1_700, url="https://warm999.example/")
     assert model.score(last).bits > 0
+
+
+def test_a_clock_that_jumps_moves_the_hour_and_one_day_of_drift_and_nothing_else() -> None:
+    model = learned(600)
+
+    def at(number: int, jump: int, **arguments: Any) -> LearnedCall:
+        time = (START + number * 20 + jump) * MICROS
+        return called_of(
+            time=time, server=None, tool="fetch", size=60, effects=["network"],
+            arguments=arguments or {"url": "https://docs.example/1"},
+        )  # fmt: skip
+
+    for jump in (-10 * 365 * 86_400, 10 * 365 * 86_400, -(10**9), 0):
+        surprise = model.score(at(601, jump))
+        model.learn(at(601, jump), surprise)
+        assert all("h UTC" in reason or "never at" in reason for reason in surprise.reasons)
+    spent = model._drift
+    for number in range(1_000):  # a clock that runs backwards day by day gives no day's bound again
+        back = at(602, -86_400 * number, url=f"https://warm{number}.example/")
+        surprise = model.score(back)
+        model.learn(back, surprise)
+    assert spent < DRIFT_BITS <= model._drift <= DRIFT_BITS + 100
 
 
 def test_whoever_warms_a_model_up_is_unusual_from_the_first_call_on_and_held_calls_teach_nothing() -> None:
@@ -162,6 +186,21 @@ def test_trust_begins_in_the_middle_grows_with_work_falls_with_attacks_and_forge
     assert fallen < 50
     assert trust_of([*attacked, *[entry(60, "allow")] * 50]).score > fallen
     assert [day for day, _ in trust_of(attacked).days] == ["1970-01-01", "1970-01-02"]
+
+
+def answered(action: str, *approvers: str) -> Entry:
+    body = orjson.dumps({"action": action, "approvers": approvers})
+    return structs.replace(entry(0, "", kind="approval"), body=body, principal="ann")
+
+
+def test_what_people_answer_counts_more_than_what_nobody_looked_at_and_what_they_did_not_answer_not_at_all() -> None:
+    work = [entry(0, "allow") for _ in range(10)]
+    alone = trust_of(work).score
+    assert trust_of([*work, answered("denied", "ann")]).score < trust_of([*work, entry(0, "block")]).score < alone
+    assert trust_of([*work, answered("approved", "ann")]).score > trust_of([*work, entry(0, "allow")]).score
+    assert trust_of([*work, answered("approved"), answered("expired", "ann")]).score == alone
+    noted = structs.replace(entry(0, "allow"), body=b'{"guards":[{"rules":["unusual"]}]}')
+    assert trust_of([*work, noted]).score < alone
 
 
 def test_a_result_that_is_not_attested_counts_against_and_one_that_is_counts_nothing() -> None:

@@ -73,6 +73,24 @@ for (const [name, flags, folder] of [
   });
 }
 
+test('proxied, with the base URL alone', async () => {
+  const model = await scriptedModel([{ text: 'let me', calls: [GOOD, BAD] }, { text: 'the report is fine' }]);
+  const provider = `proxies: {providers: {one: {dialect: openai, url: "${model.url}/v1", key: "\${env:PROXIED_KEY}", private: true}}}`;
+  process.env.PROXIED_KEY = 'sk-provider';
+  const proxy = await gateway(provider);
+  try {
+    const text = await run('proxied', { OPENAI_BASE_URL: `${proxy.url}/v1`, OPENAI_API_KEY: proxy.apiKey });
+    assert.match(text, /reading \/srv\/report\.txt/);
+    assert.ok(!text.includes('reading /etc/shadow'), text);
+    assert.match(text, /the report is fine/);
+    assert.match(model.resultOf(BAD), /was not run/);
+    assert.ok(model.asked.every(({ headers }) => headers.authorization === 'Bearer sk-provider'));
+  } finally {
+    await proxy.stop();
+    model.close();
+  }
+});
+
 test('mcp', async () => {
   const client = new Client({ name: 'test', version: '1' });
   await client.connect(new StdioClientTransport({ command: process.execPath, args: [prepared('mcp')], env }));

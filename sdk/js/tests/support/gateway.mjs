@@ -25,12 +25,12 @@ async function freePort() {
   return port;
 }
 
-/** Start `aegis serve`; gives its addresses, keys, and what stops it. */
-export async function gateway() {
+/** Start `aegis serve` with `more` in its configuration; gives its addresses, keys, and what stops it. */
+export async function gateway(more = '') {
   const folder = mkdtempSync(join(tmpdir(), 'aegis-js-'));
   const home = join(folder, 'home');
   const config = join(folder, 'aegis.yaml');
-  writeFileSync(config, CONFIG, { mode: 0o600 });
+  writeFileSync(config, CONFIG + more, { mode: 0o600 });
   const keys = (...roles) =>
     execFileSync(AEGIS, ['keys', 'create', '--home', home, '--agent', roles[0] === 'approver' ? 'person' : 'bot', ...roles.flatMap((role) => ['--role', role])], {
       encoding: 'utf8',

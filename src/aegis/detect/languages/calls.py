@@ -34,8 +34,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of what says that a file is opened for writing, `inline_mode` that its name begins with that. `paths` says that a
     value counts where it is a path; `on` are words of which what it is called on must hold one; `everything` are
     values that stand for all of a resource, and `empty` is the place of a condition that nothing must stand in.
-    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes;
-    `fetches` says that what is written is what another machine sent.
+    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
     """
 
     names: tuple[str, ...]
@@ -53,7 +52,6 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     everything: tuple[str, ...] = ()
     empty: int | None = None
     says: tuple[str, ...] = ()
-    fetches: bool = False
 
 
 class CodeExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,7 +13,17 @@ from tree_sitter import Node
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
-from aegis.detect.languages.requests import SPEAKS_OF_CLOUD, cloud_command, cloud_operations, says, squashed
+from aegis.detect.languages.requests import (
+    FETCHES,
+    GRAVE_STATEMENT,
+    SPEAKS_OF_CLOUD,
+    cloud_command,
+    cloud_operations,
+    is_whole,
+    looked_up,
+    says,
+    squashed,
+)
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
     BoundName,
@@ -25,8 +35,9 @@ from aegis.detect.languages.syntax import (
     text_of,
 )
 from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope
-from aegis.detect.paths import is_secret_file
+from aegis.detect.paths import KNOWN_SECRETS, is_secret_file, matched
 from aegis.detect.resources import place_of
+from aegis.detect.shell.tamper import tampering_write
 
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
@@ -36,17 +47,11 @@ _REQUIRED: Final = re2.compile(
     r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
 )
 _PLAIN_NAME: Final = re2.compile(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
-# Names that programs load from elsewhere under another one.
 _PARAMETER: Final = frozenset({
     "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
     "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
     "assignment_pattern", "keyword_parameter",
 })  # fmt: skip
-# Statements that are worth a parser wherever a program hands them to a database.
-_GRAVE_STATEMENT: Final = re2.compile(
-    r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
-    r"\bsuperuser\b|\bload_file\s*\("
-)
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
 
 
@@ -82,7 +87,7 @@ class _Program:
         self._commands: dict[str, None] = {}
         self._programs: dict[str, None] = {}
         self._statements: dict[str, None] = {}
-        self._fetched: set[str] = set()
+        self._brought: set[str] = set()  # files that the program writes
         self._asks_cloud: bool | None = None
         for node in nodes.get("function", ()):
             name = text_of(node.child_by_field_name("name"))
@@ -108,9 +113,11 @@ class _Program:
             for text in self.scope().value(node).known:
                 self._command(text)
             return
+        if self._language == "python" and self._looks_up(node):
+            return
         last = _last_name(node, self._language)
         words = cloud_operations().get(squashed(last))
-        if words is not None and self._is_of_cloud(node):
+        if words is not None and self._is_of_cloud():
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if last not in self._ends:
             return
@@ -122,14 +129,29 @@ class _Program:
                     self._do(entry, parts, node)
                 return
 
-    def _is_of_cloud(self, node: Node) -> bool:
+    def _looks_up(self, node: Node) -> bool:
+        """Take a call of what is looked up by its name: `getattr(os, "sys" + "tem")(line)`; false for every other."""
+        function = node.child_by_field_name("function")
+        names = None if function is None else looked_up(function, self.scope, self._aliases)
+        if names is None:
+            return False
+        self._add("execute", "program", "one", text_of(function)[:_SHOWN], text_of(node)[:_SHOWN])
+        for name in names:
+            for entry in self._known.does.get(name, ()):
+                self._do(entry, Called(None, name, arguments_of(node)), node)
+        return True
+
+    def _is_of_cloud(self) -> bool:
         """Whether the text speaks of the cloud whose operations have such names."""
         if self._asks_cloud is None:
-            root = node
-            while root.parent is not None:
-                root = root.parent
-            self._asks_cloud = SPEAKS_OF_CLOUD.search(text_of(root)) is not None
+            self._asks_cloud = SPEAKS_OF_CLOUD.search(self._text()) is not None
         return self._asks_cloud
+
+    def _text(self) -> str:
+        node = next((one for several in self._nodes.values() for one in several), None)
+        while node is not None and node.parent is not None:
+            node = node.parent
+        return text_of(node)
 
     # The names of a program
 
@@ -283,8 +305,6 @@ class _Program:
         verb = self._verb(entry, parts, scope)
         for place in entry.of:
             for text in self._argument(parts, place, entry).every:
-                if entry.fetches:
-                    self._fetched.add(text)
                 path = text
                 if entry.inline_mode:
                     if len(parts.arguments) > 2 or not text.startswith((">", "<")):
@@ -301,7 +321,7 @@ class _Program:
             node = given[entry.mode] if len(given) > entry.mode else self._keyword(parts, ("mode",))
             modes = () if node is None else scope.value(node).known
             if any(not set("wax+>c").isdisjoint(mode) for mode in modes):
-                return "write"
+                return "hide" if all(mode[:1] == "w" for mode in modes) else "write"
         return entry.does
 
     def _argument(self, parts: Called, place: int, entry: CallEntry) -> FollowedValue:
@@ -325,8 +345,18 @@ class _Program:
         return None
 
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
+        if verb == "hide":  # what is opened to be written anew is emptied first
+            if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
+                self._add("hide", "log", "one", path, shown)
+            verb = "write"
         place = place_of(path)
-        if verb == "read" and is_secret_file(path) and not path.rpartition("/")[2].startswith(".env"):
+        if verb == "write":
+            self._brought.add(path)
+        if verb == "delete" and "/*" in path and is_whole(path.partition("/*")[0] or "/"):
+            self._add("delete", "home" if path[:1] == "~" else "system-file", "all", path, shown)
+            return
+        secret = is_secret_file(path) or ("*" in path and any(True for _ in matched(path, KNOWN_SECRETS)))
+        if verb == "read" and secret and not path.rpartition("/")[2].startswith(".env"):
             self._add("read", "credential", "one", path, shown)
             return
         if place is None:
@@ -359,7 +389,7 @@ class _Program:
             return
         if entry.runs == "statement":
             found = (text.replace(HOLE, "VALUE") for text in value.known)
-            self._statements.update(dict.fromkeys(text for text in found if _GRAVE_STATEMENT.search(text)))
+            self._statements.update(dict.fromkeys(text for text in found if GRAVE_STATEMENT.search(text)))
             return
         if entry.runs == "command":
             for text in value.known:
@@ -394,7 +424,8 @@ class _Program:
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
-        if first in self._fetched or (len(first) > 1 and first.removeprefix("./") in self._fetched):
+        brought = first in self._brought or (len(first) > 1 and first.removeprefix("./") in self._brought)
+        if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])
         self._commands[text.replace(HOLE, "VALUE")] = None
 

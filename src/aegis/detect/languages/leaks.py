@@ -103,7 +103,7 @@ def leaked(
     places = {kind[3:] for kind in kinds if kind.startswith("to ")}
     posts = _POSTS.search(name) is not None
     gets = _GETS.search(name) is not None
-    carries = "post" in name or "put" in name or _BODY.search(arguments) is not None
+    carries = "post" in name or "put" in name or "beacon" in name or _BODY.search(arguments) is not None
     if posts and len(told) > 1 and carries:
         found.append(ResourceEffect("send", "environment", "one", (), "", shown))
     elif places and (

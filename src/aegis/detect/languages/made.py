@@ -46,7 +46,8 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     if makes in _PLACES:
         return FollowedValue((_PLACES[makes],))
     if makes == "inside":
-        return FollowedValue((), tuple(FollowedValue((f"{text.rstrip('/*')}/*",)) for text in first.every))
+        paths = (text if "*" in text else f"{text.rstrip('/')}/*" for text in first.every)
+        return FollowedValue((), tuple(FollowedValue((path,)) for path in paths))
     if makes in ("parent", "lower"):
         return FollowedValue(tuple(text.lower() if makes == "lower" else _parent(text) for text in first.texts))
     if makes == "format":

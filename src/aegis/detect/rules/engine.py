@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -191,9 +191,14 @@ def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None
 
 
 def _identity(patterns: Sequence[EnginePattern]) -> _Identity:
-    """What a database of these patterns depends on: the engine, and what it compiles."""
-    flagged = [f"{int(pattern.case_sensitive)}{int(pattern.lines)}{_text(pattern)}" for pattern in patterns]
-    return (str(hyperscan.__version__), *flagged)
+    """What a database of these patterns depends on: the engine, how this module has it compile, and the patterns."""
+    flagged = [f"{int(pattern.case_sensitive)}{int(pattern.lines)}{pattern.text}" for pattern in patterns]
+    return (str(hyperscan.__version__), _compiled_by(), *flagged)
+
+
+@cache
+def _compiled_by() -> str:
+    return Path(__file__).read_text(encoding="utf-8")
 
 
 def _open(lists: Sequence[Sequence[EnginePattern]], cache: Path | None) -> Mapping[_Identity, Any]:
@@ -266,7 +271,6 @@ def _compile(database: Any, patterns: Sequence[EnginePattern]) -> None:
     database.compile(expressions=texts, ids=list(range(len(patterns))), flags=flags)
 
 
-@lru_cache(maxsize=4_096)
 def _text(pattern: EnginePattern) -> str:
     text = relaxed(pattern.text)
     return by_lines(text) if pattern.lines else text

@@ -22,16 +22,25 @@ _MENTIONED: Final = re2.compile(
 )
 # Instructions of somebody else: a book, a form, an agency.
 _OF_OTHERS: Final = re2.compile(
-    r"(?i)^\w*\s+(?:\w+\s+)?(?:of|in|from|del|de la|de l['’]|du|des|der|della|dal|im|aus|auf|on)\s+"
-    r"(?:the\s+|my\s+|dem\s+|der\s+)?"
+    r"(?i)^\w*\s+(?:\w+\s+)?(?:of|in|from|van|del|de la|de l['’]|du|des|der|della|dal|im|aus|auf|on)\s+"
+    r"(?:the\s+|my\s+|dem\s+|der\s+|de\s+)?"
     r"(?:book|manual|handbook|textbook|label|leaflet|form|agency|contract|libro|manual|agencia|formulario|contrato|livre|"
-    r"manuel|formulaire|contrat|agence|buch|handbuch|formular|vertrag|beipackzettel|libretto|manuale|modulo|contratto)"
+    r"manuel|formulaire|contrat|agence|buch|handbuch|formular|vertrag|beipackzettel|libretto|manuale|modulo|contratto|"
+    r"mover|physician|teacher|landlord|supplier|arzt|arzte?s|lehrers?|vermieters?|m(?:é|e)dico|m(?:é|e)decin|arts|verhuizer)"
 )
 # Instructions of a day, of the writer (Turkish says so in the word), or of a subject: nobody gave a model such.
 _DATED: Final = re2.compile(
     r"(?i)\b(?:yesterday|this morning|last (?:night|week|month|year)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|"
     r"gestern|gestrige[nrs]?|letzte[nrs]? (?:woche|monat)|d['’]hier|de ayer|de ontem|di ieri|van gisteren|"
     r"wczoraj\w*)\b|вчера|d[üu]nk[üu]|昨日|先日|先週|昨天|上周|어제|지난|أمس|talimat(?:lar)?[ıi]m[ıi]"
+)
+# What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
+_KNOWN: Final = re2.compile(
+    r"(?i)^[,\s][^.!?\n]{0,24}(?:(?:know|knew|learn\w*|sabes|sab(?:í|i)as?|sab(?:í|i)an|sapev\w+|sapete|sav(?:ez|iez)|sais)\s+"
+    r"(?:about|sobre|su|sul\w*|sur|de)|(?:über|aus|von)\s\S{1,30}\s(?:wuss|wiss|kenn|kann)\w*)[^.!?\n]{0,40}"
+)
+_OF_ITSELF: Final = re2.compile(
+    r"(?i)assist|\bai\b|\bki\b|model|instru|istruz|anweis|rules|regeln|reglas|r(?:è|e)gles|regole|prompt|safe|polic"
 )
 _SUBJECT: Final = re2.compile(
     r"(?i)\b(?:previous|prior|earlier|preceding|past|initial|original|former|last|old|current)\s+(?:\w+\s+)?"
@@ -70,7 +79,8 @@ _LISTED: Final = re2.compile(
     r"(?:[.,!?)]?\s+(?:[\p{L}\p{N}\s.,!?()'-]|;\s+\p{Lu})*|[.!?)]*)$|"
     r"^\s*[;&]\s*(?:awk|sed|grep|perl|python|ruby|git)(?:\s*[;&,]\s*(?:awk|sed|grep|perl|python|ruby|git|friends|co))*"
     r"(?:[.!?]\s+[\p{L}\p{N}\s.,!?():'-]*|[.!?)]*)$|"
-    r"^\s*\|\s*bash\s+\p{Ll}+,(?:\s+[\p{L}\p{N}()., :]*)$"
+    # A word with a comma behind it is no file that a program is given: `curl | bash jokes, Kubernetes`.
+    r"^\s*[|;&]\s*(?:ba|z)?(?:sh|python|perl|ruby|node)\s+(?:\p{Ll}+\s+){0,3}\p{Ll}+,(?:\s+[\p{L}\p{N}()., :;'!?-]*)$"
 )
 _NAMED: Final = re2.compile(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
 _QUOTES: Final[Mapping[str, str]] = {
@@ -92,6 +102,9 @@ def spoken(text: str, start: int, end: int) -> bool:
     """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
     if _OF_OTHERS.search(after) is not None or _OBLIGED.search(before) is not None:
+        return False
+    known = _KNOWN.search(after)
+    if known is not None and _OF_ITSELF.search(known.group()) is None:
         return False
     if _EVERY.search(found) is None:
         near = f"{before[-_NEAR:]}{found}{after[:_NEAR]}"
@@ -142,11 +155,16 @@ _PROMISED: Final = re2.compile(
     r"(?i)^(?:['’]ll|\s+(?:will|can|may))\s+(?:(?:also|only|always|automatically)\s+)?"
     r"(?:receive|get|earn|pay|enjoy|save|collect|book|deal|find|see|be\s+(?:charged|billed|paid|notified))\b[^.!?\n]{0,80}"
 )
-_OF_ORDERS: Final = re2.compile(r"(?i)\b(?:orders?|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
+_OFFICE: Final = re2.compile(
+    r"(?i)^\s+(?:to|of)\s+(?:the|our)\s+(?:ceo|cto|cfo|director|manager|head|board|dean|editor)\b"
+)
+_OF_ORDERS: Final = re2.compile(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
 
 
 def cast(text: str, start: int, end: int) -> bool:
-    """Whether a reader is given another role: not what a customer gets from now on."""
+    """Whether a reader is given another role: not what a customer gets from now on, nor a job."""
+    if _OFFICE.search(text[end:]) is not None:
+        return False
     promised = _PROMISED.search(text[end:])
     return promised is None or _OF_ORDERS.search(promised.group()) is not None
 

@@ -142,6 +142,10 @@ _NAMING: Final = frozenset(
 _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
+# A loop over what is found in a home or a system, whatever its names: encrypted and deleted, it is extortion.
+_FOUND_LOOP: Final = re2.compile(
+    r"\b(?:for\s+\w+\s+in\s+\"?(?:\$\(|`)\s*(?:sudo\s+)?find\s+|find\s+)(?:/|~|\$HOME)(?:home|root|etc|srv|var|mnt|Users)?\b"
+)
 _ROOT_LOOP: Final = re2.compile(r"\bfor\s+\w+\s+in\s+(?:/\*|/ |~/\*|\$HOME/\*|\"\$HOME\"/\*|/home/\*)")
 
 
@@ -152,7 +156,8 @@ def destroys(command: Command) -> list[str]:
         signal = _delete(args)
         return [signal] if signal else []
     if name in _PARTITIONERS or name.startswith("mkfs."):
-        harmless = bool(_LISTS & set(args)) or not any(writes_device(arg) for arg in args)
+        listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
+        harmless = bool(listing & set(args)) or not any(writes_device(arg) for arg in args)
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
@@ -172,6 +177,10 @@ def writes_device(target: str) -> bool:
 
 def loops_over_root(text: str, commands: list[Command]) -> bool:
     """Whether a loop over everything below the root or a home deletes what it counts."""
+    if "find" in text and "for" in text and _FOUND_LOOP.search(text) is not None:
+        names = {command.name for command in commands}
+        if names & _ENCRYPTORS and names & DELETERS:
+            return True
     return (
         "for" in text
         and _ROOT_LOOP.search(text) is not None

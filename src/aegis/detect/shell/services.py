@@ -7,12 +7,17 @@ programs in `data/programs` (ATT&CK T1098, T1136, T1485, T1490, T1531, T1537, T1
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 import re2
 
+from aegis.core.effects import Resource
+from aegis.detect.resources import words_of_resources
+from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind
 from aegis.detect.shell.tree import Command
+from aegis.detect.shell.uses import Did
 
 
 class _Words(NamedTuple):
@@ -146,3 +151,38 @@ def _split_flags(args: tuple[str, ...]) -> frozenset[str]:
 def _parts(word: str) -> tuple[str, ...]:
     """Return a word and the names in its path, so that `repos/a/b/collaborators/eve` names collaborators."""
     return (word, *word.split("/")) if "/" in word and len(word) < 400 else (word,)
+
+
+# Commands of PowerShell that nothing is known of: the verb says what they do, and the words of the noun to what.
+_TAKES_AWAY: Final = frozenset({
+    "remove", "clear", "disable", "uninstall", "unregister", "revoke", "suspend", "block", "reset", "deny",
+})  # fmt: skip
+_GIVES: Final = frozenset({"add", "new", "grant", "set", "update", "register", "invoke"})
+_RIGHTS: Final = frozenset({
+    "role", "permission", "consent", "credential", "federated", "federation", "owner", "oauth", "delegated", "password",
+    "authentication",
+})  # fmt: skip
+_OF_CLOUD: Final[frozenset[Resource]] = frozenset(
+    {"cloud-resource", "cloud-log", "storage", "cluster", "namespace", "database", "backup"}
+)
+
+
+def cmdlet_effects(name: str) -> Iterator[Did]:
+    """Return what a command of PowerShell does that nothing is known of, by the words that its capitals tell apart."""
+    verb, dash, noun = name.partition("-")
+    verb = verb.lower()
+    if not dash or noun[:1].islower() or (verb not in _TAKES_AWAY and verb not in _GIVES):
+        return
+    words = words_of(noun)[1:]  # the first one is that of its module
+    if verb in _GIVES:
+        if not _RIGHTS.isdisjoint(words):
+            yield Did("permit", "cloud-identity", "one", (name,))
+        return
+    for word in words:
+        resource = words_of_resources().get(word)
+        if resource is not None and resource in _OF_CLOUD:
+            yield Did("delete", resource, "one", (name,))
+        elif resource == "cloud-identity" or word in _RIGHTS:
+            yield Did("permit", "cloud-identity", "one", (name,))
+        elif resource == "account":
+            yield Did("disable", "account", "one", (name,))

@@ -16,6 +16,7 @@ from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
+from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import command_lines, of_kind, options, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
@@ -409,12 +410,21 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             if not edits and (name not in _MOVERS or args[-1].startswith(LOOSE_PLACES)):
                 facts.add("shell.reads-settings", command.text)
             continue
+        if _keeps_secrets(value):
+            facts.effects.append(ResourceEffect("read", "browser-data", "one", (value,), "", command.text[:_SHOWN]))
+            return
         posted = name in SENDERS and value != arg and is_account_file(value)
         if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
             facts.add("shell.reads-secret", command.text)
             if name in SENDERS:
                 facts.add("shell.sends-secret", command.text)
             return
+
+
+def _keeps_secrets(path: str) -> bool:
+    """Whether a file is what a browser keeps of its user."""
+    place = place_of(path) if "/" in path or "\\" in path else None
+    return place is not None and place.resource == "browser-data"
 
 
 _EDITORS: Final = of_kind("edits-in-place")

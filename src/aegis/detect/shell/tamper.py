@@ -142,12 +142,19 @@ def tampering(command: Command) -> list[Signalled]:
         found.append(("shell.hides-traces", shown))
     if _is_miner(name) or (any(sign in command.text for sign in _MINES) and any(map(_POOL.search, args))):
         found.append(("shell.miner", shown))
-    elif (name in _ATTACK_TOOLS and not (args and _ASKS_ONLY.issuperset(args))) or (name in _RUNNERS and started_tool(command)):
+    elif (name in _ATTACK_TOOLS or (name in _RUNNERS and started_tool(command))) and not _only_asks(args):
         found.append(("shell.attack-tool", shown))
     return found
 
 
 _ASKS_ONLY: Final = frozenset({"--help", "-h", "-help", "help", "--version", "-version", "-V", "version"})
+
+
+def _only_asks(args: tuple[str, ...]) -> bool:
+    """Whether a tool is asked for its help or its version and for nothing else."""
+    return bool(args) and _ASKS_ONLY.issuperset(args)
+
+
 _RUNNERS: Final = frozenset({
     "python", "python2", "python3", "py", "ruby", "perl", "proxychains", "proxychains4", "wine", "mono", "uv", "pipx",
 })  # fmt: skip

@@ -13,8 +13,7 @@ import re2
 
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
-from aegis.detect.resources import host_place, place_of, words_of_resources
-from aegis.detect.roles import words_of
+from aegis.detect.resources import host_place, place_of
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES
 
@@ -321,47 +320,13 @@ def service_resource(name: str, otherwise: Resource) -> Resource:
 
 def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
     """Return what a command does, by the entries of its program; nothing for one that is not known."""
-    entries = uses().get(name.lower() if "-" in name else name)
+    entries = uses().get(name)
     if entries is None:
-        yield from _cmdlet_effects(name)
         return
     used = Used(name, args)
     for entry in entries:
         if _applies(entry, used):
             yield from _did(entry, used)
-
-
-_TAKES_AWAY: Final = frozenset({
-    "remove", "clear", "disable", "uninstall", "unregister", "revoke", "suspend", "block", "reset", "deny",
-})  # fmt: skip
-_GIVES: Final = frozenset({"add", "new", "grant", "set", "update", "register", "invoke"})
-_RIGHTS: Final = frozenset(
-    {"role", "permission", "consent", "credential", "federated", "federation", "owner", "oauth", "delegated"}
-)
-_OF_CLOUD: Final[frozenset[Resource]] = frozenset(
-    {"cloud-resource", "cloud-log", "storage", "cluster", "namespace", "database", "backup"}
-)
-
-
-def _cmdlet_effects(name: str) -> Iterator[Did]:
-    """What a command of PowerShell does that nothing is known of, by its verb and the words of its noun."""
-    verb, dash, noun = name.partition("-")
-    verb = verb.lower()
-    if not dash or noun[:1].islower() or (verb not in _TAKES_AWAY and verb not in _GIVES):
-        return
-    words = words_of(noun)[1:]  # the first one is that of its module
-    if verb in _GIVES:
-        if not _RIGHTS.isdisjoint(words):
-            yield Did("permit", "cloud-identity", "one", (name,))
-        return
-    for word in words:
-        resource = words_of_resources().get(word)
-        if resource in _OF_CLOUD:
-            yield Did("delete", resource, "one", (name,))
-        elif resource == "cloud-identity" or word in _RIGHTS:
-            yield Did("permit", "cloud-identity", "one", (name,))
-        elif resource == "account":
-            yield Did("disable", "account", "one", (name,))
 
 
 @lru_cache(maxsize=8_192)

@@ -16,10 +16,11 @@ from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import Files
 from aegis.detect.operands import runs
 from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
-from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases
+from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.flow import searches_keys
 from aegis.detect.shell.handed import POWERSHELLS, cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
+from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
@@ -328,10 +329,10 @@ class _Reading:
             self.scripts.append((dialect, line))
 
     def _effects(self, command: Command) -> None:
-        spelled = (
-            command.text.split(None, 1)[0] if "-" in command.name else ""
-        )  # as it is written: its case tells words
-        for did in effects_of(spelled if spelled.lower() == command.name else command.name, command.args):
+        found = effects_of(command.name, command.args)
+        if "-" in command.name and command.name not in uses():
+            found = cmdlet_effects(command.text.split(None, 1)[0])
+        for did in found:
             self._takes(did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):

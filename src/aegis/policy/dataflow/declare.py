@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import re2
 
+from aegis.core.json import escape
 from aegis.policy.dataflow.values import ValueKind
 from aegis.policy.dataflow.words import lexicon
 
@@ -22,6 +23,8 @@ Sensitivity = Literal["public", "internal", "confidential", "restricted"]
 SENSITIVITIES: Final[tuple[Sensitivity, ...]] = get_args(Sensitivity)
 FieldTrust = Literal["trusted", "structured", "untrusted"]
 
+MAX_STRINGS: Final = 512  # of one call that are looked at; beyond it the rest counts as from nowhere
+MAX_CHARS: Final = 262_144
 _PARTS: Final = re2.compile(r"[A-Z]+(?:[^a-zA-Z]|$)|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
@@ -130,3 +133,37 @@ def flow_of_argument(flow: ToolFlow, does: Does, name: str) -> ArgumentFlow | No
 def objects_of(tool: str) -> tuple[str, ...]:
     """The words of a tool's name that may name what it deals with."""
     return name_words(tool)[1:] or name_words(tool)
+
+
+class ArgumentText(NamedTuple):
+    """A value of a call: where it stands, and the name that says what it is for."""
+
+    path: str
+    name: str
+    value: str
+
+
+def strings_of(arguments: Mapping[str, Any]) -> Iterator[ArgumentText]:
+    """The texts and numbers of a call's arguments, as many as are looked at."""
+    left = MAX_CHARS
+    stack: list[tuple[str, str, Any]] = [
+        (f"/{escape(name)}", name, value) for name, value in reversed(list(arguments.items()))
+    ]
+    count = 0
+    while stack and count < MAX_STRINGS and left > 0:
+        path, name, value = stack.pop()
+        if isinstance(value, str):
+            count += 1
+            left -= len(value)
+            yield ArgumentText(path, name, value)
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif isinstance(value, (int, float)):
+            count += 1
+            yield ArgumentText(path, name, str(value))
+        elif isinstance(value, dict):
+            stack.extend(
+                (f"{path}/{escape(str(inner))}", str(inner), held) for inner, held in reversed(list(value.items()))
+            )
+        elif isinstance(value, (list, tuple)):
+            stack.extend((f"{path}/{number}", name, held) for number, held in reversed(list(enumerate(value))))

@@ -12,19 +12,20 @@ Each step can only tighten. Without the user's words the steps run on provenance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason
 from aegis.policy.dataflow.declare import (
+    ArgumentText,
     Does,
     ToolFlow,
     does_with,
     flow_of_argument,
     name_words,
     objects_of,
+    strings_of,
 )
 from aegis.policy.dataflow.forms import dates_of, is_relative, shape_of
 from aegis.policy.dataflow.licence import shortfall
@@ -42,12 +43,10 @@ from aegis.policy.dataflow.reading import (
     shingles,
 )
 from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise, tokens
-from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
+from aegis.policy.dataflow.words import TrustedWords, lexicon
 
 Delegation = Literal["never", "grant", "typed"]
 
-MAX_STRINGS: Final = 512  # of one call that are looked at; beyond it the rest counts as from nowhere
-MAX_CHARS: Final = 262_144
 MAX_FOUND: Final = 32  # findings of one call
 _QUIET: Final = frozenset({"read"})
 _LEAVING: Final = frozenset(
@@ -104,29 +103,33 @@ class FlowCall:
         return self.flow.does or does_with(self.tool, self.arguments)
 
     @property
-    def texts(self) -> list[str]:
-        """The values of its arguments."""
-        return [one.value for one in strings_of(self.arguments)]
+    def is_risky(self) -> bool:
+        """Whether such a deed has to be asked for by its own verbs."""
+        deed = lexicon().deeds.get(self.does)
+        return deed is not None and deed.risky
 
 
 def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
-    """Whether the user's words ask for a deed like this call: by their verbs, or by what the matcher makes of it."""
+    """Whether the user's words ask for a deed like this call: a risky one by their verbs, else by the matcher."""
     return not licence_of(call, words)
 
 
 def licence_of(call: FlowCall, words: TrustedWords) -> float:
     """How far a call is from what the user's words ask for, 0 (they do) to 1."""
+    needed = licence_needed(call, words)
+    if needed is None:
+        return 1.0
+    return min(1.0, shortfall(words, call.tool, call.does, call.arguments, needed) / _FAR) if needed else 0.0
+
+
+def licence_needed(call: FlowCall, words: TrustedWords) -> str | None:
+    """The name of the score that a call needs: empty where its verbs were said, `None` where only they would do."""
     does = call.does
-    deed = lexicon().deeds.get(does)
-    asked = words.asks_for(does, objects_of(call.tool))
-    if deed is not None and deed.risky:
-        return 0.0 if asked else 1.0
-    if asked and does not in _WIDE:
-        return 0.0
-    lead = name_words(call.tool)[:1]
-    named = does == "read" or any(word in words.said or stem(word) in words.said for word in lead)
-    needed = "said" if asked else "threshold" if does in _UNKNOWN and named else "known"
-    return min(1.0, shortfall(words, call.tool, call.texts, needed) / _FAR)
+    if words.asks_for(does, objects_of(call.tool)):
+        return "made" if does in _WIDE else ""
+    if call.is_risky:
+        return None
+    return does if does in _UNKNOWN else "known"
 
 
 class FlowFinding(NamedTuple):
@@ -140,14 +143,6 @@ class FlowFinding(NamedTuple):
     origins: tuple[ValueOrigin, ...] = ()
     kind: str = ""
     does: str = ""
-
-
-class ArgumentText(NamedTuple):
-    """A value of a call: where it stands, and the name that says what it is for."""
-
-    path: str
-    name: str
-    value: str
 
 
 def judge_flow(call: FlowCall, view: SessionView, delegation: Delegation) -> tuple[FlowFinding, ...]:
@@ -262,9 +257,24 @@ class _Judging:
             return True
         if clean and len(clean) == len(origins) and (kind, self.does) in _SOFT:
             return any(_is_own(origin) for origin in clean)
+        if self.does == "fetch" and kind == "url" and self._is_linked(normal, origins):
+            return True
         if self.delegation == "typed" and words is not None and clean and len(clean) == len(origins):
             return any(origin.flags & NAMED and self._is_only(origin, kind) for origin in clean)
         return False
+
+    def _is_linked(self, normal: str, origins: tuple[ValueOrigin, ...]) -> bool:
+        """Whether a page is fetched whose address stands, as it is, in a document that the user named for its links.
+
+        An address with a query could carry something out, and one in an instruction is somebody's order.
+        """
+        words = self.view.words
+        if words is None or "?" in normal or words.said.isdisjoint(lexicon().deeds["fetch"].pages):
+            return False
+        exact = self.view.origins("u", normal)
+        return (
+            bool(exact) and exact == origins and all(one.flags & NAMED and not one.flags & INSTRUCTION for one in exact)
+        )
 
     def _is_only(self, origin: ValueOrigin, kind: ValueKind) -> bool:
         """Whether the document named by the user has a value to give; a singular request and two candidates is none."""
@@ -325,7 +335,7 @@ class _Judging:
                 rule, message = "other-record", "the user named another record of this list"
             elif (shape := shape_of(text)) and shape in words.forms.shapes:
                 rule, message = "other-thing", "the user named another thing of this form"
-            elif self.does == "book" and not origins and self._is_booked(one):
+            elif self.does == "book" and not any(map(_is_own, origins)) and self._is_booked(one):
                 rule, message = "other-thing", "what is booked stands in nothing that was said or read"
             else:
                 continue
@@ -459,10 +469,8 @@ class _Judging:
             return True
         if not self.view.shingles:
             return False
-        hashes = list(shingles(self.view.key, text[:2_000]))
-        if not hashes:
-            return False
-        return sum(one in self.view.shingles for one in hashes) >= _COPIED * len(hashes)
+        hashes = shingles(self.view.key, text[:2_000])
+        return bool(hashes) and sum(map(self.view.shingles.__contains__, hashes)) >= _COPIED * len(hashes)
 
 
 def _is_own(origin: ValueOrigin) -> bool:
@@ -481,29 +489,3 @@ def _record_of(path: str) -> str:
 def place_of_sink(path: str) -> str:
     """A pointer without the positions of lists: a grant for `/recipients` covers each of them."""
     return "/".join(part for part in path.split("/") if not part.isdigit())
-
-
-def strings_of(arguments: Mapping[str, Any]) -> Iterator[ArgumentText]:
-    """The texts and numbers of a call's arguments, as many as are looked at."""
-    left = MAX_CHARS
-    stack: list[tuple[str, str, Any]] = [
-        (f"/{escape(name)}", name, value) for name, value in reversed(list(arguments.items()))
-    ]
-    count = 0
-    while stack and count < MAX_STRINGS and left > 0:
-        path, name, value = stack.pop()
-        if isinstance(value, str):
-            count += 1
-            left -= len(value)
-            yield ArgumentText(path, name, value)
-        elif isinstance(value, bool) or value is None:
-            continue
-        elif isinstance(value, (int, float)):
-            count += 1
-            yield ArgumentText(path, name, str(value))
-        elif isinstance(value, dict):
-            stack.extend(
-                (f"{path}/{escape(str(inner))}", str(inner), held) for inner, held in reversed(list(value.items()))
-            )
-        elif isinstance(value, (list, tuple)):
-            stack.extend((f"{path}/{number}", name, held) for number, held in reversed(list(enumerate(value))))

@@ -1,64 +1,131 @@
-"""Whether a call is like what a user asked for: a small trained matcher over counts, which holds no word of anybody."""
+"""Whether a call is like what a user asked for: a small trained matcher over counts, which holds no word of anybody.
+
+What a call passes is looked for in the user's words as it is, and in the forms in which people say it: dates, times of
+day, numbers in words, percentages, endings of words.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
 import yaml
 
-from aegis.policy.dataflow.declare import name_words
-from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, same_things, stem
+from aegis.policy.dataflow.declare import Does, name_words, objects_of, strings_of
+from aegis.policy.dataflow.forms import forms_of
+from aegis.policy.dataflow.values import tokens
+from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, root, same_things
 
 MAX_VALUES: Final = 64  # of one call that are counted
+_LONGEST: Final = 160  # characters of a value that can be in a user's words
+_MAX_PARTS: Final = 256  # words of a call's values
+_LONG: Final = 4  # letters of a word that is none of the little ones
+_CLOCK: Final = 8  # characters of a time of day
 
 
 @cache
-def weights() -> dict[str, Any]:
-    """The trained weights, read once."""
+def matcher() -> dict[str, Any]:
+    """The trained weights by the names of the features, the score needed, and the words it is not led by."""
     value: dict[str, Any] = yaml.load((lexicon_folder() / "licence.yaml").read_text("utf-8"), yaml.CSafeLoader)
-    return value
+    words: dict[str, Any] = yaml.load((lexicon_folder() / "matching.yaml").read_text("utf-8"), yaml.CSafeLoader)
+    return {**value, "empty": frozenset(words["empty"]), "unset": frozenset(words["unset"])}
 
 
-def features(words: TrustedWords, tool: str, values: Sequence[str]) -> tuple[float, ...]:
-    """Thirteen numbers about a call and a user's words."""
-    said = words.said
-    stems = said | {stem(word) for word in said}
+def features(words: TrustedWords, tool: str, does: Does, arguments: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers about a call and a user's words."""
+    empty, unset, roots = matcher()["empty"], matcher()["unset"], words.roots
     name = name_words(tool)
-    stem_names = {stem(word) for word in name}
-    hits = [word in stems or stem(word) in stems for word in name]
-    lead = bool(hits) and hits[0]
-    objects = sum(hits[1:]) if len(hits) > 1 else 0
-    same = not same_things(tuple(name)).isdisjoint(said)
-    short = [one for one in values if 0 < len(one) <= 160][:MAX_VALUES]
-    covered = [words.covers(one) for one in short]
-    texts = [one for one in short if not one.replace(".", "").isdigit()]
-    told = [words.covers(one) for one in texts]
-    parts = [part for one in texts for part in one.lower().split()][:256]
-    part = sum(one.strip(".,;:!?\"'") in said for one in parts) / len(parts) if parts else 0.0
-    share = sum(covered) / len(covered) if covered else 0.0
-    one_sentence = any(len(stem_names & {stem(word) for word in sentence}) >= 2 for sentence in words.sentences)
-    return (
-        1.0,
-        float(lead),
-        float(objects > 0),
-        objects / max(1, len(name) - 1),
-        sum(hits) / max(1, len(name)),
-        float(same),
-        float(one_sentence),
-        share,
-        sum(told) / len(texts) if texts else 0.0,
-        float(bool(covered) and all(covered)),
-        part,
-        float(not short),
-        min(1.0, math.log1p(len(said)) / 6),
-    )
+    things = [word for word in name if word not in empty and not word.isdigit()]
+    named = [_is_in(word, roots) for word in things]
+    asked = words.asks_for(does, objects_of(tool))
+    values = [one.value.strip() for one, _ in zip(strings_of(arguments), range(MAX_VALUES), strict=False)]
+    short = [one for one in values if 0 < len(one) <= _LONGEST and one.lower() not in unset]
+    texts = [one for one in short if not _is_number(one)]
+    told = [is_said(words, one) for one in texts]
+    counted = [is_said(words, one) for one in short if _is_number(one)]
+    parts = [part for one in short for part in tokens(one.casefold())][:_MAX_PARTS]
+    long = [_is_in(part, roots) for part in parts if len(part) >= _LONG and not part.isdigit()]
+    about = [
+        _is_in(word, roots) for key in list(arguments)[:MAX_VALUES] for word in name_words(key) if word not in empty
+    ]
+    of_name = frozenset(map(root, things))
+    together = max((len(of_name & sentence) for sentence in words.sentence_roots), default=0)
+    name_share, part_share = _share(named), _share(long)
+    both = told + counted
+    return {
+        "bias": 1.0,
+        "verb": float(bool(name) and _is_in(name[0], roots)),
+        "thing": float(any(named)),
+        "things": name_share,
+        "letters": math.log1p(sum(len(word) for word, said in zip(things, named, strict=True) if said)) / 3,
+        "same": float(not same_things(name).isdisjoint(words.said)),
+        "together": min(together, 3) / 3,
+        "about": _share(about),
+        "about_any": float(any(about)),
+        "values": _share(both),
+        "texts": _share(told),
+        "texts_many": math.log1p(sum(told)),
+        "texts_letters": math.log1p(sum(len(one) for one, said in zip(texts, told, strict=True) if said)) / 4,
+        "numbers": _share(counted),
+        "numbers_many": math.log1p(sum(counted)),
+        "all": float(bool(both) and all(both)),
+        "parts": _share([_is_in(part, roots) for part in parts]),
+        "long": part_share,
+        "long_many": math.log1p(sum(long)),
+        "no_values": float(not short),
+        "no_numbers": float(not counted),
+        "no_texts": float(not texts),
+        "prompt": math.log1p(len(words.said)) / 6,
+        "asked": float(asked),
+        "asked_thing": asked * name_share,
+        "unasked": float(not asked and does not in {"read", "other"}),
+        "reads": float(does == "read"),
+        "other": float(does == "other"),
+        "makes": float(does in {"create", "modify"}),
+        "sends": float(does in {"send", "post", "book"}),
+        "thing_values": name_share * _share(both),
+        "thing_long": name_share * part_share,
+    }
 
 
-def shortfall(words: TrustedWords, tool: str, values: Sequence[str], needed: str) -> float:
+def is_said(words: TrustedWords, value: str) -> bool:
+    """Whether a user named this value, in whatever form people say it."""
+    if words.covers(value):
+        return True
+    said = words.forms
+    if value[:1].isdigit() or value[:1] in {"-", "."}:
+        with suppress(ValueError):
+            number = float(value)
+            return number in said.numbers
+    if not any(char.isdigit() for char in value):
+        return False
+    forms = forms_of(value)
+    if forms.dates:
+        return not forms.dates.isdisjoint(said.dates)
+    return len(value) <= _CLOCK and not forms.times.isdisjoint(said.times)
+
+
+def _is_number(value: str) -> bool:
+    return value.replace(".", "").replace("-", "").isdigit()
+
+
+def _is_in(word: str, roots: frozenset[str]) -> bool:
+    return word in roots or root(word) in roots
+
+
+def _share(found: Sequence[bool]) -> float:
+    return sum(found) / len(found) if found else 0.0
+
+
+def score(weights: Mapping[str, float], row: Mapping[str, float]) -> float:
+    """The sum of the weighted features."""
+    return sum(weight * row[name] for name, weight in weights.items())
+
+
+def shortfall(words: TrustedWords, tool: str, does: Does, arguments: Mapping[str, Any], needed: str) -> float:
     """What a call lacks to be taken for one that these words ask for, 0 where nothing; `needed` names the score."""
-    trained = weights()
-    score = sum(weight * one for weight, one in zip(trained["weights"], features(words, tool, values), strict=True))
-    return max(0.0, float(trained[needed]) - float(score))
+    trained, row = matcher(), features(words, tool, does, arguments)
+    return max(0.0, float(trained["needed"][needed]) - score(trained["weights"], row))

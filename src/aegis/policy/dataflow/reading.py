@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -147,6 +147,7 @@ class SessionView:
     measured: Mapping[str, int] = field(default_factory=dict)
     hands_off: bool = False  # whether the host says that the call that is looked at lets another agent go on
     reads: int = 0
+    ended: bool = False
     spans: int = 0
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document
@@ -402,15 +403,16 @@ def _begin(found: list[tuple[int, int]], text: str, start: int) -> None:
         found.append((start, min(len(text), start + _SPAN_CHARS)))
 
 
-def shingles(key: bytes, text: str) -> Iterable[int]:
+def shingles(key: bytes, text: str) -> list[int]:
     """Hashes of two and of three words that stand together, of the first words of `text`.
 
     A word's hash is keyed; those of words that stand together are sums of theirs, each word with a weight of its place.
     """
     hashed = [_word(key, word) for word in tokens(text.casefold())[: _SPAN_WORDS + 2]]
     pairs = [first + (second << 1) for first, second in pairwise(hashed)]
-    yield from (pair & _BITS for pair in pairs)
-    yield from (pair + (third << 2) & _BITS for pair, third in zip(pairs, hashed[2:], strict=False))
+    found = [pair & _BITS for pair in pairs]
+    found += [pair + (third << 2) & _BITS for pair, third in zip(pairs, hashed[2:], strict=False)]
+    return found
 
 
 @lru_cache(maxsize=_WORDS_KNOWN)

@@ -19,6 +19,8 @@ from aegis.policy.dataflow.values import ValueKind, families, find_values, host_
 _WORD: Final = re2.compile(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
 _SENTENCE: Final = re2.compile(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
 _MAX_SENTENCES: Final = 2_000
+_MAX_MATCHED: Final = 256  # sentences that are compared with the words of a tool's name
+_ROOT: Final = 5  # characters that words of one family share
 _MAX_NAMES: Final = 128  # of one user's words
 _NAME_WORDS: Final = 3
 _NAME: Final = re2.compile(
@@ -108,6 +110,8 @@ class DeedWords:
     needs: frozenset[str] = frozenset()
     objects: frozenset[str] = frozenset()
     same_object: bool = False
+    goods: frozenset[str] = frozenset()  # objects only for tools whose names have a word for the same
+    pages: frozenset[str] = frozenset()  # words by which a user speaks of addresses that a document holds
     any: frozenset[str] = frozenset()  # words of tools' names that name no single thing
 
 
@@ -147,7 +151,9 @@ def lexicon() -> Lexicon:
                 needs=frozenset(one.get("needs", ())),
                 objects=frozenset(one.get("objects", ())),
                 same_object=one.get("same_object", False),
+                goods=frozenset(one.get("goods", ())),
                 any=frozenset(one.get("any", ())),
+                pages=frozenset(one.get("pages", ())),
             )
             for name, one in value["deeds"].items()
         },
@@ -167,6 +173,8 @@ class TrustedWords:
     values: frozenset[str]
     hosts: frozenset[str]
     said: frozenset[str]
+    roots: frozenset[str]
+    sentence_roots: tuple[frozenset[str], ...]
     forms: Forms
     names: tuple[str, ...] = ()  # what is written like a name, an identifier or in quotes, as it stands in fields
     answered: dict[tuple[str, tuple[str, ...]], bool] = field(default_factory=dict, compare=False, repr=False)
@@ -187,7 +195,7 @@ class TrustedWords:
         named = [word for word in objects if word not in deed.asks | deed.needs | deed.any]
         own = same_things(named) | frozenset(named)
         things = own if deed.same_object else frozenset[str]()
-        beside = things or deed.objects or own
+        beside = things or (deed.objects | deed.goods & own) or own
         for sentence in self.sentences:
             words = frozenset(sentence)
             for at, word in enumerate(sentence):
@@ -242,12 +250,15 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
             values.add(f"{families(value.kind)}{value.normal}")
             if value.kind == "url":
                 hosts.add(host_of(value.normal))
+    said = frozenset(word for sentence in sentences for word in sentence)
     return TrustedWords(
         sentences=tuple(sentences),
         text=f" {' '.join(plain)} ",
         values=frozenset(values),
         hosts=frozenset(hosts),
-        said=frozenset(word for sentence in sentences for word in sentence),
+        said=said,
+        roots=said | {root(word) for word in said},
+        sentence_roots=tuple(frozenset(map(root, sentence)) for sentence in sentences[:_MAX_MATCHED]),
         forms=forms_of("\n".join(turns)),
         names=_names(turns),
     )
@@ -285,6 +296,12 @@ def stem(word: str) -> str:
         if len(word) > len(ending) + 3 and word.endswith(ending):
             return word[: -len(ending)]
     return word
+
+
+@lru_cache(maxsize=16_384)
+def root(word: str) -> str:
+    """What words of one family begin with: `calculate` and `calculation` are one."""
+    return stem(word)[:_ROOT]
 
 
 def same_things(words: Sequence[str]) -> frozenset[str]:

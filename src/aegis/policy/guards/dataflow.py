@@ -137,6 +137,7 @@ class DataflowRules:
 
     `reads` are the fields of a session that policies read; `drift` is the guard that looks at the run so far, where it
     is asked, `notes_drift` says that what it demands is only recorded, and `embeddings` measure it as well.
+    `idle` are the seconds after which a session that nobody uses ends, 0 where none does.
     """
 
     guard: DataflowGuard | None = None
@@ -145,6 +146,7 @@ class DataflowRules:
     embeddings: EmbeddingEndpoint | None = None
     mode: Literal["enforce", "known", "observe", "off"] = "off"
     unclassified: Sensitivity = "internal"
+    idle: int = 0
     reads: frozenset[str] = frozenset()
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-import jsonschema_rs
 import orjson
 
 from aegis.core.canonical import canonical
@@ -149,6 +148,8 @@ def _value(result: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
+    import jsonschema_rs  # loading it takes longer than most calls may: only where a schema is declared
+
     return jsonschema_rs.validator_for(orjson.loads(schema))
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final
 
 from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
@@ -21,6 +19,9 @@ from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.errors import ConfigError, Problem
 from aegis.policy.guards.base import Case, holds_at_most
 from aegis.policy.session import MISSING, SessionSelector, session_record
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 # The validator explains every value before it gives the first explanation; half a million numbers in a
 # `oneOf` took 18 seconds. Larger arguments are refused without a place.
@@ -36,6 +37,8 @@ def compile_schema(schema: dict[str, Any], *, known_formats_only: bool) -> jsons
 
     Raises `ConfigError` whose problem points into the schema.
     """
+    import jsonschema_rs  # loading it takes longer than a hook may: only where a schema is declared
+
     try:
         return jsonschema_rs.validator_for(
             schema,
@@ -61,7 +64,8 @@ class SchemaPolicy:
     """One schema and the calls that it is about; every member that is given must hold.
 
     With `deny` the schema describes what must not be. `outcome` is what a call that breaks the
-    policy gets; with `defers` it is held until a new decision would not hold it.
+    policy gets; with `defers` it is held until a new decision would not hold it. `trust_below` narrows it to agents
+    in whom the trust is less.
     """
 
     name: str
@@ -73,6 +77,7 @@ class SchemaPolicy:
     outcome: Outcome = Outcome.BLOCK
     defers: bool = False
     session: SessionSelector | None = None
+    trust_below: int = 0
 
 
 class SchemaGuard:
@@ -86,6 +91,7 @@ class SchemaGuard:
         self.session_reads = frozenset(
             name for one in policies if one.session is not None for name in one.session.wanted
         )
+        self.reads_trust = any(one.trust_below for one in policies)
         self.idle = tools.is_empty and not self._policies
         self._selected: dict[tuple[str | None, str], tuple[SchemaPolicy, ...]] = {}
 
@@ -103,6 +109,8 @@ class SchemaGuard:
         awaits: list[str] = []
         for policy in policies:
             if policy.effect is not None and policy.effect not in case.effects:
+                continue
+            if policy.trust_below and case.trust >= policy.trust_below:
                 continue
             if policy.validator.is_valid(case.arguments) is not policy.deny:
                 continue

@@ -152,6 +152,7 @@ def from_wire(wire: Wire, arguments: Callable[[str], dict[str, Any]]) -> Record:
 
 CALLS: Final = "proxy_calls"
 REMOVALS: Final = "proxy_removals"
+SIGNED: Final = "proxy_reasoning"
 KEPT_MONTHS: Final = 6  # a conversation that rests longer starts anew; without an end the records fill the disk
 _LOOKED_BACK: Final = 36  # months before those in which records are still looked for
 _PAGE: Final = 500
@@ -190,6 +191,7 @@ class Book:
         self._answers: Bounded[str, str] = Bounded(MAX_ITEMS, MAX_BYTES)
         self._records: Bounded[str, Record | str] = Bounded(MAX_ITEMS, MAX_BYTES)
         self._seen: Bounded[tuple[str, str], tuple[bool, Any]] = Bounded(MAX_ITEMS, MAX_BYTES)
+        self._signed: Bounded[str, str] = Bounded(MAX_ITEMS, MAX_BYTES)
 
     def gate_id(self, scope: BookScope, answer_id: str, call_id: str) -> str:
         """The id under which a provider's call is decided: its own, where that is unique for ever.
@@ -268,6 +270,25 @@ class Book:
         """Read a record from the store again the next time."""
         self._records.drop(scope.key("ref", record.ref))
 
+    def signed(self, scope: BookScope, name: str) -> str | None:
+        """The digest that is kept of signed reasoning, by that of its signature."""
+        key = scope.key("signed", name)
+        known = self._signed.get(key)
+        if known is None:
+            with self._gate.parts.store.reader() as reader:
+                document = reader.document(SIGNED, key)
+            if document is None:
+                return None
+            known = document.body.decode()
+            self._signed.put(key, known)
+        return known
+
+    def learn_signed(self, scope: BookScope, name: str, digest: str) -> Document:
+        """The record by which signed reasoning is known again."""
+        key = scope.key("signed", name)
+        self._signed.put(key, digest)
+        return Document(collection=SIGNED, key=key, version=1, body=digest.encode())
+
     async def write(self, documents: Sequence[Document]) -> None:
         """Make records durable; raises `StoreError` where that cannot be done."""
         if not documents:
@@ -299,7 +320,7 @@ class Book:
         """
         store, newest = self._gate.parts.store, _month(self._gate.parts.clock()) - KEPT_MONTHS
         forgotten = 0
-        for collection in (CALLS, REMOVALS):
+        for collection in (CALLS, REMOVALS, SIGNED):
             for month in range(newest - _LOOKED_BACK, newest):
                 with store.reader() as reader:
                     more = bool(reader.documents(collection, state=_word(month), limit=1))

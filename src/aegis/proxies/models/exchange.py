@@ -28,6 +28,7 @@ from aegis.proxies.models.book import Book, BookScope, IssuedCall, Kind, Record,
 from aegis.proxies.models.formats import Format
 from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.synthesis import FoundHeld, Resumptions, answer_of
+from aegis.proxies.models.thinking import ReasoningWatch
 from aegis.wire.flow import WireFlow
 from aegis.wire.model import (
     Proposed,
@@ -217,6 +218,7 @@ class Exchange:
         self._now = now
         self._structured = False
         self._model = ""
+        self._watch = ReasoningWatch(book, scope)
 
     @property
     def framing(self) -> Framing:
@@ -228,6 +230,7 @@ class Exchange:
         self._structured = self._dialect.structured(request)
         self._model = model
         request = await self._checked(request)  # (1)
+        self._watch.heard(request)
         await self._heard(request)
         # (2)
         found = FoundHeld(self._book, self._scope)
@@ -266,17 +269,18 @@ class Exchange:
         """The answer as the client may see it."""
         anchors = self._dialect.anchors(answer)
         calls = self._dialect.calls(answer)
+        self._watch.whole(answer)
         rulings, ruled = await self._ruled(calls, anchors[0])
         settled = self._dialect.settle(answer, rulings, structured=self._structured)
         documents, records = self._noted(anchors, settled.removals, ruled)
-        await self._book.write(documents)
+        await self._book.write([*documents, *self._watch.documents()])
         return _with_pending(settled.answer, records)
 
     async def events(self, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The bytes of a streamed answer as the client may see them; raises `ForeignAnswer` for a malformed one."""
         gate = self._dialect.stream(structured=self._structured)
         framing = self._format.framing
-        flow = WireFlow(gate, framing)
+        flow = WireFlow(gate, framing, self._watch.take)
         ruled: list[_Ruled] = []
         noted = 0
         async for arrived in _arriving(flow, source):
@@ -290,7 +294,7 @@ class Exchange:
                         yield b"".join(ready)
                     raise part
                 ready += map(framing.encode, part.events)
-                documents: list[Document] = []
+                documents: list[Document] = [*self._watch.documents()]
                 if part.calls:
                     if ready:
                         yield b"".join(ready)
@@ -319,12 +323,14 @@ class Exchange:
 
     async def _ruled(self, calls: Sequence[Proposed], answer_id: str) -> tuple[dict[str, Ruling], list[_Ruled]]:
         asked = [call for call in calls if call.arguments is not None]
+        reasoning = self._watch.reasoning() if asked else None
         attempts = [
             Attempt(
                 tool=call.tool,
                 arguments=call.arguments or {},
                 server=call.server,
                 call_id=self._book.gate_id(self._scope, answer_id, call.call_id),
+                reasoning=reasoning,
             )
             for call in asked
         ]

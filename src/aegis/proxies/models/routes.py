@@ -19,8 +19,9 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from aegis.behaviour.budgets import charge_model, request_to_decide
 from aegis.config.config import Config
-from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.call import MAX_NAME_CHARS, ToolCall
 from aegis.core.json import parse
 from aegis.core.principal import Principal
 from aegis.core.times import MICROS
@@ -40,6 +41,7 @@ from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_headers, read_body, refusal_of
 from aegis.server.services import Services
 from aegis.wire.model import Wire
+from aegis.wire.usage import TokenMeter
 
 SESSION_HEADER: Final = "x-aegis-session"
 MAX_REQUEST_BYTES: Final = 33_554_432  # conversations hold pictures and files; the vendors take as much
@@ -185,10 +187,49 @@ class Proxy:
                 await answer.own(opened.answer, streamed=asked.streamed)
                 return
             body = orjson.dumps(opened.request)
-            async with providers.ask(provider, asked.upstream, headers, body) as upstream:
-                await _relay(exchange, provider, upstream, answer)
+            decided = await self._admit(principal, session, asked.model)
+            meter = TokenMeter(len(body))
+            try:
+                async with providers.ask(provider, asked.upstream, headers, body) as upstream:
+                    await _relay(exchange, provider, upstream, answer, meter)
+            finally:
+                await asyncio.shield(self._charge(principal, session, asked.model, meter, decided))
         except Exception as error:
             await answer.fail(error)
+
+    async def _admit(self, principal: Principal, session: str, model: str) -> bool:
+        """Whether the request was decided as a call, as one is where the budgets of an agent are used up.
+
+        Raises `InvalidCall` (429) while a person is asked for more, and after a no.
+        """
+        gate, rules = self._proxies.services.gate, self._proxies.services.policy.current.behaviour
+        if not rules.budgets:
+            return False
+        agent, now = principal.agent or principal.id, self._proxies.services.clock()
+
+        def look() -> ToolCall | None:
+            with self._proxies.services.store.reader() as reader:
+                return request_to_decide(reader, rules, agent, principal.id, session, model, now)
+
+        call = await asyncio.to_thread(look)
+        if call is None:
+            return False
+        decision = await gate.adecide(call, principal=principal)
+        if not decision.allowed:
+            hint = "a person is asked for more" if decision.approval is not None else decision.message
+            raise InvalidCall("the budget of this agent is used up", code="budget_exhausted", hint=hint, status=429)
+        return True
+
+    async def _charge(self, principal: Principal, session: str, model: str, meter: TokenMeter, decided: bool) -> None:
+        """Take what an answer cost from the budgets of its agent."""
+        rules = self._proxies.services.policy.current.behaviour
+        if not rules.budgets or not (meter.read or meter.wrote):
+            return
+        agent, now = principal.agent or principal.id, self._proxies.services.clock()
+        unit = charge_model(
+            rules, agent, principal.id, session, model, read=meter.read, wrote=meter.wrote, decided=decided, now=now
+        )  # fmt: skip
+        await self._proxies.services.gate.arecord(unit)
 
 
 class ProxyAnswer:
@@ -313,7 +354,9 @@ def session_in(headers: Headers) -> str:
     return session
 
 
-async def _relay(exchange: Exchange, provider: ModelProvider, upstream: Streamed, answer: ProxyAnswer) -> None:
+async def _relay(
+    exchange: Exchange, provider: ModelProvider, upstream: Streamed, answer: ProxyAnswer, meter: TokenMeter
+) -> None:
     headers = provider.told(upstream.headers)
     if upstream.status != 200:
         found = error_of(provider, upstream.status, await whole(upstream, MAX_ERROR_BYTES))
@@ -323,9 +366,10 @@ async def _relay(exchange: Exchange, provider: ModelProvider, upstream: Streamed
         return
     kind = upstream.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == exchange.framing.media:
-        await answer.stream(_redacted(provider, exchange.events(upstream.chunks())), headers)
+        await answer.stream(_redacted(provider, exchange.events(meter.fed(upstream.chunks()))), headers)
     elif kind == "application/json":
         body = await whole(upstream, MAX_ANSWER_BYTES)
+        meter.feed(body)
         await answer.whole(200, provider.secret.redacted(await _settled(exchange, body)), headers)
     else:
         raise ForeignAnswer("the provider's answer is neither JSON nor a stream of events")

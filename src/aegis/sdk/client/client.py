@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from aegis.core.call import ToolCall, ToolResult
-from aegis.core.decision import Decision, DeclaredPlan, OpenedSession, ParentSession, ResultDecision, SaidTurn
+from aegis.core.decision import (
+    Decision,
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    ResultDecision,
+    SaidTurn,
+)
 from aegis.core.outcome import Outcome, Reason
 from aegis.errors import GatewayUnavailable, InvalidCall
 from aegis.sdk.client import hold as permits
@@ -277,23 +285,13 @@ class Client:
         `documents` are what the user pasted: they count as read and untrusted. The same turn with the same text is
         found. Raises `InvalidCall` where it is refused and `GatewayUnavailable` where nobody can say.
         """
-        post = sessions.turn_of(session, text, turn=turn, documents=documents)
-        try:
-            answer = self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
-        except TransportError as error:
-            raise sessions.unheard() from error
-        return sessions.read_turn(answer)
+        return sessions.read_turn(self._told(sessions.turn_of(session, text, turn=turn, documents=documents)))
 
     async def aadd_turn(
         self, session: str, text: str, *, turn: int | None = None, documents: Sequence[str] = ()
     ) -> SaidTurn:
         """The async twin of `add_turn`."""
-        post = sessions.turn_of(session, text, turn=turn, documents=documents)
-        try:
-            answer = await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
-        except TransportError as error:
-            raise sessions.unheard() from error
-        return sessions.read_turn(answer)
+        return sessions.read_turn(await self._atold(sessions.turn_of(session, text, turn=turn, documents=documents)))
 
     def declare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
         """Declare what `session` is about to do: `steps`, each a `tool` with `arguments`, `effects` and `times`.
@@ -301,21 +299,36 @@ class Client:
         With `ordered` each follows those before it. A plan that lets more through than the one in force waits for a
         person. Raises `InvalidCall` where it is refused and `GatewayUnavailable` where nobody can say.
         """
-        post = sessions.plan_of(session, plan)
-        try:
-            answer = self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
-        except TransportError as error:
-            raise sessions.unheard() from error
-        return sessions.read_plan(answer)
+        return sessions.read_plan(self._told(sessions.plan_of(session, plan)))
 
     async def adeclare_plan(self, session: str, plan: dict[str, Any]) -> DeclaredPlan:
         """The async twin of `declare_plan`."""
-        post = sessions.plan_of(session, plan)
+        return sessions.read_plan(await self._atold(sessions.plan_of(session, plan)))
+
+    def end_session(self, session: str) -> EndedSession:
+        """End `session`: nothing is said or called in it any more, and what waits or was granted in it ends.
+
+        Raises `InvalidCall` for a session that nobody knows and `GatewayUnavailable` where nobody can say.
+        """
+        return sessions.read_end(self._told(sessions.end_of(session)))
+
+    async def aend_session(self, session: str) -> EndedSession:
+        """The async twin of `end_session`."""
+        return sessions.read_end(await self._atold(sessions.end_of(session)))
+
+    def _told(self, post: sessions.Post) -> HttpAnswer:
+        """The answer to what is told of a session; raises `GatewayUnavailable` where there is none."""
         try:
-            answer = await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
+            return self._sync.request("POST", post.target, self._headers, post.body, self._timeout)
         except TransportError as error:
             raise sessions.unheard() from error
-        return sessions.read_plan(answer)
+
+    async def _atold(self, post: sessions.Post) -> HttpAnswer:
+        """The async twin of `_told`."""
+        try:
+            return await self._async.request("POST", post.target, self._headers, post.body, self._timeout)
+        except TransportError as error:
+            raise sessions.unheard() from error
 
     def _opening(
         self,

@@ -11,7 +11,16 @@ from urllib.parse import quote
 
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
-from aegis.core.decision import ApprovalRef, Decision, DeclaredPlan, OpenedSession, ParentSession, ReceiptRef, SaidTurn
+from aegis.core.decision import (
+    ApprovalRef,
+    Decision,
+    DeclaredPlan,
+    EndedSession,
+    OpenedSession,
+    ParentSession,
+    ReceiptRef,
+    SaidTurn,
+)
 from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.errors import GatewayUnavailable, InvalidCall, PermitInvalid
 from aegis.sdk.client import wire
@@ -133,6 +142,11 @@ def turn_of(session: str, text: str, *, turn: int | None, documents: Sequence[st
     return Post(f"{SESSIONS}/{quote(session, safe='')}/turns", canonical(body))
 
 
+def end_of(session: str) -> Post:
+    """The request that ends a session."""
+    return Post(f"{SESSIONS}/{quote(session, safe='')}/end", b"")
+
+
 def read_turn(answer: HttpAnswer) -> SaidTurn:
     """The turn that an answer says was recorded; raises `InvalidCall` where it was refused."""
     value = _object(answer)
@@ -169,9 +183,15 @@ def read_plan(answer: HttpAnswer) -> DeclaredPlan:
     )
 
 
+def read_end(answer: HttpAnswer) -> EndedSession:
+    """The end that an answer says is on record; raises `InvalidCall` where it was refused."""
+    read = _read(answer)
+    return EndedSession(session=read.session, receipt=read.receipt, fresh=read.fresh)
+
+
 def unheard() -> GatewayUnavailable:
-    """What is raised where the gateway did not answer about a turn."""
-    return GatewayUnavailable("the gateway did not answer about the turn")
+    """What is raised where the gateway did not answer about a turn or the end of a session."""
+    return GatewayUnavailable("the gateway did not answer about the session")
 
 
 def _read(answer: HttpAnswer) -> OpenedSession:

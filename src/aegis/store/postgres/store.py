@@ -315,7 +315,7 @@ _APPEND: Final = (
     " SELECT * FROM unnest(%b::int8[], %b::bytea[], %b::bytea[], %b::bytea[])),"
     " node AS (INSERT INTO aegis_node (level, position, hash)"
     " SELECT * FROM unnest(%b::int8[], %b::int8[], %b::bytea[]))"
-    " UPDATE aegis_control SET size = %b, leaf = %b, frontier = %b, time = %b"
+    " UPDATE aegis_control SET size = %b, leaf = %b, frontier = %b, time = %b, seal = %b"
 )
 _FOLD_SESSION: Final = (
     "INSERT INTO aegis_session AS s (principal, session, agent, first, last, count) VALUES (%s,%s,%s,%s,%s,%s)"
@@ -361,6 +361,7 @@ class PostgresTransaction(PostgresReader):
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
         """Add leaves at the end and move the head; its `epoch` is not written, `bump_epoch` alone moves that.
 
+        A seal that comes with the head is written with it: a second change of the row would be a second version of it.
         Raises `StoreCorrupt` where the leaves do not continue the log.
         """
         before = self._head
@@ -372,8 +373,9 @@ class PostgresTransaction(PostgresReader):
         ]
         for row in _sessions_of(entries):
             self._write(_FOLD_SESSION, row)
-        self._write(_APPEND, (*columns, Int8(head.size), head.leaf, head.frontier, Int8(head.time)))
-        self._head = replace(head, epoch=before.epoch, seal=before.seal)
+        seal = head.seal or before.seal
+        self._write(_APPEND, (*columns, Int8(head.size), head.leaf, head.frontier, Int8(head.time), seal))
+        self._head = replace(head, epoch=before.epoch, seal=seal)
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""

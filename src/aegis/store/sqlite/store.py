@@ -365,7 +365,7 @@ class SqliteTransaction(SqliteReader):
     erased = False
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
-        """Add leaves at the end and move the head; its `epoch` is not written, `bump_epoch` alone moves that.
+        """Add leaves at the end and move the head, with a seal that it has; `bump_epoch` alone writes its `epoch`.
 
         Raises `StoreCorrupt` where the leaves do not continue the log.
         """
@@ -375,7 +375,9 @@ class SqliteTransaction(SqliteReader):
         self._write(_INSERT_LEAF, [_leaf_row(entry, sealed.get(entry.index), head) for entry in entries])
         if nodes:
             self._write(_INSERT_NODE, [(node.level, node.position, node.hash) for node in nodes])
-        self._head = replace(head, epoch=before.epoch, seal=before.seal)
+        if head.seal:
+            self._change(_PUT_SEAL, (head.seal,))
+        self._head = replace(head, epoch=before.epoch, seal=head.seal or before.seal)
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
