@@ -150,6 +150,7 @@ def _sections() -> Iterator[str]:
         "`guards.content.overrides`": "OverrideSettings",
         "`guards.dataflow`": "DataflowSettings",
         "`guards.drift`": "DriftSettings",
+        "`guards.drift.embeddings`": "EmbeddingSettings",
         "`guards.reasoning`": "ReasoningSettings",
         "`pipeline`": "PipelineSettings",
         "`sessions`": "SessionSettings",
