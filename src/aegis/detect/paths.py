@@ -291,7 +291,8 @@ def matched(pattern: str, known: Collection[str]) -> Iterator[str]:
         return
     plain = _BRACKETS.sub("?", _GROUPS.sub("?*", pattern.strip("/").lower()))  # neither reaches beyond a segment
     parts = [part for part in plain.split("/") if part != "**"]
-    nameless = bool(parts) and "*" in parts[-1] and not parts[-1].strip("*?.")  # `*`, `.*`, `[^a]*`: any name at all
+    # `*`, `.*`, `[^a]*` are any name at all; `@(a|b)` is not.
+    nameless = bool(parts) and "*" in parts[-1] and not parts[-1].strip("*?.") and "(" not in pattern
     if not parts or nameless or sum(part.count("*") for part in parts) > _MOST_STARS:
         return
     for name in known:
