@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,20 @@ def test_real_tokens_are_counted_a_person_is_asked_and_gives_more_or_does_not(tm
             if more:
                 list(answer)
 
-        def used() -> list[dict[str, int]]:
-            seen = gateway.ask("GET", "/v1/agents/bot/behaviour", key="auditor").json
-            return [one["used"] for one in seen["budgets"]]
+        def has_used(tokens: int, cents: int) -> bool:
+            """Whether so much is counted; an answer is counted once it was given."""
+            for _ in range(200):
+                seen = gateway.ask("GET", "/v1/agents/bot/behaviour", key="auditor").json
+                if [one["used"] for one in seen["budgets"]] == [{"tokens": tokens}, {"money.EUR": cents}]:
+                    return True
+                time.sleep(0.02)
+            return False
 
         ask()
-        assert used() == [{"tokens": 16}, {"money.EUR": 2}]
+        assert has_used(16, 2)
         ask(stream=True, stream_options={"include_usage": True})
         ask()
-        assert used() == [{"tokens": 48}, {"money.EUR": 6}]
+        assert has_used(48, 6)
         for _ in range(2):  # the same question, asked once
             with pytest.raises(openai.RateLimitError, match="budget"):
                 ask()
@@ -48,7 +54,9 @@ def test_real_tokens_are_counted_a_person_is_asked_and_gives_more_or_does_not(tm
         answered = gateway.ask("POST", f"/v1/approvals/{held['id']}", {"decision": "approve"}, key="ann")
         assert answered.status == 200
         ask()
+        assert has_used(64, 9)
         ask()
+        assert has_used(80, 11)
         with pytest.raises(openai.RateLimitError, match="budget"):
             ask()
         (held,) = gateway.ask("GET", "/v1/approvals?state=pending", key="ann").json["items"]
