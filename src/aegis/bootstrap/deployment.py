@@ -363,13 +363,14 @@ def open_deployment(
     accept_rollback: str | None = None,
     text: str | None = None,
     books: Books | None = None,
+    gate: Callable[[DeploymentParts, Principal], DeployedGate] = DeployedGate,
 ) -> Deployment:
     """Open the deployment whose state is in `home` under the configuration `config`.
 
     The gate acts as `agent` (default `AEGIS_AGENT`, else `local`) where no credential says otherwise. Calls that name
     the home, the configuration or one of the paths `protected` are blocked. `accept_rollback` says why a store that
     does not continue what this home saw is right, and is recorded. `text` stands for the file of the configuration.
-    `books` are what the processes of one gateway count together.
+    `books` are what the processes of one gateway count together, and `gate` makes the gate.
     Raises `ConfigError`, `KeyFileError` or `StoreError`.
     """
     state = open_state(config, home, accept_rollback=accept_rollback, text=text, books=books)
@@ -434,6 +435,6 @@ def open_deployment(
         ledger=state.ledger,
         introductions=state.introductions,
         policy=policy,
-        gate=DeployedGate(parts, principal),
+        gate=gate(parts, principal),
         deliveries=deliveries,
     )

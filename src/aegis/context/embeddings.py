@@ -135,7 +135,7 @@ class DriftMeasures:
     def __call__(self, event: Event) -> None:
         """Have the session of a recorded call measured, once for each tool and turn."""
         members = event.members
-        if event.kind != "decision" or self._endpoint is None or "session" not in members:
+        if event.kind != "decision" or "session" not in members or self._endpoint is None:
             return
         context = members.get("context")
         if context is None or not context["task"]:

@@ -61,8 +61,10 @@ class Gate(DeployedGate):
             None if home is None else Path(home),
             agent=agent,
             accept_rollback=accept_rollback,
+            gate=cls,
         )
-        gate = cls(deployment.gate.parts, deployment.gate.principal, home=deployment.home)
+        gate = cast("Self", deployment.gate)
+        gate._home = deployment.home
         profile = deployment.config.settings.profile
         gate.described = f"a gate in this process, home `{deployment.home}`, profile `{profile}`"
         return gate
