@@ -231,8 +231,7 @@ def _decider(settings: RuntimeSettings, url: str | None, agent: str | None) -> t
     if url:
         from aegis.sdk.client import Client
 
-        api_key = settings.api_key or os.environ.get("AEGIS_API_KEY") or ""
-        client = Client(url, api_key, agent=agent, home=settings.home)
+        client = Client(url, settings.api_key or None, agent=agent, home=settings.home)
         return client, url, client.authenticated
 
     return Gate.open(settings.config, home=settings.home, agent=agent), EMBEDDED, None

@@ -45,6 +45,17 @@ def test_a_peer_that_does_not_speak_http_is_a_refusal(name: str, mode: Mode) -> 
     assert len(server.received) == 1
 
 
+@pytest.mark.parametrize(("given", "sent"), [(None, "Bearer sk-exported"), ("sk-given", "Bearer sk-given"), ("", None)])
+def test_the_gateway_and_the_key_come_from_the_environment_where_none_is_given(
+    given: str | None, sent: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(lambda request: answer(200, wire_decision(request.json))) as server:
+        monkeypatch.setenv("AEGIS_URL", server.url)
+        monkeypatch.setenv("AEGIS_API_KEY", "sk-exported")
+        assert Client(api_key=given).decide(CALL).allowed
+    assert server.received[0].headers.get("authorization") == sent
+
+
 @both_modes
 def test_chunked_answers_are_read(mode: Mode) -> None:
     def chunked(request: Received) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from aegis.sdk.client.wire import AskedCall
 if TYPE_CHECKING:
     from aegis.missions.holder import Holder, Provers
 
+DEFAULT_URL: Final = "http://127.0.0.1:8787"  # where `aegis serve` listens
 DEFAULT_TIMEOUT: Final = 30.0
 Framing = Literal["plain", "sse", "lines"]
 
@@ -48,8 +50,9 @@ class Client:
     share between threads, event loops and forked processes.
 
     Args:
-        url: `http://HOST:PORT`, `https://HOST:PORT` or `unix:///path`.
-        api_key: the agent's key; sent as a bearer credential, and only to this gateway.
+        url: `http://HOST:PORT`, `https://HOST:PORT` or `unix:///path`; by default `AEGIS_URL`, else this machine's
+            port 8787.
+        api_key: the agent's key (by default `AEGIS_API_KEY`); sent as a bearer credential, and only to this gateway.
         agent: the agent's name, for calls that name none.
         uds: path of the gateway's Unix socket; used in place of TCP.
         timeout: seconds that one exchange may take as a whole.
@@ -60,8 +63,8 @@ class Client:
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8787",
-        api_key: str = "",
+        url: str | None = None,
+        api_key: str | None = None,
         *,
         agent: str | None = None,
         uds: str | None = None,
@@ -72,6 +75,8 @@ class Client:
     ):
         if not 0 < timeout < float("inf"):
             raise InvalidCall("`timeout` must be a positive number of seconds")
+        url = (os.environ.get("AEGIS_URL") or DEFAULT_URL) if url is None else url
+        api_key = os.environ.get("AEGIS_API_KEY", "").strip() if api_key is None else api_key
         try:
             self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
             check_header_value(api_key or "-")
