@@ -108,11 +108,11 @@ def test_auto_hooks_what_another_package_brings(install: Install, tmp_path: Path
     ("change", "told"),
     [
         (lambda text: "import no_such_module\n" + text, "ModuleNotFoundError"),
-        (lambda text: text.replace("aegis_protocol = 1", "aegis_protocol = 7"), "speaks protocol 7"),
+        (lambda text: text.replace('= 1, "toybox"', '= 7, "toybox"'), "speaks protocol 7"),
         (lambda text: text.replace("SUPPORTED", "VERSIONS"), "has no `SUPPORTED`"),
-        (lambda text: text.replace('"toybox"\n', '"openai"\n'), "which Aegis hooks itself"),
-        (lambda text: text.replace("    gate = ", "    raise RuntimeError('a secret')\n    gate = "), "RuntimeError"),
-        (lambda text: text.replace("    gate = ", "    patches.gone()\n    gate = "), "the expected seams"),
+        (lambda text: text.replace('= 1, "toybox"', '= 1, "openai"'), "which Aegis hooks itself"),
+        (lambda text: text.replace("    patches.", "    raise RuntimeError('a secret')\n    patches."), "RuntimeError"),
+        (lambda text: text.replace("    return Seams", "    patches.gone()\n    return Seams"), "the expected seams"),
     ],
     ids=["does not load", "another protocol", "no versions", "one of ours", "fails", "misses its seam"],
 )

@@ -65,7 +65,7 @@ func TestAnAgentIsGovernedByItsBaseURLAlone(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	if text := string(said); text != "reading /srv/report.txt\nthe report is fine\n" {
+	if text := string(said); text != "read_file {\"path\":\"/srv/report.txt\"}\nthe report is fine\n" {
 		t.Fatalf("the agent said %q", text)
 	}
 	if last := asked[len(asked)-1]; !strings.Contains(last, "was not run") {

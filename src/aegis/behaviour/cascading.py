@@ -253,7 +253,8 @@ class Cascades:
                 for name, session in taint.flows[kind].items():
                     stored.note(kind, name, session)
             reached.extend(taint.reached.values())
-            transaction.bump_epoch()
+            if not idle:  # calls that are under way are decided again for it
+                transaction.bump_epoch()
             now = max(parts.clock(), head.time)
             drafts = self._reach(transaction, stored, reached[:AT_ONCE], rules, now)
             return [*drafts, _alarm(stored.cascade, len(reached))] if reached else drafts

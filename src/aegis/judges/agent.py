@@ -296,6 +296,8 @@ class Conversation:
             except BreakerOpen as error:
                 raise Failed("breaker", "the provider failed too often and is not asked for a while") from error
             except ModelFailed as error:
+                if time.monotonic() >= deadline:  # the exchange ends at the same moment as the judge's time
+                    raise Failed("timeout", "the judge did not end in time") from error
                 raise Failed("provider", str(error)) from error
             self._count(answer.read, answer.wrote)
             self.transcript.append(
