@@ -16,6 +16,7 @@ from aegis.core.call import MAX_NAME_CHARS
 from aegis.core.canonical import canonical, sha256
 from aegis.core.json import resolve
 from aegis.core.names import Selector, glob_match, normalise_name
+from aegis.core.outcome import EFFECTS
 from aegis.errors import InvalidCall
 
 MAX_STEPS: Final = 256  # of one plan: each call is held against every step
@@ -23,7 +24,6 @@ MAX_CONSTRAINTS: Final = 32  # of one step
 MAX_ALTERNATIVES: Final = 64  # of one constraint
 MAX_PATTERN_CHARS: Final = 1_024
 MAX_TIMES: Final = 10_000
-EFFECTS: Final = ("read", "write", "network", "exec", "external_send")
 
 Plain = str | int | float | bool | None
 Standing = Literal["next", "outside", "order", "done"]

@@ -9,9 +9,9 @@ from msgspec import to_builtins
 from starlette.responses import Response
 
 from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.outcome import EFFECTS
 from aegis.reasoning.declaring import plan_of
 from aegis.reasoning.plan import (
-    EFFECTS,
     MAX_ALTERNATIVES,
     MAX_CONSTRAINTS,
     MAX_PATTERN_CHARS,
