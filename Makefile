@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go sdk-record test unit golden test-all frameworks check bench trend mutate lock docs clean
+.PHONY: help setup system screenshots demo conformance sdk-test sdk-test-js sdk-test-go sdk-record hosts test unit golden test-all frameworks check bench trend mutate lock docs clean
 
 PY := .venv/bin/python
 # Much of the tests is waiting: for programs that start, servers that answer, browsers that draw.
@@ -30,6 +30,12 @@ sdk-test-js: setup # ARGS="tests/conformance.test.mjs" for some of the tests
 
 sdk-record: sdk-test # and keep what the contract came to for the reference page of frameworks
 	@$(PY) scripts/record_sdks.py
+
+# A gigabyte of packages, so it is asked for and is no part of `make test`.
+hosts: setup ## the coding agents that npm has, below `aegis run` and in front of a scripted model
+	@mkdir -p .cache/hosts && cp tests/hosts/package.json .cache/hosts/
+	@cd .cache/hosts && npm install --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel=error
+	@AEGIS_HOSTS=$(abspath .cache/hosts/node_modules/.bin) $(PY) -m pytest -n 0 tests/hosts $(ARGS)
 
 # One test wants what it needs itself: programs of the system are asked for where every test is run.
 test: setup $(if $(ARGS),,system conformance) ## run every test, those of the frameworks in their own environments

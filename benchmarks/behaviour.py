@@ -27,11 +27,15 @@ from typing import Any, Final
 
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import AgentModel
-from aegis.behaviour.usual import UsualCalls
+from aegis.behaviour.usual import COLLECTION, UsualCalls, model_key
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.behaviour import BaselineRules
 from aegis.core.call import ToolCall
+from aegis.core.canonical import canonical
+from aegis.core.outcome import Outcome
+from aegis.core.ports import Document, Store
 from aegis.core.principal import Principal
+from aegis.core.reasoning import Reasoning, ReasoningBlock
 from aegis.core.times import MICROS
 
 AFTER: Final = 200
@@ -245,6 +249,44 @@ def replays(folder: Path, half: str) -> Iterator[tuple[str, Counts]]:
         yield name, counts
 
 
+def reasoned(folder: Path) -> Iterator[tuple[str, int, int, int]]:
+    """Decide honest calls that bring words of why they are made; by source, calls, noted ones and held ones.
+
+    No collection holds what a model thought, so that the words are the task that the call was made for, as a model
+    says it to itself before every call, and what agents wrote to themselves with the tool `think`. Queries that select
+    promise to read as well: of these it is known that they keep it.
+    """
+    counted: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    with TemporaryDirectory() as place:
+        gate = _place(Path(place) / "one", _OFF).gate
+        for file in sorted(folder.glob("*.jsonl")):
+            for line in file.read_text(encoding="utf-8").split("\n"):
+                one = json.loads(line) if line else {}
+                if one.get("label") != "benign" or one.get("where") != "call" or one.get("wrapped"):
+                    continue
+                for name, words in _words_of(one):
+                    why = Reasoning(blocks=(ReasoningBlock(text=words),))
+                    found = gate.decide(ToolCall(tool=one["tool"], arguments=one["args"], reasoning=why)).findings
+                    own = [finding for finding in found if finding.guard == "reasoning"]
+                    counts = counted[f"{file.stem}{name}"]
+                    counts[0] += 1
+                    counts[1] += bool(own)
+                    counts[2] += any(finding.outcome is Outcome.REQUIRE_APPROVAL for finding in own)
+        gate.close()
+    for name, (made, noted, held) in counted.items():
+        yield name, made, noted, held
+
+
+def _words_of(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The words that one call brings, by what is measured with them."""
+    task = (one.get("context") or {}).get("user_task") or one["args"].get("thought")
+    if isinstance(task, str):
+        yield "", task
+    query = one["args"].get("query")
+    if isinstance(query, str) and query.lstrip().lower().startswith("select"):
+        yield ", promised", "I will only read this."
+
+
 _COST_CONFIG: Final = """version: 1
 limits: {{rate: unlimited}}
 store: "memory:"
@@ -263,7 +305,7 @@ def memory(agents: int) -> float:
         called = [_learned(number) for number in range(64)]
         before = _resident_bytes()
         for agent in range(agents):
-            usual.learn(f"agent {agent} of the fleet", "call", called[agent % 64], rules)
+            usual.learn(_name(agent), "call", called[agent % 64], rules)
         grown = _resident_bytes() - before
         place.close()
     return grown / agents
@@ -280,14 +322,17 @@ def _learned(number: int) -> LearnedCall:
     )
 
 
-def cost(agents: int, calls: int) -> tuple[float, float]:
+def cost(agents: int, calls: int, *, worked: int) -> tuple[float, float]:
     """What a decision costs with nothing of this feature, and what it adds: microseconds of processor time, medians.
 
-    Two gates decide the same calls, one call each by turns: with nothing of it, and with all that `standard` has.
+    Two gates decide the same calls, one call each by turns: with nothing of it, and with all that `standard` has. The
+    agents made so many calls before: with none, each of them is new.
     """
     draw = random.Random(5)
     with TemporaryDirectory() as folder:
         off, on = (_place(Path(folder) / name, chosen) for name, chosen in (("off", _OFF), ("on", _ON)))
+        if worked:
+            _let_work(on.store, agents, worked)
         for number in range(2 * agents):
             for place in (off, on):
                 _spent(place, number % agents, draw)
@@ -302,6 +347,35 @@ def cost(agents: int, calls: int) -> tuple[float, float]:
     return without, median(spent[id(on)]) - without
 
 
+def _let_work(store: Store, agents: int, calls: int) -> None:
+    """Give the agents models of so many calls, one model for those that have one folder."""
+    models: list[bytes] = []
+    for folder in range(7):
+        model, draw = AgentModel(), random.Random(folder)
+        began = int(time.time()) - 25 * calls
+        for number in range(calls):
+            path = f"/srv/{folder}/{draw.randrange(100)}.txt"
+            size, moment = len(canonical({"path": path})), began + 25 * number
+            called = called_of(
+                time=moment * MICROS,
+                server=None,
+                tool="read_file",
+                arguments={"path": path},
+                size=size,
+                effects=["read"],
+            )
+            model.learn(called, model.score(called))
+        models.append(model.encode())
+    with store.transaction() as transaction:
+        for agent in range(agents):
+            key = model_key(_name(agent))
+            transaction.put_document(Document(collection=COLLECTION, key=key, version=1, body=models[agent % 7]))
+
+
+def _name(agent: int) -> str:
+    return f"agent {agent} of the fleet"
+
+
 def _place(folder: Path, chosen: dict[str, str]) -> Deployment:
     folder.mkdir(mode=0o700)
     file = folder / "aegis.yaml"
@@ -314,7 +388,7 @@ def _spent(place: Deployment, agent: int, draw: random.Random) -> float:
     """The processor time of one call of an agent in a session of its own, in microseconds."""
     path = f"/srv/{agent % 7}/{draw.randrange(100)}.txt"
     call = ToolCall(tool="read_file", arguments={"path": path}, session=f"s{agent}")
-    principal = Principal(id="fleet", roles=frozenset({"agent"}), agent=f"agent {agent} of the fleet")
+    principal = Principal(id="fleet", roles=frozenset({"agent"}), agent=_name(agent))
     began = time.process_time_ns()
     place.gate.decide(call, principal=principal)
     return (time.process_time_ns() - began) / 1e3
@@ -334,13 +408,19 @@ def main() -> int:
     parser.add_argument("--replays", type=Path)
     parser.add_argument("--half", choices=("A", "B", "both"), default="both")
     parser.add_argument("--cost", type=int, metavar="AGENTS", help="what it adds to a decision, and its memory")
+    parser.add_argument("--reasoning", type=Path, metavar="FOLDER", help="honest calls with words of why they are made")
     asked = parser.parse_args()
+    if asked.reasoning is not None:
+        print("| collection | calls | noted | held |\n|---|---|---|---|")
+        for row in reasoned(asked.reasoning):
+            print("| " + " | ".join(map(str, row)) + " |")
+        return 0
     if asked.cost:
         resident = memory(asked.cost)
-        without, added = cost(asked.cost, 4_000)
-        print(
-            f"{asked.cost} agents: {added:.0f} us added to a decision of {without:.0f}; {resident:.0f} bytes an agent"
-        )
+        print(f"{asked.cost} agents: {resident:.0f} bytes an agent")
+        for worked, whose in ((600, "agents that made 600 calls"), (0, "agents that are new")):
+            without, added = cost(asked.cost, 4_000, worked=worked)
+            print(f"{whose}: {added:.0f} us added to a decision of {without:.0f}")
         return 0
     counts = fleets(asked.agents, asked.calls, asked.seed)
     print(counts.table("Fleets"))

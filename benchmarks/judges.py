@@ -22,8 +22,7 @@ from aegis.approvals.previews.look import look_at
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.approval import Looked, PreviewRules
 from aegis.core.call import ToolCall
-from aegis.outbound.client import Egress
-from aegis.outbound.values import EgressPolicy, Request
+from aegis.outbound.client import Egress, EgressPolicy, Request
 from aegis.sandbox.view import read_folder
 
 CALLS = 200

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aegis.policy.dataflow.declare import NOTHING
+from aegis.policy.dataflow.forms import tables_folder
 from aegis.policy.dataflow.judge import FlowCall, is_licensed, licence_needed
 from aegis.policy.dataflow.licence import features, matcher, score
-from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, read_words
+from aegis.policy.dataflow.words import TrustedWords, read_words
 
 SOURCES: Final = ("bfcl", "tau_bench", "api_bank")
 SEED: Final = 7
@@ -143,7 +144,7 @@ def main() -> None:
         pairs = samples(asked.folder, "A")
         weights = train(pairs)
         lines = [f"  {name}: {weight}" for name, weight in weights.items()]
-        (lexicon_folder() / "licence.yaml").write_text(
+        (tables_folder() / "licence.yaml").write_text(
             "# Written by `python -m benchmarks.licence FOLDER --write`: weights of counts, and the scores needed.\n"
             f"version: 2\nneeded: {json.dumps(thresholds(pairs, weights))}\nweights:\n" + "\n".join(lines) + "\n"
         )

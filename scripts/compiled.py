@@ -1,8 +1,8 @@
 """Compile the rules and tables that ship, so that a wheel brings them: a hook of the build, and a command.
 
-Where the engine is not there (a build in isolation, another platform) the wheel is built without them, and they are
-compiled at the first start. What is built here fits by its content, the engine's version and the processor, or is not
-used: no tag of the wheel says so.
+A build in isolation has what the package needs to run, the engine with it (`require-runtime-dependencies`). Where the
+engine has no wheel of its own, ours is built without them and they are compiled at the first start. What is built here
+fits by its content, the engine's version and the processor, or is not used: no tag of the wheel says so.
 """
 
 from __future__ import annotations

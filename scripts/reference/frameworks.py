@@ -14,8 +14,7 @@ from run_frameworks import RESULTS, ROOT, Environment, environments, result_of
 from aegis import __version__
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Patches
-from aegis.enforce.seams import Seams
+from aegis.enforce.patching import Patches, Seams
 from aegis.sdk.coverage.firing import Refusing
 from reference.markdown import page, table
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import ApiEndpoint, Body, Param
 from aegis.server.http import DEFAULT_LIMIT, MAX_BODY_BYTES, MAX_CALLS, MAX_LIMIT
 from aegis.server.protocol import ARRIVAL_S, KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_HEADER_BYTES
 from aegis.server.table import ENDPOINTS, all_replies
+from aegis.server.validation import COMPONENTS
 from reference.http_examples import examples, shown
 from reference.markdown import page, table
 
@@ -38,6 +38,7 @@ same on both. `GET /openapi.json` describes the API to programs; this page is ma
 - **Limits**: {MAX_CONNECTIONS} connections, {MAX_HEADER_BYTES // 1024} KiB of request line and headers,
   {ARRIVAL_S:.0f} s for a request to arrive whole, {KEEP_ALIVE_S} s for an idle connection, {MAX_CALLS} calls a batch.
 - **Examples** of each operation read `AEGIS_URL` and `AEGIS_API_KEY`, a key of the named role; the tests run them.
+  Other variables are ids of answers before (`DECISION`), and `EXPIRES` is a time, `$(($(date +%s) + 3600))`.
 - **Caching and origins**: `Cache-Control: no-store` on every answer, and no CORS header on any.
 - **Draining**: on SIGTERM nothing new is accepted, what is under way is answered, waiting clients are woken, and
   what was acknowledged is in the log.

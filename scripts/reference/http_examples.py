@@ -17,6 +17,7 @@ from aegis.server.table import ENDPOINTS
 _TABLE: Final = Path(__file__).with_name("http_examples.yaml")
 _BY_OPERATION: Final = {endpoint.operation: endpoint for endpoint in ENDPOINTS}
 _VARIABLE: Final = re.compile(r"'\$([A-Z]+)'")
+_SECONDS: Final = "$EXPIRES"  # the one variable that is a number: seconds since 1970, in the year that lies ahead
 _STREAM_S: Final = 3  # seconds after which an example of an endless stream stops
 
 
@@ -47,6 +48,7 @@ class Example:
             return " ".join(words)
         words += [f"-H 'Content-Type: {self.media}'", "--data-binary @- <<BODY"]
         text = self.body if isinstance(self.body, str) else json.dumps(self.body, ensure_ascii=False)
+        text = text.replace(f'"{_SECONDS}"', _SECONDS)
         return " ".join(words) + "\n" + text.rstrip("\n") + "\nBODY"
 
     @property
@@ -63,7 +65,8 @@ class Example:
             headers.append('"Authorization": f"Bearer {os.environ[\'AEGIS_API_KEY\']}"')
         if self.body is not None:
             headers.append(f'"Content-Type": "{self.media}"')
-            shown = _VARIABLE.sub(r'os.environ["\1"]', repr(self.body))
+            shown = repr(self.body).replace(f"'{_SECONDS}'", f'int(os.environ["{_SECONDS[1:]}"])')
+            shown = _VARIABLE.sub(r'os.environ["\1"]', shown)
             data = f"json.dumps({shown})" if isinstance(self.body, dict) else shown
             lines += [f"    data={data}.encode(),"]
         lines += [f"    headers={{{', '.join(headers)}}},", ")"]

@@ -39,6 +39,22 @@ type ToolCall struct {
 	// with its arguments filled in.
 	DependsOn []string
 	Resolves  string
+	// Reasoning is why the call is made, as the model or its host tells it: bound to the receipt by a digest, and never
+	// believed.
+	Reasoning *Reasoning
+}
+
+// Reasoning is what a host says of why a call is made; Digest is of all blocks where these are only a part of them.
+type Reasoning struct {
+	Blocks  []ReasoningBlock `json:"blocks,omitempty"`
+	Purpose string           `json:"purpose,omitempty"`
+	Digest  string           `json:"digest,omitempty"`
+}
+
+// ReasoningBlock is one block: its text where the provider shows it, and the provider's signature over it.
+type ReasoningBlock struct {
+	Text      string `json:"text,omitempty"`
+	Signature string `json:"signature,omitempty"`
 }
 
 // ToolResult is what a tool gave back for the call that DecisionID decided; Result is any value with a JSON form.
@@ -105,6 +121,9 @@ func ask(call ToolCall) (*asked, error) {
 	}
 	if len(call.DependsOn) > 0 {
 		member("depends_on", call.DependsOn)
+	}
+	if call.Reasoning != nil {
+		member("reasoning", call.Reasoning)
 	}
 	return &asked{
 		call: call, arguments: arguments, body: append(body, '}'),

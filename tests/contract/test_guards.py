@@ -17,6 +17,7 @@ from aegis.config.config import parse_config
 from aegis.core.json import apply_patches
 from aegis.core.outcome import Outcome, Risk
 from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy.guards.base import Guard, ResultGuard, ToolEntry
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.evidence import EvidenceGuard
@@ -50,7 +51,7 @@ policies:
 - {name: never-low, cedar: "forbid(principal, action, resource) when { context.risk == 3 };"}
 """
 )
-SCANNER: Final = Scanner(load(builtin_folder()))
+SCANNER: Final = Scanner(load(builtin_folder()), cache=default_cache_folder())
 
 
 def _cedar() -> Guard:

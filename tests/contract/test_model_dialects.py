@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from aegis.cli.demo.provider import Call, Turn
-from aegis.wire.eventstream import MEDIA, MessageReader, message_bytes
 from aegis.wire.model import WireEvent
+from aegis.wire.sse import MEDIA, MessageReader, message_bytes
 from support.proxied import ALLOW, BLOCK, HOLD, PROVIDER_KEY
 from support.raw_server import Received, answer, serving
 from support.served import Served, served

@@ -11,6 +11,7 @@ import pytest
 from aegis.config.compile import compile_policy
 from aegis.config.config import parse_config
 from aegis.config.settings import PROFILES
+from aegis.detect.rules.cache import default_cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
@@ -32,4 +33,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_example_compiles_under_every_profile(example: str, profile: str) -> None:
     config = parse_config(f"profile: {profile}\n{example}")
-    assert compile_policy(config).digest == compile_policy(config).digest
+    assert (
+        compile_policy(config, cache=default_cache_folder()).digest
+        == compile_policy(config, cache=default_cache_folder()).digest
+    )

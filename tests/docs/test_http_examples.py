@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.error import HTTPError
@@ -54,6 +55,7 @@ def run_all(gateway: Served, ask: Ask, place: Path) -> dict[str, tuple[int, byte
         "APPROVAL": held["approval"]["id"],
         "NONE": "0" * 32,
         "NEW": f"new-{place.name}",
+        "EXPIRES": str(int(time.time()) + 3_600),
         "CONFIG": (gateway.deployment.home / "aegis.yaml").read_text(),
     }
     wrong = {}

@@ -23,7 +23,7 @@ from openai.types.responses.response_function_shell_tool_call import Action
 
 from aegis.cli.demo.provider import Turn
 from aegis.context.flow import flow_of
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 from frameworks.drivers.openai_agents import FRAMEWORK, responses, tools
 from frameworks.model import MAIL, agent, hooked
 from support.decider import ScriptedDecider, blocked, sanitized, withheld

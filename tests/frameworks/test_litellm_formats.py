@@ -13,7 +13,7 @@ import pytest
 from litellm.rust_bridge.configuration import Decision, Rollout, decision, rust
 
 from aegis.cli.demo.provider import Turn
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 from frameworks.conftest import framework
 from frameworks.drivers.litellm import TOOLS
 from frameworks.model import MAIL, READ, hooked

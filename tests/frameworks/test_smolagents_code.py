@@ -11,7 +11,7 @@ from smolagents.local_python_executor import LocalPythonExecutor
 
 from aegis.cli.demo.provider import Call, Turn
 from aegis.core.decision import ResultDecision
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 from frameworks.conftest import framework
 from frameworks.drivers.smolagents import ENDED, code_agent, model, tools, written
 from frameworks.model import Agent, agent, hooked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aegis.cli.demo.provider import Turn
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 from frameworks.conftest import framework
 from frameworks.model import MAIL, READ, Way, agent, hooked
 from support.worlds import scripted

@@ -1,4 +1,4 @@
-"""Two hundred callers, twenty approvers, a thousand held calls: each runs at most once, all are accounted for."""
+"""Two hundred callers, twenty approvers, hundreds of held calls: each runs at most once, none is forgotten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from aegis.sdk.client import Client
 from support.processes import CONFIG, gateway_process
 from support.served import Credentials
 
-CALLERS, APPROVERS, CALLS = 200, 20, 1_000
+CALLERS, APPROVERS = 200, 20
+CALLS = {1: 200, 2: 400}  # by how many processes there are: two have every race of one, and more
 QUORUM = CONFIG + "  pay: {risk: high, approvals: {always: true, quorum: 2}}\n"
 
 
@@ -39,13 +40,13 @@ class Approver(threading.Thread):
         port = self._ports[self._number % len(self._ports)]
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             while not self._done.is_set():
-                listed = self._ask(connection, "GET", "/v1/approvals?limit=40")
+                listed = self._ask(connection, "GET", "/v1/approvals?limit=20")
                 items = listed["items"]
                 for item in items[self._number % 7 :: 3]:
                     wrong = int(item["call_id"]) % 10 == 0
                     body = {"decision": "deny" if wrong else "approve", "call_digest": item["call_digest"]}
                     self._ask(connection, "POST", f"/v1/approvals/{item['id']}", body)
-                self._done.wait(0.02 if items else 0.1)
+                self._done.wait(0.1)
 
     def _ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> Any:
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
@@ -55,10 +56,10 @@ class Approver(threading.Thread):
         return json.loads(answer.read())
 
 
-async def caller(number: int, clients: list[Client], ran: list[tuple[str, Decision]]) -> None:
+async def caller(number: int, calls: int, clients: list[Client], ran: list[tuple[str, Decision]]) -> None:
     """One of many callers: makes its calls, waits for each, and makes each once more after it ran."""
     client, other = clients[number % len(clients)], clients[(number + 1) % len(clients)]
-    for round_ in range(CALLS // CALLERS):
+    for round_ in range(calls // CALLERS):
         call_id = str(round_ * CALLERS + number)
         call = ToolCall(tool="pay", arguments={"amount": 5, "to": f"account {call_id}"}, call_id=call_id)
         held = await client.adecide(call)
@@ -72,7 +73,7 @@ async def caller(number: int, clients: list[Client], ran: list[tuple[str, Decisi
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_each_call_runs_at_most_once_and_nothing_is_stuck(tmp_path: Path, processes: int) -> None:
-    home = tmp_path / "home"
+    home, calls = tmp_path / "home", CALLS[processes]
     with ExitStack() as stack:
         gateways = [
             stack.enter_context(gateway_process(home, QUORUM, log=tmp_path / f"{number}.log"))
@@ -93,7 +94,7 @@ def test_each_call_runs_at_most_once_and_nothing_is_stuck(tmp_path: Path, proces
             clients = [
                 Client(f"http://127.0.0.1:{port}", api_key=gateways[0].keys["bot"], timeout=60) for port in ports
             ]
-            await asyncio.gather(*(caller(number, clients, ran) for number in range(CALLERS)))
+            await asyncio.gather(*(caller(number, calls, clients, ran) for number in range(CALLERS)))
             for client in clients:
                 client.close()
 
@@ -105,14 +106,14 @@ def test_each_call_runs_at_most_once_and_nothing_is_stuck(tmp_path: Path, proces
                 approver.join(60)
     runs = Counter(call_id for call_id, answer in ran if answer.allowed)
     refused = Counter(answer.reason for _, answer in ran if not answer.allowed)
-    wanted = {str(number) for number in range(CALLS) if number % 10}
+    wanted = {str(number) for number in range(calls) if number % 10}
     assert runs == Counter(dict.fromkeys(wanted, 1))
-    assert refused == {Reason.CONFLICT: len(wanted), Reason.APPROVAL_DENIED: 2 * (CALLS - len(wanted))}
+    assert refused == {Reason.CONFLICT: len(wanted), Reason.APPROVAL_DENIED: 2 * (calls - len(wanted))}
     statuses = sum((approver.statuses for approver in approvers), Counter())
     assert set(statuses) <= {200, 409}
     with closing(open_state(home / "aegis.yaml", home)) as state, state.store.reader() as reader:
-        approvals = [from_document(one) for one in reader.documents(COLLECTION, limit=2 * CALLS)]
-        assert Counter(one.state for one in approvals) == {"redeemed": len(wanted), "denied": CALLS - len(wanted)}
+        approvals = [from_document(one) for one in reader.documents(COLLECTION, limit=2 * calls)]
+        assert Counter(one.state for one in approvals) == {"redeemed": len(wanted), "denied": calls - len(wanted)}
         assert all(len(set(one.voters)) >= 2 for one in approvals if one.state == "redeemed")
         (pending,) = reader.documents(PENDING)
         assert orjson.loads(pending.body) == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aegis.behaviour.cascade_store import read_cascades
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.call import ToolCall
 from aegis.core.decision import ParentSession
@@ -161,6 +162,9 @@ def test_a_stopped_agent_and_a_restart_in_between(tmp_path: Path) -> None:
     fleet.write("a", "/srv/plan")
     fleet.read("b", "/srv/plan")
     fleet.attack("a")
+    fleet.settle()
+    with fleet.place.store.reader() as reader:
+        assert not read_cascades(reader)  # half of a walk is not written
     fleet.place.close()
     again = Fleet(deployment(home, text))
     try:

@@ -94,10 +94,13 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path) -> None:
         ("is `shown`, `hidden` or `both`", ("--suite", "clinic", "--prompt", "maybe")),
         ("exclude each other", ("--profile", "strict", "--config", configured(tmp_path))),
         ("holds no suite", ("--own", str(tmp_path / "nothing"))),
+        ("is nothing that the bench measures", ("--require", "charm=1")),
+        ("is no requirement", ("--require", "utility")),
+        ("not between 0 and 1", ("--require", "stopped.bare=97")),
     ):
         refused = aegis("bench", "injected", *more)
         assert refused.returncode == 2
         assert said in refused.stderr
-    unknown = aegis(*RUN, "--require", "charm=1")
-    assert unknown.returncode == 2
-    assert "is nothing that the bench measures" in unknown.stderr
+    unmeasured = aegis(*RUN, "--require", "nowhere:utility=1")
+    assert unmeasured.returncode == 2
+    assert "nothing was measured" in unmeasured.stderr

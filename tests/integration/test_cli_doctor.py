@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aegis.core.call import ToolCall
+from aegis.core.reasoning import Reasoning, ReasoningBlock
 from support.deployments import deployment
 from support.postgres import Server
 from support.shell import aegis, read_json
@@ -68,6 +69,16 @@ def test_canaries_find_the_path_that_leads_round_the_decision(tmp_path: Path) ->
     assert states["sly", "run"] == "covered"
     assert {state for (tool, _), state in states.items() if tool == "wipe"} == {"covered"}
     assert finished.stderr == "WARNING:shop:The shelf is empty\n"
+
+
+def test_coverage_says_from_receipts_which_agents_bring_reasoning(home: Path) -> None:
+    running = deployment(home)
+    why = Reasoning(blocks=(ReasoningBlock(text="look it up"), ReasoningBlock(text="then tell", signature="s")))
+    running.gate.decide(ToolCall(tool="read_file", arguments={"path": "why.txt"}, reasoning=why))
+    running.close()
+    value = read_json(aegis("doctor", "--coverage", "--json", "--home", home, cwd=home.parent))
+    (row,) = value["reasoning"]
+    assert (row["calls"], row["reasoned"], row["signed"]) == (6, 1, 1)
 
 
 def test_a_healthy_home_passes_and_says_what_it_cannot_protect_from(home: Path) -> None:

@@ -185,7 +185,7 @@ def test_declarations_are_drafted_from_schemas_and_the_configuration_takes_them(
     assert told["left_out"] == [f"mcp:mail/{HOSTILE['name']}"]
     assert drafts["mcp:mail/send_mail"] == {
         "risk": "medium", "does": "send",
-        "arguments": {"to": {"is": "person", "sink": True}, "body": {"is": "text"}, "at": {"is": "date"}},
+        "arguments": {"to": {"is": "email", "sink": True}, "body": {"is": "text"}, "at": {"is": "date"}},
     }  # fmt: skip
     assert drafts["mcp:mail/read_inbox"]["result"] == {"trust": "untrusted", "sensitivity": "confidential"}
     assert drafts["mcp:mail/get_invoice"]["result"]["fields"] == {

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from aegis.approvals import retention
 from aegis.cockpit import policies, work
-from aegis.cockpit.jobs import Job
 from aegis.cockpit.replaying import AT_ONCE
-from aegis.cockpit.work import MOST
+from aegis.cockpit.work import MOST, Job
 from aegis.core.times import MICROS, system_clock
 from support.deployments import TOOLS
 from support.people import Person, person
@@ -119,7 +119,7 @@ def test_a_replay_is_cancelled_and_another_waits_for_its_end(
     gateway: Served, dana: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "REPLAY_STEP", 1)
-    monkeypatch.setattr("aegis.cockpit.jobs.PAUSE_S", 30.0)  # it stays in its first pause
+    monkeypatch.setattr("aegis.cockpit.work.PAUSE_S", 30.0)  # it stays in its first pause
     form = {"text": candidate(gateway), "days": "1"}
     assert dana.post("/policies/replay", form).status == 303
     until(lambda: gateway.app.cockpit.replays.found.replayed == 1)
@@ -141,7 +141,7 @@ def test_a_replay_that_cannot_be_is_refused(gateway: Served, dana: Person, form:
 def test_old_payloads_are_erased_on_record_but_not_those_that_somebody_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "STEP", 9)
+    monkeypatch.setattr(retention, "STEP", 9)
     text = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\napprovals: {{timeout: 7d}}\n{TOOLS}"
     with served(tmp_path / "home", text) as gateway:
         for number in range(20):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aegis.bootstrap.credentials import alter_account, first_link, password_link
-from aegis.cockpit.guarding import COLLECTION, FORGOTTEN_S, FREE, LONGEST_S, SLOTS, Throttle
+from aegis.cockpit.page import COLLECTION, FORGOTTEN_S, FREE, LONGEST_S, SLOTS, Throttle
 from aegis.cockpit.surface import PAGES
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall

@@ -6,6 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from aegis.cli import log
+from aegis.core.times import system_clock
 from support.shell import aegis, read_json
 
 WORD = "zebra-crossing"
@@ -45,3 +50,24 @@ def test_erase_and_explain_take_what_the_list_of_receipts_prints(tmp_path: Path)
     erased = read_json(aegis("log", "erase", str(decided["index"]), "--home", home, "--json"))
     assert erased["erased"] == decided["id"]
     assert aegis("log", "erase", "999999", "--home", home).returncode == 2
+
+
+def test_payloads_beyond_an_age_are_erased_on_record_and_the_log_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    for name in ("a", "b"):
+        call = json.dumps({"tool": "read_file", "arguments": {"path": f"{WORD}-{name}.txt"}})
+        assert aegis("decide", "-", "--home", home, "--json", stdin=call).returncode == 0
+    assert read_json(aegis("log", "erase", "--older-than", "1h", "--home", home, "--json"))["erased"] == 0
+    later = system_clock() + 7_200_000_000
+    monkeypatch.setattr("aegis.core.times.system_clock", lambda: later)
+    gone = CliRunner().invoke(log.app, ["erase", "--older-than", "1h", "--home", str(home), "--json"])
+    assert gone.exit_code == 0, gone.output
+    assert json.loads(gone.stdout) == {"erased": 2, "left": 0}
+    monkeypatch.undo()
+    listed = read_json(aegis("log", "show", "--kind", "erasure", "--home", home, "--json"))["items"]
+    assert len(listed) == 2
+    assert aegis("log", "verify", "--home", home).returncode == 0
+    for words in ((), ("last", "--older-than", "1d"), ("--older-than", "soon"), ("--older-than", "0d")):
+        assert aegis("log", "erase", *words, "--home", home).returncode == 2

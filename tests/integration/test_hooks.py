@@ -17,6 +17,7 @@ from aegis.bootstrap import open_state
 from aegis.bootstrap.credentials import create_key
 from support.deployments import deployment
 from support.served import served
+from support.shell import aegis
 
 AEGIS = Path(sys.executable).with_name("aegis")
 CONFIG = """
@@ -38,15 +39,8 @@ def home(tmp_path: Path) -> Home:
 
 def hook(home: Home, event: Any, *options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     text = event if isinstance(event, str) else json.dumps(event)
-    return subprocess.run(
-        [AEGIS, "hook", "--home", home, "--config", home / "aegis.yaml", *options],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        env={**os.environ, "HOME": str(home.parent), **(env or {})},
-        cwd=home.parent,
-    )
+    words: list[str | Path] = ["hook", "--home", home, "--config", home / "aegis.yaml", *options]
+    return aegis(*words, stdin=text, env={"HOME": str(home.parent), **(env or {})}, cwd=home.parent)
 
 
 def before(tool: str, arguments: dict[str, Any], name: str = "PreToolUse", call: str = "toolu_1") -> dict[str, Any]:
@@ -214,7 +208,11 @@ class TestFailingClosed:
                 f"    {body}\n"
                 "event.read_event = read_event\n"
             )
-            done = hook(home, event, "--timeout", "3", env={"PYTHONPATH": str(site)})
+            done = subprocess.run(
+                [AEGIS, "hook", "--home", home, "--config", home / "aegis.yaml", "--timeout", "3"],
+                input=json.dumps(event), capture_output=True, text=True, timeout=90, cwd=home.parent,
+                env={**os.environ, "HOME": str(home.parent), "PYTHONPATH": str(site)},
+            )  # fmt: skip
             assert done.returncode == 2, (body, done)
             assert done.stderr.strip()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import orjson
 import pytest
 
 from aegis.bootstrap import open_state
-from aegis.core.call import ToolCall
+from aegis.core.call import ToolCall, ToolResult
 from aegis.keys.keyring import previous_path, replaced
 from support.deployments import deployment
 from support.served import served
@@ -120,3 +121,20 @@ def test_a_configuration_that_others_can_write_does_not_start(tmp_path: Path) ->
     refused = aegis("decide", "-", "--home", home, stdin='{"tool": "read_file", "arguments": {}}')
     assert refused.returncode == 2
     assert "others can write" in refused.stderr
+
+
+def test_gateways_of_several_machines_sign_with_agents_keys_that_the_log_knows(tmp_path: Path) -> None:
+    """Each machine makes its own key for an agent, and what it signs first can be a result or the end of a session."""
+    config = f"version: 1\nstore: 'sqlite:///{tmp_path / 'shared.db'}'\n"
+    one = deployment(tmp_path / "one", config)
+    shutil.copytree(tmp_path / "one" / "keys", tmp_path / "two" / "keys")
+    shutil.copytree(tmp_path / "one" / "keys", tmp_path / "three" / "keys")
+    calls = [ToolCall(tool="read_file", arguments={"path": f"{number}.txt"}, session="s") for number in range(2)]
+    told = [one.gate.decide(call) for call in calls]
+    two, three = deployment(tmp_path / "two", config), deployment(tmp_path / "three", config)
+    two.gate.observe(ToolResult(decision_id=told[0].decision_id, result="the first"))
+    three.gate.end_session("s")  # of the second call nobody knows what it did
+    for place in (one, two, three):
+        place.close()
+    done = verify(tmp_path / "one", tmp_path / "out", kept(tmp_path / "one", tmp_path / "keys.json"))
+    assert done.returncode == 0, done.stdout + done.stderr

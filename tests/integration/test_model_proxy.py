@@ -263,6 +263,10 @@ class TestDoors:
             assert gateway.ask("POST", path, b"x", headers={"content-encoding": "gzip"}).status == 415
             assert gateway.ask("POST", path, b'{"model": "m", "model": "n"}').status == 422
             assert gateway.ask("POST", path, b"[]").status == 400
+            # A line break in a path is a part of it: it is refused as the vendor whose path it is refuses.
+            for odd in ("/v1beta/models/a%0Ab:generateContent", "/v1beta/models/a:generateContent%0A"):
+                assert "status" in gateway.ask("POST", odd, {"contents": []}).json["error"]
+            assert gateway.ask("GET", "/v1/models/a%0A").json["error"]["type"]
             assert gateway.ask("POST", "/v1/responses", {"model": "m", "background": True}).status == 400
             connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
             connection.putrequest("POST", path)

@@ -20,7 +20,7 @@ from support.pages import blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "write-an-adapter-outside.md"
 NOTIFIERS = """
-from aegis.outbound.values import Request
+from aegis.outbound.client import Request
 
 
 def page(message, url, secret):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import aegis
-from aegis.enforce.context import permit_context
+from aegis.enforce.scope import permit_context
 from aegis.keys.permits import OfflinePermits
 from support.served import Answer, Served, served
 

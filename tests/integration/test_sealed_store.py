@@ -60,7 +60,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         config += f"store: {url!r}\n"
         outside = Outside(url)
     running = deployment(home, config)
-    running.gate.decide(ToolCall(tool="read_file", arguments={"path": "a"}, session="s"))
+    running.gate.decide(ToolCall(tool="read_file", arguments={"path": "a"}, session="s", call_id="c"))
     for collection in collections():
         with running.store.transaction() as transaction:
             for key in ("one", "two"):

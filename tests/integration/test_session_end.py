@@ -15,16 +15,19 @@ import pytest
 from aegis.approvals import grants
 from aegis.approvals.answering import Answer
 from aegis.approvals.queue import find
+from aegis.behaviour.trust import trust_in
 from aegis.bootstrap import Deployment
+from aegis.cockpit.rollup import Tally
 from aegis.context.ending import PAGE, end_idle
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ParentSession
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.ports import Search
+from aegis.core.ports import Search, never_came
 from aegis.core.principal import Principal
 from aegis.core.times import MICROS
 from aegis.errors import InvalidCall
 from aegis.gate.parts import Parts
+from aegis.server.events import shape
 from support.deployments import deployment
 
 ANN = Principal(id="ann", roles=frozenset({"approver"}))
@@ -93,6 +96,22 @@ def test_results_that_never_came_are_unknown_and_come_too_late(place: Deployment
         place.gate.observe(ToolResult(decision_id=silent.decision_id, result="late"))
     place.gate.end_session("s")
     assert len(receipts(place, "result")) == 2
+
+
+def test_a_result_that_never_came_is_nowhere_a_blocked_one(place: Deployment) -> None:
+    call(place, "read_bill", "silent")
+    with place.store.reader() as reader:
+        before = trust_in(reader, "bot").bad
+    place.gate.end_session("s")
+    with place.store.reader() as reader:
+        entries = list(reader.entries(0, reader.head().size))
+        assert trust_in(reader, "bot").bad <= before
+    silent, tally = [one for one in entries if one.kind == "result"], Tally()
+    for one in entries:
+        tally.add(one)
+    assert [never_came(one) for one in silent] == [True]
+    assert not tally.groups
+    assert shape(place.store, silent) == []
 
 
 def test_more_calls_than_a_page_are_all_settled(place: Deployment) -> None:

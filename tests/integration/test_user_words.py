@@ -12,7 +12,7 @@ import pytest
 
 from aegis.cli.demo.provider import Turn
 from aegis.cli.hookline import DEFAULT_AGENT
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 from contract import anthropic_paths, openai_paths
 from support.deployments import deployment
 from support.proxied import proxied

@@ -14,6 +14,7 @@ import pytest
 from aegis.config.compile import Policy, compile_policy
 from aegis.config.config import load_config, policies_folder
 from aegis.config.document import plain, read
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy.dataflow.reading import ReadDocument, SessionView, read_result
 from aegis.policy.dataflow.words import read_words
 from aegis.policy.model import Incoming
@@ -32,7 +33,7 @@ def cases(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def policy(path: Path) -> Policy:
-    return compile_policy(load_config(path))
+    return compile_policy(load_config(path), cache=default_cache_folder())
 
 
 def session(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from aegis.core.canonical import canonical
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.open import OpenCalls
 from aegis.enforce.patching import Patches
 from aegis.enforce.runner import Execution
+from aegis.enforce.scope import OpenCalls
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.turn import ProviderTurn
 from aegis.enforce.witness import by_name, watch, witnessed

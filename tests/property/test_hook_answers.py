@@ -17,8 +17,7 @@ from aegis.core.call import ToolCall
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome
 from aegis.proxies.hooks.event import HOSTS, read_event
-from aegis.proxies.hooks.judge import HookAnswer, HookJudge
-from aegis.proxies.hooks.state import HookState
+from aegis.proxies.hooks.judge import HookAnswer, HookJudge, HookState
 from support.decider import ScriptedDecider, allowed, blocked, digest_of, held
 
 Arguments = dict[str, Any]

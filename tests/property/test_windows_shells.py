@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aegis.detect.facts import MOST_EFFORT, Effort
@@ -28,6 +28,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=6), max_size=120).map("".join)
 @pytest.mark.claim("DET-13")
 @settings(max_examples=300, deadline=None)
 @given(TEXTS)
+@example("[char]::")
 def test_every_text_is_read_to_its_end(text: str) -> None:
     first, again = parse_powershell(text, Effort()), parse_powershell(text, Effort())
     assert first.commands == again.commands and first.cut == again.cut

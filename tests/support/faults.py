@@ -11,7 +11,7 @@ from aegis.bootstrap import Deployment
 from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.ports import Reader, Store, Transaction
 from aegis.core.times import system_clock
-from aegis.gate.events import Event, notify
+from aegis.gate.events import About, Event, Listener, notify
 from aegis.log.writer import Ledger
 
 
@@ -73,7 +73,7 @@ def gate_over(
 ) -> DeployedGate:
     """A gate like that of `place`, over another store, clock or audience; what `place` opened stays open."""
     home = store or place.store
-    heard = list(listeners)
+    heard: list[Listener | About] = [*listeners]
     ledger = Ledger(
         store=home,
         log=place.log,

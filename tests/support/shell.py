@@ -63,10 +63,44 @@ def aegis(
         line = json.dumps(asked).encode() + b"\n"
         sent = socket.send_fds(caller, [line], [given.fileno(), out.fileno(), err.fileno()])
         caller.sendall(line[sent:])
-        status = int(caller.recv(64))
+        with caller.makefile() as told:
+            _, status = int(told.readline()), int(told.readline())
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(words, status, out.read().decode(), err.read().decode())
+
+
+# What a shell starts in place of `aegis`: it asks the template, and passes on the signals that it gets.
+_STAND_IN = """#!{python} -ISs
+import json, os, signal, socket, sys
+caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+caller.connect({path!r})
+asked = {{"argv": [{aegis!r}, *sys.argv[1:]], "env": dict(os.environ), "cwd": os.getcwd()}}
+line = json.dumps(asked).encode() + b"\\n"
+caller.sendall(line[socket.send_fds(caller, [line], [0, 1, 2]):])
+told = caller.makefile()
+run = int(told.readline())
+for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(one, lambda number, _: os.kill(run, number))
+for stream in (0, 1, 2):
+    os.close(stream)
+status = int(told.readline())
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+@cache
+def stand_in() -> Path:
+    """The folder of an `aegis` that runs as a fork of the template, for the `PATH` of shells."""
+    path = _template()
+    program = Path(path).with_name("bin") / "aegis"
+    program.parent.mkdir()
+    program.write_text(_STAND_IN.format(python=sys.executable, path=path, aegis=str(AEGIS)))
+    program.chmod(0o755)
+    return program.parent
 
 
 def read_json(finished: subprocess.CompletedProcess[str]) -> Any:

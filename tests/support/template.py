@@ -1,17 +1,19 @@
 """A process that has loaded the command line once, and forks for every run of it: `python template.py SOCKET`.
 
 A client connects, sends one line of JSON (`argv`, `env`, `cwd`) with the descriptors of its standard streams, and reads
-the exit status of the run, negative for a signal, in one line.
+two lines: the process id of the run, and its exit status, negative for a signal.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
-import signal
 import socket
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ def _is_command(caller: socket.socket) -> bool:
     asked, streams = _asked(caller)
     child = os.fork()
     if child:
+        caller.sendall(b"%d\n" % child)
         _, status = os.waitpid(child, 0)
         caller.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
         os._exit(0)
@@ -65,7 +68,6 @@ def serve(path: str) -> None:
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     door.bind(path)
     door.listen(64)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how those that wait have ended
     _load()
     tasks = Path("/proc/self/task")
     assert not tasks.is_dir() or len(list(tasks.iterdir())) == 1, "a process with threads cannot be forked"
@@ -74,15 +76,26 @@ def serve(path: str) -> None:
     while True:
         caller, _ = door.accept()
         if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             door.close()
             if _is_command(caller):
                 return
         caller.close()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 if __name__ == "__main__":
     serve(sys.argv[1])
     from aegis.cli import main
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        # Taking apart all that was loaded costs more than most commands: it is left to the system.
+        if isinstance(end.code, int | None) and threading.active_count() == 1:
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(end.code or 0)
+        raise

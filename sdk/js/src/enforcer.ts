@@ -10,6 +10,7 @@ import { randomBytes } from 'node:crypto';
 import { Bounded } from './bounded';
 import { currentSession, type SessionContext } from './context';
 import { InvalidCall } from './errors';
+import type { Reasoning } from './reasoning';
 import { callDigest, canonical, type Json, parse, sha256 } from './json';
 import type { Decider, Decision, ResultDecision, ToolCall, ToolResult } from './values';
 import { blocked, withheld } from './wire';
@@ -28,6 +29,7 @@ export interface Attempt {
   readonly callId?: string | undefined;
   readonly unresolved?: readonly string[] | undefined;
   readonly wantPermit?: boolean | undefined;
+  readonly reasoning?: Reasoning | undefined;
 }
 
 /** What becomes of an attempt. Nothing but `arguments()` may be run, and only if `allowed`. */
@@ -203,6 +205,7 @@ export class Enforcer {
       task: session?.task,
       unresolved: attempt.unresolved,
       wantPermit: attempt.wantPermit,
+      reasoning: attempt.reasoning,
     };
     return problem === undefined ? { call, body } : { call, body, decision: this.undecided(call, problem) };
   }

@@ -1,13 +1,14 @@
 /** One request to a provider and its answer: results are observed, calls are enforced; and the `fetch` of an SDK around it. */
 
 import { currentScope, currentSession } from './context';
-import type { Dialect, Output, Proposed, Ruling, StreamFilter, Wire } from './dialects/model';
+import type { Dialect, Output, Proposed, Ruling, StreamFilter, Wire, WireEvent } from './dialects/model';
 import { framed, putAll } from './dialects/model';
 import { SseReader, sseText } from './dialects/sse';
 import { type Attempt, type Enforced, type Enforcer } from './enforcer';
 import { ForeignAnswer } from './errors';
 import { canonical, isObject, sha256, stringify } from './json';
 import type { Decided, Memory } from './memory';
+import { ReasoningReader } from './reasoning';
 
 const UNREADABLE = 'the result was withheld: it is not valid JSON text, so it could not be checked';
 const BESIDE = 'the result was withheld: its tool ran without a decision about what it ran with';
@@ -21,6 +22,7 @@ const UNASKED = 'the result was withheld: the call was refused, and must not hav
 export class ProviderTurn {
   private readonly session = currentSession();
   private readonly deferred = currentScope().deferred ?? new Set<string>();
+  private readonly reader = new ReasoningReader();
   private structured = false;
 
   constructor(
@@ -46,7 +48,9 @@ export class ProviderTurn {
     }
     if (!isObject(answer)) return text;
     const anchors = this.dialect.anchors(answer);
-    const rulings = await this.rulings(this.dialect.calls(answer), anchors[0] ?? '');
+    const calls = this.dialect.calls(answer);
+    if (calls.length > 0) this.reader.whole(answer);
+    const rulings = await this.rulings(calls, anchors[0] ?? '');
     const settled = this.dialect.settle(answer, rulings, this.structured);
     this.memory.learnRemovals(this.name, anchors, settled.removals);
     if (settled.answer === answer) return text;
@@ -59,9 +63,14 @@ export class ProviderTurn {
     const reader = new SseReader();
     const filter = this.dialect.stream(this.structured);
     for await (const chunk of source) {
-      for (const event of reader.feed(chunk)) yield* this.step(filter, filter.feed(event));
+      for (const event of reader.feed(chunk)) yield* this.heard(filter, event);
     }
-    for (const event of reader.end()) yield* this.step(filter, filter.feed(event));
+    for (const event of reader.end()) yield* this.heard(filter, event);
+  }
+
+  private heard(filter: StreamFilter, event: WireEvent): AsyncGenerator<string> {
+    this.reader.take(event);
+    return this.step(filter, filter.feed(event));
   }
 
   private async *step(filter: StreamFilter, step: ReturnType<StreamFilter['feed']>): AsyncGenerator<string> {
@@ -78,6 +87,7 @@ export class ProviderTurn {
 
   private async rulings(calls: readonly Proposed[], answerId: string): Promise<Map<string, Ruling>> {
     const rulings = new Map<string, Ruling>();
+    const reasoning = calls.length > 0 ? this.reader.found : undefined;
     const asked: Proposed[] = [];
     const attempts: Attempt[] = [];
     for (const call of calls) {
@@ -89,7 +99,7 @@ export class ProviderTurn {
       } else {
         asked.push(call);
         const callId = this.memory.callId(this.name, answerId, call.callId);
-        attempts.push({ tool: call.tool, arguments: call.arguments, server: call.server, callId });
+        attempts.push({ tool: call.tool, arguments: call.arguments, server: call.server, callId, reasoning });
       }
     }
     const enforced = await this.enforcer.enforce(attempts, this.session);

@@ -2,6 +2,7 @@
 
 import { InvalidCall } from './errors';
 import type { Json, JsonObject } from './json';
+import type { Reasoning } from './reasoning';
 
 export type Outcome = 'allow' | 'sanitize' | 'require_approval' | 'block';
 export type Verdict = 'compliant' | 'insufficient_evidence' | 'violation';
@@ -74,6 +75,8 @@ export interface ToolCall {
   readonly dependsOn?: readonly string[] | undefined;
   /** The deferred call that this one is, with its arguments filled in. */
   readonly resolves?: string | undefined;
+  /** Why the call is made, as the model or its host tells it: bound to the receipt by a digest, and never believed. */
+  readonly reasoning?: Reasoning | undefined;
 }
 
 /** What a tool gave back. `further` says that it is another text of the call, which settles nothing. */

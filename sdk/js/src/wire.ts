@@ -65,6 +65,7 @@ export function ask(call: ToolCall, callId: string, agent: string | undefined): 
     unresolved: unresolved.length > 0 ? unresolved : undefined,
     depends_on: call.dependsOn !== undefined && call.dependsOn.length > 0 ? call.dependsOn : undefined,
     resolves: call.resolves,
+    reasoning: call.reasoning,
   };
   return {
     server: call.server,

@@ -10,7 +10,10 @@ import { after, before, test } from 'node:test';
 
 import { Client, configure, InvalidCall, PermitInvalid, protect, requirePermit, session, ToolCallBlocked, unhook } from 'aegis-guard';
 
+import reasoning from '../dist/reasoning.js';
 import { gateway } from './support/gateway.mjs';
+
+const { ReasoningReader, reasoningOf } = reasoning;
 
 let gate;
 let client;
@@ -35,6 +38,34 @@ test('an attack is blocked and a harmless call is allowed, over TCP and over the
     assert.ok(good.receipt.index > 0);
   }
   local.close();
+});
+
+test('the reasoning of a model is read from whole answers and from streams, and a call may bring it', async () => {
+  const bound = (reader) => reader.found;
+  const thinking = { type: 'thinking', thinking: 'look at the notes', signature: 'sig' };
+  const whole = new ReasoningReader().whole({ content: [thinking, { type: 'redacted_thinking', data: 'x'.repeat(200) }, { type: 'text', text: 'hi' }] });
+  assert.deepEqual(bound(whole).blocks[0], { text: 'look at the notes', signature: 'sig' });
+  assert.match(bound(whole).blocks[1].signature, /^sha-256:[0-9a-f]{64}$/);
+  const streamed = new ReasoningReader();
+  for (const event of [
+    { type: 'content_block_start', index: 0, content_block: { type: 'thinking', thinking: '', signature: '' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'thinking_delta', thinking: 'look at ' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'thinking_delta', thinking: 'the notes' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'signature_delta', signature: 'sig' } },
+    { type: 'content_block_stop', index: 0 },
+  ]) streamed.take({ data: JSON.stringify(event) });
+  assert.deepEqual(bound(streamed), { blocks: [{ text: 'look at the notes', signature: 'sig' }] });
+  const items = new ReasoningReader();
+  items.take({ data: JSON.stringify({ type: 'response.output_item.done', item: { type: 'reasoning', summary: [{ text: 'a' }, { text: 'b' }], encrypted_content: 'e' } }) });
+  items.take({ data: JSON.stringify({ choices: [{ delta: { reasoning_content: 'c' } }] }) });
+  assert.deepEqual(bound(items), { blocks: [{ text: 'a\nb', signature: 'e' }, { text: 'c' }] });
+  const long = reasoningOf([{ text: 'x'.repeat(70_000) }, { text: 'end\ud800' }]);
+  assert.deepEqual([long.blocks.map((one) => one.text.length), long.blocks[1].text], [[65_532, 4], 'end?']);
+  for (const reasoning of [bound(whole), bound(items), long]) {
+    const decided = await client.decide({ tool: 'read_file', arguments: { path: '/srv/a.txt' }, reasoning });
+    assert.equal(decided.outcome, 'allow');
+  }
+  await assert.rejects(client.decide({ tool: 'read_file', arguments: {}, reasoning: { digest: 'none' } }), InvalidCall);
 });
 
 test('a result is looked at, and a stream of one too', async () => {

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aegis.enforce.arguments import fitted, named_arguments, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import (
     EnforcedScope,
@@ -26,7 +26,6 @@ from aegis.enforce.scope import (
     executing,
     scoped,
 )
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import watch, witnessed
 

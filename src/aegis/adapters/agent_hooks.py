@@ -12,9 +12,9 @@ from aegis.core.bounded import Bounded
 from aegis.core.call import ToolResult
 from aegis.core.decider import Decider
 from aegis.core.outcome import Outcome
-from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, OnApproval, log
 from aegis.enforce.memory import Memory
+from aegis.enforce.scope import Session
 
 MAX_CALLS: Final = 10_000  # calls whose results are still expected
 _ALLOW: Final = {"decision": "allow"}

@@ -13,10 +13,9 @@ from weakref import WeakKeyDictionary
 from aegis.enforce.arguments import validated_arguments
 from aegis.enforce.enforcement import Enforced, Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, RunnerGate
 from aegis.enforce.scope import within
-from aegis.enforce.seams import Seams
 from aegis.enforce.transport import DEFERRED_HEADER, Transport
 from aegis.wire.anthropic import AnthropicMessages
 from aegis.wire.model import ProxyDialect

@@ -12,10 +12,9 @@ from typing import Any, Final
 from aegis.enforce.arguments import jsonable, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, looping, streaming
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
 from aegis.errors import CallRefused

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.scope import current_scope
-from aegis.enforce.seams import Seams
 from aegis.enforce.turn import ProviderTurn
 from aegis.errors import UnhookedFramework
 from aegis.wire.bedrock import BEDROCK, BedrockStream

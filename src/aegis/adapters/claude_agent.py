@@ -18,14 +18,12 @@ from weakref import WeakKeyDictionary
 
 from aegis.core.bounded import Bounded
 from aegis.core.canonical import canonical
-from aegis.enforce import mcp_results
 from aegis.enforce.enforcement import Enforced, Enforcer, log
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, Judged, RunnerGate
 from aegis.enforce.scope import DECIDED, calling, looping
-from aegis.enforce.seams import Seams
-from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.tools import Ran, ToolGate, mcp_replaced, mcp_view
 from aegis.errors import UnhookedFramework
 
 # The callbacks that the Claude Agent SDK's program asks around every tool that it executes itself.
@@ -418,7 +416,7 @@ def _serving(gate: ToolGate, original: Method) -> Method:
 
 def _view(response: dict[str, Any] | None) -> Any:
     result = (response or {}).get("result")
-    return mcp_results.view(result) if isinstance(result, dict) else (response or {}).get("error")
+    return mcp_view(result) if isinstance(result, dict) else (response or {}).get("error")
 
 
 def _answer(ran: Ran) -> dict[str, Any]:
@@ -426,4 +424,4 @@ def _answer(ran: Ran) -> dict[str, Any]:
     if not ran.replaced:
         return dict(ran.result or {})
     result = (ran.result or {}).get("result")
-    return {"result": mcp_results.replaced(result if isinstance(result, dict) else {}, ran)}
+    return {"result": mcp_replaced(result if isinstance(result, dict) else {}, ran)}

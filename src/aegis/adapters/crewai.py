@@ -16,13 +16,11 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
 from aegis.enforce.arguments import fitted, jsonable, named_arguments
-from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, comes_from
-from aegis.enforce.scope import EnforcedScope, call_id_of, calling, deferring, executing
-from aegis.enforce.seams import Seams
+from aegis.enforce.scope import EnforcedScope, Holding, call_id_of, calling, deferring, executing
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import by_name, watch, witnessed
 from aegis.enforce.words import user_texts

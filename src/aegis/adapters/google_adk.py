@@ -13,10 +13,9 @@ from typing import Any, Final
 from aegis.enforce.arguments import check_types, fitted, named_arguments, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import EnforcedScope, deferring, reached, streaming
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import watch, witnessed
 

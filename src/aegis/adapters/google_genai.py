@@ -15,13 +15,11 @@ from functools import partial
 from typing import Any, Final
 
 from aegis.enforce.arguments import fitted, named_arguments
-from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
-from aegis.enforce.scope import EnforcedScope, calling, current_scope, looping, streaming
-from aegis.enforce.seams import Seams
+from aegis.enforce.scope import EnforcedScope, Holding, calling, current_scope, looping, streaming
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.transport import ainspected, inspected
 from aegis.enforce.turn import ProviderTurn

@@ -15,13 +15,11 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from aegis.enforce.arguments import jsonable, shown
-from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, comes_from
-from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, reached, running, streaming
-from aegis.enforce.seams import Seams
+from aegis.enforce.scope import EnforcedScope, Holding, calling, current_scope, deferring, reached, running, streaming
 from aegis.enforce.tools import Handed, Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
 from aegis.enforce.words import user_texts

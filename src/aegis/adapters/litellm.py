@@ -17,10 +17,9 @@ from urllib.parse import urlsplit
 from aegis.adapters.mcp import result_of, view_of
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import current_scope
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.transport import with_async_stream, with_body, with_settled_abody, with_settled_body, with_stream
 from aegis.enforce.turn import ProviderTurn, StreamedTurn, aread_events, read_events

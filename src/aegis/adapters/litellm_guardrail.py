@@ -13,7 +13,7 @@ from litellm.integrations.custom_guardrail import CustomGuardrail, get_session_i
 from litellm.types.guardrails import GuardrailEventHooks
 
 from aegis.core.canonical import canonical, sha256
-from aegis.enforce.context import Session, enter_session
+from aegis.enforce.scope import Session, enter_session
 from aegis.sdk.hooking import auto
 
 _HOOKS: Final = [GuardrailEventHooks.pre_call, GuardrailEventHooks.pre_mcp_call]

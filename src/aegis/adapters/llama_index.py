@@ -8,7 +8,7 @@ from typing import Any, Final
 from aegis.enforce.arguments import bound_arguments, check_types, fitted, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, comes_from
 from aegis.enforce.scope import (
     EnforcedScope,
@@ -22,7 +22,6 @@ from aegis.enforce.scope import (
     scoped,
     streaming,
 )
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import watch
 

@@ -15,14 +15,12 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
-from aegis.enforce import mcp_results
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import DECIDED, EnforcedScope, calling, current_scope
-from aegis.enforce.seams import Seams
-from aegis.enforce.tools import Ran, ToolGate
+from aegis.enforce.tools import Ran, ToolGate, mcp_replaced, mcp_view
 from aegis.enforce.witness import watch, witnessed
 from aegis.errors import CallRefused
 
@@ -94,7 +92,7 @@ def _mcp_servers_execution(name: str, arguments: dict[str, Any]) -> Execution:
 
 def _view(result: Any) -> Any:
     wire = _mcp_servers_wire(result)
-    return mcp_results.view(wire) if "content" in wire else wire
+    return mcp_view(wire) if "content" in wire else wire
 
 
 def _replaced(ran: Ran) -> Any:
@@ -102,7 +100,7 @@ def _replaced(ran: Ran) -> Any:
     from mcp.types import CallToolResult
 
     wire = {} if ran.result is None else _mcp_servers_wire(ran.result)
-    return CallToolResult.model_validate(mcp_results.replaced(wire, ran))
+    return CallToolResult.model_validate(mcp_replaced(wire, ran))
 
 
 def _mcp_servers_wire(result: Any) -> dict[str, Any]:
@@ -279,7 +277,7 @@ def view_of(result: Any) -> Any:
     """What of a tool's result is judged."""
     wire = _wire(result)
     # What asks the user for more input is no result; it is judged as it is.
-    return mcp_results.view(wire) if "content" in wire else wire
+    return mcp_view(wire) if "content" in wire else wire
 
 
 def result_of(ran: Ran) -> Any:
@@ -288,4 +286,4 @@ def result_of(ran: Ran) -> Any:
         return ran.result
     from mcp.types import CallToolResult
 
-    return CallToolResult.model_validate(mcp_results.replaced({} if ran.result is None else _wire(ran.result), ran))
+    return CallToolResult.model_validate(mcp_replaced({} if ran.result is None else _wire(ran.result), ran))

@@ -12,10 +12,9 @@ from typing import Any, Final
 from aegis.enforce.arguments import bound_arguments, check_types, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, streaming
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.transport import (
     Look,

@@ -15,10 +15,9 @@ from typing import Any, Final
 from aegis.enforce.arguments import jsonable, named_arguments, shown
 from aegis.enforce.enforcement import Enforcer, Steps
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import EnforcedScope, aitems_in, deferring, scoped
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.turn import ProviderTurn
 from aegis.enforce.witness import watch, watched, witnessed

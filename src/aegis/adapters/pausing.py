@@ -17,8 +17,8 @@ from aegis.core.decision import Decision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome
 from aegis.enforce.arguments import jsonable
-from aegis.enforce.context import permit_context
 from aegis.enforce.failures import failure_of, is_one_of
+from aegis.enforce.scope import permit_context
 from aegis.errors import InvalidCall, ToolCallBlocked
 
 _PAUSES: Final = ("langgraph.errors.GraphBubbleUp",)

@@ -15,10 +15,9 @@ from typing import Any, Final
 from aegis.enforce.arguments import fitted, named_arguments, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution, RunnerGate
 from aegis.enforce.scope import EnforcedScope, calling, current_scope, deferring, enter, looping
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import watch, witnessed
 

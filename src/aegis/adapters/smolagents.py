@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aegis.enforce.arguments import bound_arguments, fitted, shown
-from aegis.enforce.context import Holding
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import (
     EnforcedScope,
+    Holding,
     begun,
     call_id_of,
     calling,
@@ -33,7 +33,6 @@ from aegis.enforce.scope import (
     scoped,
     streaming,
 )
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import ToolGate
 from aegis.enforce.witness import by_name, witnessed
 from aegis.errors import CallRefused, UnhookedFramework

@@ -12,10 +12,9 @@ from typing import Any, Final
 from aegis.enforce.arguments import bound_arguments, jsonable, shown
 from aegis.enforce.enforcement import Enforcer
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Method, Patches
+from aegis.enforce.patching import Method, Patches, Seams
 from aegis.enforce.runner import Execution
 from aegis.enforce.scope import EnforcedScope, deferring, streaming
-from aegis.enforce.seams import Seams
 from aegis.enforce.tools import Ran, ToolGate
 from aegis.enforce.witness import watch, witnessed
 

@@ -23,12 +23,10 @@ import orjson
 import re2
 from starlette.responses import Response
 
-from aegis.approvals.binding import payload_of
 from aegis.approvals.queue import find, load
-from aegis.approvals.values import Approval
+from aegis.approvals.values import Approval, payload_of
 from aegis.config.document import dump
-from aegis.config.remedy import EXPIRES_DAYS
-from aegis.config.text import MAX_REPLAYED, text_in_force, with_standing
+from aegis.config.text import EXPIRES_DAYS, MAX_REPLAYED, text_in_force, with_standing
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Reader, Search

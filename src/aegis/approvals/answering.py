@@ -20,8 +20,6 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from aegis.approvals.announcing import announced
-from aegis.approvals.binding import bound_files, digest_of, payload_of, running
 from aegis.approvals.lifecycle import end_wait, said_before
 from aegis.approvals.narrowing import check_narrower
 from aegis.approvals.queue import Ballot, Narrowed, answered, check_pending, fatigued, load
@@ -31,9 +29,14 @@ from aegis.approvals.values import (
     Approval,
     OfferedGrant,
     Scope,
+    bound_files,
+    digest_of,
     from_document,
     is_deferred,
+    payload_of,
+    running,
 )
+from aegis.approvals.view import announced
 from aegis.context.heads import note_grant
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import ToolCall

@@ -29,6 +29,7 @@ from aegis.gate.parts import Parts
 from aegis.log.records import RELEASED
 from aegis.policy.guards.base import Dependence
 from aegis.policy.model import Evaluation
+from aegis.policy.policy import Policy
 
 GUARD: Final = "deferral"
 MAX_DECISIONS: Final = 32  # of one call that are looked at for a result, the newest first
@@ -41,6 +42,9 @@ class Deferrals(Participant):
 
     def __init__(self, parts: Parts):
         self._parts = parts
+
+    def is_idle(self, policy: Policy) -> bool:
+        return True  # a call that depends on nothing makes no chain
 
     def view(self, asked: DecisionAttempt) -> Part | None:
         call, subject = asked.subject.call, asked.subject

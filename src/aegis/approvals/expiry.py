@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from aegis.approvals.announcing import announced
 from aegis.approvals.queue import passed_on, transition
 from aegis.approvals.values import COLLECTION, Approval, from_document
+from aegis.approvals.view import announced
 from aegis.errors import StoreConflict, StoreError
 from aegis.gate.events import Event, new_id, notify
 from aegis.log.writer import Unit

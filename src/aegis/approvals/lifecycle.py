@@ -19,8 +19,6 @@ from typing import Any
 
 from msgspec import structs
 
-from aegis.approvals.announcing import announced, composer, told
-from aegis.approvals.binding import base_of, bound_files, digest_of, payload_of, running
 from aegis.approvals.deferral import chain_of
 from aegis.approvals.grants import Grant, find_for, offered
 from aegis.approvals.queue import (
@@ -32,7 +30,18 @@ from aegis.approvals.queue import (
     resolved_by_evidence,
     transition,
 )
-from aegis.approvals.values import Approval, State, deferral_members, is_deferred
+from aegis.approvals.values import (
+    Approval,
+    State,
+    base_of,
+    bound_files,
+    deferral_members,
+    digest_of,
+    is_deferred,
+    payload_of,
+    running,
+)  # fmt: skip
+from aegis.approvals.view import announced, composer, told
 from aegis.context.sessions import find_session
 from aegis.core.approval import ApprovalPolicy
 from aegis.core.call import MAX_DEPENDS, ToolCall
@@ -485,11 +494,5 @@ def released(
 def refused(held: Decision, state: State) -> Decision:
     """The block that a denied, expired or cancelled approval turns a held call into."""
     reason = REASON_OF[state]
-    return replace(
-        held,
-        outcome=Outcome.BLOCK,
-        reason=reason,
-        message=message_for(Outcome.BLOCK, reason),
-        approval=None,
-        arguments=None,
-    )
+    said = message_for(Outcome.BLOCK, reason)
+    return replace(held, outcome=Outcome.BLOCK, reason=reason, message=said, approval=None, arguments=None)

@@ -24,10 +24,10 @@ from aegis.approvals.routes import (
     show_approval,
     visible_approval,
 )
-from aegis.cockpit import editing, text
-from aegis.cockpit.arguments import Leaf, leaves
+from aegis.cockpit import text
+from aegis.cockpit.editing import keep_text
 from aegis.cockpit.page import PageRequest, filters, html, page
-from aegis.cockpit.rows import row_of
+from aegis.cockpit.rows import Leaf, leaves, row_of
 from aegis.cockpit.text import covered, private_texts
 from aegis.config.text import text_in_force
 from aegis.core.json import escape, parse
@@ -276,8 +276,8 @@ async def write_always(request: PageRequest) -> Response:
         response = await _always(request, problem=problem)
         response.status_code = problem.status
         return response
-    await asyncio.to_thread(editing.keep_text, request.services, changed["before"], before)
-    await asyncio.to_thread(editing.keep_text, request.services, changed["digest"], after)
+    await asyncio.to_thread(keep_text, request.services, changed["before"], before)
+    await asyncio.to_thread(keep_text, request.services, changed["digest"], after)
     return RedirectResponse("/policies?done=1", 303)
 
 

@@ -11,11 +11,10 @@ from starlette.responses import Response
 from aegis.approvals import grants
 from aegis.approvals.always import PROPOSE_STANDING, STANDING_SCHEMAS, WRITE_STANDING, alike
 from aegis.approvals.answering import Answer, may_answer
-from aegis.approvals.binding import payload_of, running
 from aegis.approvals.grants import from_document as grant_from_document
 from aegis.approvals.previews.look import preview_of
 from aegis.approvals.queue import load, revoked
-from aegis.approvals.values import COLLECTION, Approval, Scope, from_document
+from aegis.approvals.values import COLLECTION, Approval, Scope, from_document, payload_of, running
 from aegis.approvals.view import approval_view, grant_view, status_view, with_payload
 from aegis.core.ports import Reader
 from aegis.core.principal import Principal

@@ -1,14 +1,28 @@
-"""An approval as it is shown: everything to approvers, and to an agent the state of its own."""
+"""An approval as it is shown, and as people are told of it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import structs
 
 from aegis.approvals.grants import Grant
 from aegis.approvals.values import Approval
+from aegis.core.approval import Notifier
 from aegis.core.decision import finding_to_wire
+from aegis.core.ports import Transaction
+from aegis.core.receipt import Draft
+from aegis.core.text import mask_value
 from aegis.core.times import rfc3339
+from aegis.gate.events import new_id
 from aegis.gate.record import findings_of
+from aegis.log.writer import Apply, Unit
+from aegis.outbound import worker
+from aegis.outbound.send import DeliveryTarget, Message
+from aegis.policy.policy import Policy
+
+# An approval as it is shown: everything to approvers, and to an agent the state of its own.
 
 
 def status_view(approval: Approval, *, now: int) -> dict[str, Any]:
@@ -93,3 +107,100 @@ def grant_view(grant: Grant, *, now: int) -> dict[str, Any]:
         "expires_at": rfc3339(grant.expires_at),
         "revoked_by": grant.revoked_by,
     }
+
+
+# Telling people of held calls: messages in the outbox, written together with what they tell.
+#
+# A message says who asks for which tool, how risky it is and until when; never a value of the arguments, unless the
+# operator wants them masked, or shown to those who may answer in Slack. Its link
+# leads to a page where people sign in; it opens nothing by itself.
+
+_TOLD: Final = frozenset({"passed_on", "approved", "denied", "expired", "cancelled"})
+_WORDS: Final = {
+    "pending": "waits for an answer",
+    "passed_on": "was passed on to the next approver",
+    "approved": "was approved",
+    "denied": "was denied",
+    "expired": "expired without an answer",
+    "cancelled": "was cancelled",
+}
+
+Compose = Callable[[str], Sequence[Message]]
+
+
+def composer(
+    policy: Policy, approval: Approval, notify: Sequence[Notifier], arguments: dict[str, Any] | None, now: int
+) -> Compose:
+    """What composes the messages of an event of `approval`, one for each of `notify`."""
+
+    def compose(event: str) -> list[Message]:
+        return [_message(policy, approval, one, event, arguments, now) for one in notify]
+
+    return compose
+
+
+def told(apply: Apply | None, compose: Compose, *, opens: bool = False) -> Apply:
+    """`apply`, and the messages of what it did in the same transaction."""
+
+    def both(transaction: Transaction) -> Sequence[Draft]:
+        drafts = () if apply is None else apply(transaction)
+        events = ["pending"] if opens else []
+        events += [
+            draft.members["action"]
+            for draft in drafts
+            if draft.members["kind"] == "approval" and draft.members["action"] in _TOLD
+        ]
+        for event in events:
+            for message in compose(event):
+                worker.put(transaction, message)
+        return drafts
+
+    return both
+
+
+def _message(
+    policy: Policy, approval: Approval, notifier: Notifier, event: str, arguments: dict[str, Any] | None, now: int
+) -> Message:
+    link = policy.approval_rules.link
+    data: dict[str, Any] = {
+        "id": approval.id,
+        "event": event,
+        "tool": approval.tool,
+        "server": approval.server,
+        "agent": approval.agent,
+        "session": approval.session or None,
+        "risk": approval.risk,
+        "effects": list(approval.effects),
+        "held_because": approval.reason_held,
+        "quorum": approval.quorum,
+        "created_at": rfc3339(approval.created_at),
+        "expires_at": approval.expires,
+    }
+    if notifier.arguments and arguments is not None:
+        data["arguments"] = mask_value(arguments)
+    if notifier.people and event in ("pending", "passed_on"):
+        data["bound"] = [approval.call_digest, approval.policy_digest]
+        if notifier.values and arguments is not None:
+            data["values"] = arguments
+    tool = approval.tool if approval.server is None else f"{approval.server}/{approval.tool}"
+    text = f"The call of `{tool}` by the agent `{approval.agent}` {_WORDS[event]} (risk: {approval.risk})"
+    if event in ("pending", "passed_on"):
+        text += f"; it expires at {approval.expires}"
+    return Message(
+        id=new_id(),
+        target=DeliveryTarget(kind=notifier.kind, url=notifier.url, secret=notifier.secret, private=notifier.private),
+        event=f"approval.{event}",
+        text=text,
+        link=f"{link}/approvals/{approval.id}" if link else "",
+        data=data,
+        created_at=now,
+        due_at=now,
+    )
+
+
+def announced(policy: Policy, approval: Approval, unit: Unit, now: int) -> Unit:
+    """`unit`, and the messages of what it does to `approval`, where the policy in force has anybody told."""
+    notify = policy.approval_for(approval.server, approval.tool, approval.held_by).notify
+    if not notify or approval.waiting_for:
+        return unit
+    return structs.replace(unit, apply=told(unit.apply, composer(policy, approval, notify, None, now)))

@@ -10,8 +10,8 @@ from statistics import median
 from time import monotonic
 from typing import Final
 
-from aegis.cockpit.jobs import Job
 from aegis.cockpit.rollup import Tally
+from aegis.cockpit.work import Job
 from aegis.core.ports import Entry, Search
 from aegis.core.times import MICROS, rfc3339
 from aegis.server.services import Services

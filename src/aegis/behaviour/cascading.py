@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import orjson
@@ -39,6 +40,7 @@ from aegis.behaviour.cascades import (
     MAX_WALKED,
     Downstream,
     FlowSource,
+    FlowStep,
     WalkedTaint,
     call_step,
     follow,
@@ -170,7 +172,7 @@ class Cascades:
         known, count = {one.id for one in standing}, sum(not one.idle for one in standing)
         rules = self._parts.policy.current.behaviour.cascade
         for cause in self._causes(state):
-            if rules.does != "off" and cause.id not in known and count < MAX_CASCADES:
+            if rules.does != "off" and cause.id not in known and count < MAX_CASCADES and not self._closing:
                 count += self._begin(cause, rules)
         self._stopped = state.stopped
 
@@ -213,15 +215,17 @@ class Cascades:
             size = reader.head().size
             since = _first_of(reader, cause, first_at(reader, cause.since - rules.back, size))
             start = max(since, size - MAX_WALKED)
-            taint.walk(steps_of(parts, reader, start, size), source)
+            taint.walk(self._unless_closing(steps_of(parts, reader, start, size)), source)
         while not self._closing:
             with parts.store.reader() as reader:
                 head = reader.head().size
                 if head - size > MAX_CAUGHT_UP // 2:
-                    taint.walk(steps_of(parts, reader, size, head), source)
+                    taint.walk(self._unless_closing(steps_of(parts, reader, size, head)), source)
                     size = head
                     continue
             break
+        if self._closing:  # half of a walk is not written down: whoever sees the containment next walks it
+            return False
         key = os.urandom(32)
         cascade = Cascade(
             id=cause.id,
@@ -267,6 +271,10 @@ class Cascades:
         for at in range(AT_ONCE, len(reached), AT_ONCE):
             parts.ledger.append(Unit(apply=self._more(cause.id, key, reached[at : at + AT_ONCE], rules)))
         return cause.does == "hold" or any(taint.flows.values())
+
+    def _unless_closing(self, steps: Iterable[FlowStep]) -> Iterator[FlowStep]:
+        """Give steps until the gateway closes, which waits for one of them and not for the log."""
+        return takewhile(lambda _: not self._closing, steps)
 
     def _more(self, cascade: str, key: bytes, reached: Sequence[Downstream], rules: CascadeRules) -> Any:
         def write(transaction: Transaction) -> Sequence[Draft]:

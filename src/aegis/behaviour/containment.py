@@ -19,9 +19,7 @@ from aegis.core.receipt import Draft
 from aegis.core.times import rfc3339
 from aegis.detect.fold import name_skeleton
 from aegis.errors import InvalidCall
-from aegis.gate.control import (
-    COLLECTION as SWITCHES,
-)
+from aegis.gate.control import COLLECTION as SWITCHES
 from aegis.gate.control import (
     CONTAINED,
     MAX_REASON_CHARS,
@@ -182,7 +180,8 @@ def release(key: str, reason: str, *, principal: str, released: Callable[[Contai
     def apply(transaction: Transaction) -> Sequence[Draft]:
         stored = transaction.document(CONTAINED, key)
         if stored is None:
-            raise InvalidCall("nothing is contained under this id", code="not_found", status=404)
+            message = "agents are not stopped" if key == "everything" else "nothing is contained under this id"
+            raise InvalidCall(message, code="not_found", status=404)
         one = contained_of(stored)
         transaction.delete_document(CONTAINED, key)
         transaction.bump_epoch()

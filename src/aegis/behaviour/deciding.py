@@ -68,7 +68,7 @@ class Behaviour(Participant):
             report = self._contained(asked, evaluation, parts)
             if report is not None:
                 yield report
-        budget = budget_of(asked, evaluation, parts)
+        budget = budget_of(asked, evaluation, parts) if rules.budgets else None
         if budget is not None:
             yield from budget.reports(self._store)
         looped: Report | None = None

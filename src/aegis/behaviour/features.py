@@ -8,7 +8,13 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from aegis.core.times import MICROS
+
+SLOTS: Final = 640  # values and contexts that are known of one agent
+WAYS: Final = 4
+GROUPS: Final = SLOTS // WAYS
 
 # The kinds of values, in the order of their counters.
 (
@@ -17,6 +23,7 @@ from aegis.core.times import MICROS
 KINDS: Final = 14
 MAX_STRINGS: Final = 24  # strings of one call that are looked at
 MAX_CHARS: Final = 512  # of one string
+MAX_KEPT: Final = 96  # characters of a string whose values are kept for the next call that has it
 MAX_WORD: Final = 24  # characters of a string that counts by itself
 MAX_VALUES: Final = 40  # values of one call: bounds what a call costs
 _HOUR_US: Final = 3_600 * MICROS
@@ -40,20 +47,44 @@ SAID: Final[Mapping[int, str]] = {
 }
 
 
-class CallValue(NamedTuple):
+class CallValue(Struct, frozen=True, gc=False):
     """One value of a call in its context; `near` are values that count as the same where they are known.
 
     `wider` holds it in wider contexts, each with what counts as the same there: asked about where it is new in its own.
-    `further` are values by their distance, for what is new everywhere.
+    `further` are values by their distance, for what is new everywhere. A model looks for a value by its `tag` in its
+    `group` of places, and for its context alike: both are worked out once, and values are kept.
     """
 
     kind: int
     context: int
     value: int
     shown: str
-    near: tuple[int, ...] = ()
-    wider: tuple[tuple[int, ...], ...] = ()
-    further: tuple[int, ...] = ()
+    near: tuple[tuple[int, slice], ...]
+    wider: tuple[tuple[int, ...], ...]
+    further: tuple[int, ...]
+    tag: int
+    group: slice
+    context_tag: int
+    context_group: slice
+
+
+_GROUPS: Final = tuple(slice(start, start + WAYS) for start in range(0, SLOTS, WAYS))
+
+
+def _value(
+    kind: int,
+    context: int,
+    value: int,
+    shown: str,
+    near: tuple[int, ...] = (),
+    wider: tuple[tuple[int, ...], ...] = (),
+    further: tuple[int, ...] = (),
+) -> CallValue:
+    """One value, with the places in which it and its context are looked for."""
+    return CallValue(
+        kind, context, value, shown, tuple((one >> 16, _GROUPS[one % GROUPS]) for one in near), wider, further,
+        value >> 16, _GROUPS[value % GROUPS], context >> 16, _GROUPS[context % GROUPS],
+    )  # fmt: skip
 
 
 class LearnedCall(NamedTuple):
@@ -77,22 +108,19 @@ def called_of(
 ) -> LearnedCall:
     """One call as it is learned, from what is on record of it."""
     name = f"{server}/{tool}" if server else tool
-    values = [
-        _tool(name),
-        _hour(time // _HOUR_US % 24),
-        _magnitude(SIZE, name, "bytes", size.bit_length()),
-        _effects(name, tuple(effects)),
-    ]
+    # Tuples that were made before are taken as they are: most calls are made of what was there before.
+    values = list(_frame(name, time // _HOUR_US % 24, size.bit_length(), tuple(effects)))
     strings = 0
     for key, item in _leaves(arguments):
-        values += _argument(name, key, class_of(item))
         if isinstance(item, str):
             strings += 1
             if strings > MAX_STRINGS:
                 break
-            values += _of_string(name, key, item[:MAX_CHARS])
-        elif isinstance(item, int | float) and not isinstance(item, bool):
-            values.append(_magnitude(NUMBER, name, key, int(min(abs(item), 2**60)).bit_length()))
+            values += _of_string(name, key, item) if len(item) <= MAX_KEPT else _of_string.__wrapped__(name, key, item)
+        else:
+            values += _argument(name, key, class_of(item))
+            if isinstance(item, int | float) and not isinstance(item, bool):
+                values.append(_magnitude(NUMBER, name, key, int(min(abs(item), 2**60)).bit_length()))
     return LearnedCall(time, values[0].value, values[:MAX_VALUES])
 
 
@@ -129,7 +157,19 @@ def class_of(item: object) -> str:
 _kept = lru_cache(maxsize=16_384)
 
 
-def _of_string(name: str, key: str, text: str) -> Sequence[CallValue]:
+@_kept
+def _frame(name: str, hour: int, size: int, effects: tuple[str, ...]) -> tuple[CallValue, ...]:
+    """The values of a call that its arguments do not make."""
+    return _tool(name), _hour(hour), _magnitude(SIZE, name, "bytes", size), _effects(name, effects)
+
+
+@_kept
+def _of_string(name: str, key: str, text: str) -> tuple[CallValue, ...]:
+    """The values of one string: what kind of value it is, and what it names."""
+    return *_argument(name, key, class_of(text)), *_named_in(name, key, text[:MAX_CHARS])
+
+
+def _named_in(name: str, key: str, text: str) -> Sequence[CallValue]:
     """The hosts, recipients and paths that a string names; a short word counts by itself."""
     at = text.find("://")
     if at >= 0:
@@ -166,14 +206,14 @@ def _host(text: str) -> str:
 
 @_kept
 def _tool(name: str) -> CallValue:
-    return CallValue(TOOL, _hash("c.tool"), _hash("tool", name), f"`{name}`")
+    return _value(TOOL, _hash("c.tool"), _hash("tool", name), f"`{name}`")
 
 
 @lru_cache(maxsize=24)
 def _hour(hour: int) -> CallValue:
     near = (_hash("hour", (hour - 1) % 24), _hash("hour", (hour + 1) % 24))
     further = tuple(_hash("hour", (hour + sign * away) % 24) for away in range(2, 8) for sign in (-1, 1))
-    return CallValue(HOUR, _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near, (), further)
+    return _value(HOUR, _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near, (), further)
 
 
 @_kept
@@ -181,11 +221,11 @@ def _argument(name: str, key: str, of_class: str) -> tuple[CallValue, CallValue]
     """What kind of value an argument has, and that it is given."""
     of = ((_hash("class", key, of_class),), (_hash("class", of_class),))
     return (
-        CallValue(
+        _value(
             CLASS, _hash("c.class", name, key), _hash("class", name, key, of_class),
             f"`{key}` of `{name}` is {of_class}", (), of,
         ),
-        CallValue(
+        _value(
             KEY, _hash("c.key", name), _hash("key", name, key), f"`{key}` to `{name}`", (), ((_hash("key", key),),)
         ),
     )  # fmt: skip
@@ -193,7 +233,7 @@ def _argument(name: str, key: str, of_class: str) -> tuple[CallValue, CallValue]
 
 @_kept
 def _effects(name: str, effects: tuple[str, ...]) -> CallValue:
-    return CallValue(
+    return _value(
         EFFECTS,
         _hash("c.effects", name),
         _hash("effects", name, *effects),
@@ -206,27 +246,23 @@ def _effects(name: str, effects: tuple[str, ...]) -> CallValue:
 @_kept
 def _named(kind: int, name: str, text: str, whole: str) -> CallValue:
     wider = ((_hash(kind, text),), (_hash(kind, "of", whole),)) if text != whole else ((_hash(kind, text),),)
-    return CallValue(kind, _hash("c.named", kind, name), _hash(kind, name, text), f"`{text}`", (), wider)
+    return _value(kind, _hash("c.named", kind, name), _hash(kind, name, text), f"`{text}`", (), wider)
 
 
 @_kept
 def _word(kind: int, name: str, key: str, text: str) -> CallValue:
-    return CallValue(
-        kind, _hash("c.word", kind, name, key), _hash("word", kind, name, key, text), f"`{key}` of `{name}`"
-    )
+    return _value(kind, _hash("c.word", kind, name, key), _hash("word", kind, name, key, text), f"`{key}` of `{name}`")
 
 
 @_kept
 def order_of(last: int, tool: int) -> CallValue:
-    return CallValue(ORDER, _hash("c.order", last), _hash("order", last, tool), "")
+    return _value(ORDER, _hash("c.order", last), _hash("order", last, tool), "")
 
 
 @lru_cache(maxsize=32)
 def rate_of(step: int) -> CallValue:
-    """A rate by its order of magnitude: who was quicker was as quick as this."""
-    near = tuple(_hash("rate", other) for other in range(step - 1, 17) if other != step)
-    further = tuple(_hash("rate", other) for other in range(step - 1, 0, -1))
-    return CallValue(RATE, _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute", near, (), further)
+    """A rate by its order of magnitude."""
+    return _value(RATE, _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute")
 
 
 @_kept
@@ -237,4 +273,4 @@ def _magnitude(kind: int, name: str, key: str, step: int) -> CallValue:
     wider = (tuple(_hash("any", kind, other) for other in steps),)
     further = tuple(_hash("any", kind, other) for other in range(step - 1, max(-1, step - 14), -1))
     shown = f"`{key}` of `{name}` about {2**step}"
-    return CallValue(kind, _hash("c.size", kind, name, key), _hash(kind, name, key, step), shown, near, wider, further)
+    return _value(kind, _hash("c.size", kind, name, key), _hash(kind, name, key, step), shown, near, wider, further)

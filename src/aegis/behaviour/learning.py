@@ -5,7 +5,9 @@ the kind of value in an argument, the recipient of `send_email`, the hour. Of ea
 there before; of each context, how many calls went by since it last brought something new. How often something new came
 in contexts known as well is counted for each agent, and says how rare it is, in bits: where every second call is to
 another host, another host says nothing. What is new in its own context is asked about in the wider one, given that.
-The surprise of a call is the sum over its kinds of values, and has to lie clearly above what the agent's own past had.
+The surprise of a call is the sum over its kinds of values, and has to lie clearly above what the agent's own past had;
+or that of one kind has, above the past of this kind: an agent that says something new every day may never have sent
+sixty kilobytes.
 
 Everything is a function of the calls in their order: no clock is read, and nothing is random.
 """
@@ -16,15 +18,18 @@ import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from math import log2
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from aegis.behaviour.features import (
     BEGINS,
-    CLASS,
+    GROUPS,
     KEY,
     KINDS,
     RATE,
     SAID,
+    SLOTS,
+    WAYS,
     WORD,
     CallValue,
     LearnedCall,
@@ -33,9 +38,6 @@ from aegis.behaviour.features import (
 )
 from aegis.core.times import MICROS
 
-SLOTS: Final = 640  # values and contexts that are known of one agent
-_WAYS: Final = 4
-_GROUPS: Final = SLOTS // _WAYS
 _MOST: Final = 255  # what a slot counts to
 _STEPS: Final = 9  # how well a context is known, in powers of two
 _LEVELS: Final = 2  # wider contexts of one value
@@ -51,6 +53,8 @@ _SAMPLED: Final = 8
 _LEAST_TOLD: Final = 0.5  # bits of a value below which it is left out
 LEAST_BITS: Final = 8.0  # surprise below which nothing is called unusual
 MARGIN_BITS: Final = 4.5  # so far above its own past a call has to be
+LEAST_OF_KIND: Final = 12.0  # surprise of one kind of value below which it alone makes nothing unusual
+MARGIN_OF_KIND: Final = 4.5  # so far above its own past one kind has to be
 USUAL_SHARE: Final = 2_500  # one call in so many of the agent's own past may be as surprising
 DRIFT_BITS: Final = 200  # surprise that one day may teach: bounds how fast an agent's usual can be moved
 LEAST_DRIFT: Final = 4.0  # what a call with anything new takes of it: also what has become common is not free
@@ -58,11 +62,14 @@ SNAPSHOT_DAYS: Final = 7  # what new agents of a program begin with is no freshe
 TAUGHT: Final = 8  # how often a call counts that a person called fine
 _DAY_US: Final = 86_400 * MICROS
 _MINUTE_US: Final = 60 * MICROS
+_MOST_RATE: Final = 65_535  # calls of one minute that are told apart
+_NOTHING: Final[Mapping[int, int]] = {}
+_BITS: Final = itemgetter(0)
 _HEAD: Final = struct.Struct("<IIQQHHIf")
 
 
 _TOLD_BY_CLASS: Final = frozenset({WORD, BEGINS})  # another kind of value is another value: told once
-_FAR: Final[Mapping[int, float]] = {RATE: 4.0}  # bits for each step further; sizes have long tails, rates have none
+_FAR: Final = 4.0  # bits for each doubling of a rate beyond what is known; sizes have long tails, rates have none
 
 
 def _wider_of(kind: int, step: int, level: int) -> int:
@@ -71,31 +78,39 @@ def _wider_of(kind: int, step: int, level: int) -> int:
 
 
 class Surprise(NamedTuple):
-    """How far a call is from what is usual: bits, how many are called unusual, and the largest reasons in words.
+    """How far a call is from what is usual: bits, how many are called unusual, and the values that make them.
 
-    `values` are those that were looked at; `fresh` says of those that are new in how many contexts, by their place.
+    That is all of a call, or one kind of value where this alone is beyond its own limit. `told` are new values with
+    their bits, the largest first. `values` are those that were looked at; `fresh` says of those that are new in how
+    many contexts, by their place. `kinds` are the bits of each kind.
     """
 
     bits: float
     limit: float
-    reasons: tuple[str, ...]
+    told: Sequence[tuple[float, CallValue]]
     values: Sequence[CallValue]
     fresh: Mapping[int, int]
+    kinds: Mapping[int, float] = _NOTHING
 
     @property
     def is_unusual(self) -> bool:
         return self.bits > self.limit
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The three largest reasons in words."""
+        return tuple(f"{SAID[one.kind]} {one.shown}".strip() for _, one in self.told[:3])
+
 
 class AgentModel:
     """What is usual of one agent. `learned` counts the calls that taught it."""
 
-    __slots__ = ("_bits", "_counts", "_day", "_drift", "_last", "_minute", "_new", "_rate", "_seen", "_tags",
-                 "learned", "since")  # fmt: skip
+    __slots__ = ("_bits", "_counts", "_day", "_drift", "_last", "_minute", "_new", "_quickest", "_rate",
+                 "_seen", "_tags", "learned", "since")  # fmt: skip
 
     def __init__(self) -> None:
         self._tags = array("H", bytes(2 * SLOTS))
-        self._counts = array("B", bytes(SLOTS))
+        self._counts = array("B", bytes(SLOTS + 2 * KINDS))  # behind the places, the two highest surprises of each kind
         self._seen = array("H", bytes(2 * _RATES))
         self._new = array("H", bytes(2 * _RATES))
         self._bits = array("H", bytes(2 * _BUCKETS))
@@ -104,35 +119,64 @@ class AgentModel:
         self._last = 0  # tool of the call before
         self._minute = 0
         self._rate = 0
+        self._quickest = 0  # the highest order of magnitude of a whole minute
         self._day = 0
         self._drift = 0.0
 
     def score(self, called: LearnedCall) -> Surprise:
         """How surprising a call is now; nothing is learned by it."""
-        values = (*called.values, *self._own(called))
-        tags, known_class, fresh = self._tags, False, dict[int, int]()
+        values, tags = list(called.values), self._tags
+        if self._last:
+            values.append(order_of(self._last, called.tool))
+        # One pass finds what is not known by itself; most calls end there.
+        unknown = [place for place, value in enumerate(values) if value.tag not in tags[value.group]]
+        rate = self._rate + 1 if called.time // _MINUTE_US <= self._minute else 1
+        step = min(_MOST_RATE, rate).bit_length()
+        # Who was quicker, or half as quick, was as quick as this; of whom no minute is known, no rate is unusual.
+        is_quick = 0 < self._quickest < step - 1
+        if not unknown and not is_quick:
+            return Surprise(0.0, LEAST_BITS, (), values, _NOTHING)
+        fresh = dict[int, int]()
         found: list[tuple[float, CallValue]] = []
-        for index, value in enumerate(values):
-            kind, key = value.kind, value.value
-            if kind == KEY and known_class:
+        for place in unknown:
+            value = values[place]
+            kind = value.kind
+            if kind == KEY and place - 1 not in fresh:
                 continue  # an argument that was given with such a value was given
-            start = key % _GROUPS * _WAYS
-            if key >> 16 in tags[start : start + _WAYS] or (value.near and self._knows(value.near)):
-                known_class = kind == CLASS
+            if any(tag in tags[group] for tag, group in value.near):
                 continue
-            bits, fresh[index] = self._surprise(value)
-            told = kind in _TOLD_BY_CLASS and not known_class
-            known_class = False
-            if bits >= _LEAST_TOLD and not told:
+            bits, fresh[place] = self._surprise(value)
+            if bits >= _LEAST_TOLD and (kind not in _TOLD_BY_CLASS or place - 2 not in fresh):
                 found.append((bits, value))
+        if is_quick:
+            quick = rate_of(step)
+            values.append(quick)
+            fresh[len(values) - 1] = 1
+            found.append((self._quick_bits(step), quick))
         if not found:
             return Surprise(0.0, LEAST_BITS, (), values, fresh)
-        found.sort(key=lambda one: -one[0])
+        found.sort(key=_BITS, reverse=True)
         kinds: dict[int, float] = {}
         for bits, one in found:  # three words that are new say little more than the one that surprises most
             kinds.setdefault(one.kind, bits)
-        reasons = tuple(f"{SAID[one.kind]} {one.shown}".strip() for _, one in found[:3])
-        return Surprise(sum(kinds.values()), self.limit, reasons, values, fresh)
+        bits, limit = sum(kinds.values()), LEAST_BITS
+        if bits > LEAST_BITS:
+            limit = self.limit
+            if bits <= limit:
+                kind = max(kinds, key=lambda one: kinds[one] - self._limit_of(one))
+                if kinds[kind] > self._limit_of(kind):
+                    bits, limit = kinds[kind], self._limit_of(kind)
+                    found.sort(key=lambda one: (one[1].kind != kind, -one[0]))
+        return Surprise(bits, limit, found, values, fresh, kinds)
+
+    def _limit_of(self, kind: int) -> float:
+        """How many bits of one kind of value are called unusual: clearly more than its own past had but once."""
+        return max(LEAST_OF_KIND, self._counts[SLOTS + 2 * kind + 1] / 2 + MARGIN_OF_KIND)
+
+    def _enter_top(self, kind: int, bits: float) -> None:
+        """Remember the two highest surprises of a kind in half bits; what is beyond the limit counts as being at it."""
+        half, counts, first = min(_MOST, int(2 * min(bits, self._limit_of(kind)))), self._counts, SLOTS + 2 * kind
+        _, counts[first + 1], counts[first] = sorted((half, counts[first], counts[first + 1]))
 
     def _surprise(self, value: CallValue) -> tuple[float, int]:
         """The bits of a value that is new in its own context, and in how many contexts it is new."""
@@ -144,7 +188,11 @@ class AgentModel:
             bits += self._rarity(_wider_of(value.kind, step, level), _WIDER)
             levels += 1
         away = next((index for index, one in enumerate(value.further) if self._find(one) >= 0), len(value.further))
-        return bits + away * _FAR.get(value.kind, 1), levels
+        return bits + away, levels
+
+    def _quick_bits(self, step: int) -> float:
+        """The bits of a rate that is beyond what is known."""
+        return self._surprise(rate_of(step))[0] + _FAR * (step - 1 - self._quickest)
 
     def _rarity(self, index: int, prior: float) -> float:
         """How rare it was with this agent that something was new there, in bits."""
@@ -171,10 +219,15 @@ class AgentModel:
             self._day, self._drift = day, 0.0
         mature = self.learned >= MATURE
         may_drift = taught or not mature or self._drift < DRIFT_BITS
-        if not taught and may_drift and surprise.bits and self.learned >= SETTLED:
-            # What is beyond the limit counts as being at it: no call lifts the limit far at once.
-            bucket = min(_BUCKETS - 1, int(2 * min(surprise.bits, surprise.limit)))
+        if not taught and may_drift and surprise.kinds and self.learned >= SETTLED:
+            # What is beyond the limit counts as being at it: no call lifts the limit far at once. Rates count by the
+            # minute alone: else each call of a burst would make room for the next.
+            bits = sum(surprise.kinds.values()) - surprise.kinds.get(RATE, 0.0)
+            bucket = min(_BUCKETS - 1, int(2 * min(bits, self.limit)))
             self._bits[bucket] = min(65_535, self._bits[bucket] + 1)
+            for kind, own in surprise.kinds.items():
+                if kind != RATE:
+                    self._enter_top(kind, own)
         if mature and may_drift and not taught and surprise.fresh:
             self._drift += max(surprise.bits, LEAST_DRIFT)
         times = TAUGHT if taught else 1
@@ -184,23 +237,29 @@ class AgentModel:
             times, values = _SAMPLED, values if self.learned % _SAMPLED == 0 else ()
         if not may_drift:
             values = ()
-        tags, counts, seen = self._tags, self._counts, self._seen
+        index_of, counts, seen = self._tags.index, self._counts, self._seen
         for index, value in enumerate(values):
             if value.kind == RATE:
                 continue  # learned of whole minutes: else a burst would be its own excuse
             if index in fresh:
                 self._learn_new(value, fresh[index], times, rated=not taught)
                 continue
-            for key in (value.context, value.value):
-                start = key % _GROUPS * _WAYS
-                try:
-                    place = tags.index(key >> 16, start, start + _WAYS)
-                except ValueError:  # what is known by what lies near it is entered too, so that it is known by itself
-                    place = self._place(key)
-                known = counts[place]
-                counts[place] = known + times if known + times < _MOST else _MOST
-                if key == value.context and not taught:
-                    seen[value.kind * _STEPS + known.bit_length()] += times
+            group = value.context_group
+            try:
+                place = index_of(value.context_tag, group.start, group.stop)
+            except ValueError:
+                place = self._place(value.context)
+            known = counts[place]
+            counts[place] = known + times if known + times < _MOST else _MOST
+            if not taught:
+                seen[value.kind * _STEPS + known.bit_length()] += times
+            group = value.group
+            try:
+                place = index_of(value.tag, group.start, group.stop)
+            except ValueError:  # what is known by what lies near it is entered too, so that it is known by itself
+                place = self._place(value.value)
+            known = counts[place] + times
+            counts[place] = known if known < _MOST else _MOST
         if not self.learned % _AGED:
             self._age()
         minute = called.time // _MINUTE_US
@@ -208,12 +267,14 @@ class AgentModel:
             self._rate += 1
         elif minute > self._minute:  # a clock that is set back begins no new minute
             if self._rate and may_drift:
-                quick = rate_of(min(65_535, self._rate).bit_length())
-                if self._knows((quick.value, *quick.near)):
-                    self._enter(quick.value, 1)
-                    self._seen[RATE * _STEPS + self._enter(quick.context, 1)] += 1
+                step = min(_MOST_RATE, self._rate).bit_length()
+                if self._quickest >= step - 1:
+                    self._seen[RATE * _STEPS + self._enter(rate_of(step).context, 1)] += 1
                 else:
-                    self._learn_new(quick, 1, 1, rated=not taught)
+                    if not taught and self.learned >= SETTLED:
+                        self._enter_top(RATE, self._quick_bits(step))
+                    self._learn_new(rate_of(step), 1, 1, rated=not taught)
+                self._quickest = max(self._quickest, step)
             self._minute, self._rate = minute, 1
         self._last = called.tool
         self.since = self.since or called.time
@@ -258,8 +319,8 @@ class AgentModel:
         """Whether one of these values is known."""
         tags = self._tags
         for key in keys:
-            start = key % _GROUPS * _WAYS
-            if key >> 16 in tags[start : start + _WAYS]:
+            start = key % GROUPS * WAYS
+            if key >> 16 in tags[start : start + WAYS]:
                 return True
         return False
 
@@ -269,17 +330,11 @@ class AgentModel:
             return self.learned > snapshot.learned
         return self.learned >= MATURE and self._day >= snapshot._day + SNAPSHOT_DAYS
 
-    def _own(self, called: LearnedCall) -> Sequence[CallValue]:
-        """The values that the calls before make: order and rate."""
-        rate = self._rate + 1 if called.time // _MINUTE_US <= self._minute else 1
-        quick = rate_of(min(65_535, rate).bit_length())
-        return (quick, order_of(self._last, called.tool)) if self._last else (quick,)
-
     def _find(self, key: int) -> int:
         """The place of a value, or -1."""
-        start = key % _GROUPS * _WAYS
+        start = key % GROUPS * WAYS
         try:
-            return self._tags.index(key >> 16, start, start + _WAYS)
+            return self._tags.index(key >> 16, start, start + WAYS)
         except ValueError:
             return -1
 
@@ -288,16 +343,23 @@ class AgentModel:
         place = self._find(key)
         if place >= 0:
             return place
-        start = key % _GROUPS * _WAYS
+        start = key % GROUPS * WAYS
         counts = self._counts
-        place = min(range(start, start + _WAYS), key=counts.__getitem__)
+        place = min(range(start, start + WAYS), key=counts.__getitem__)
         self._tags[place], counts[place] = key >> 16, 0
         return place
 
     def encode(self) -> bytes:
         """The model as bytes; `decode` gives it back."""
         head = _HEAD.pack(
-            self.learned, self._last, self.since, self._minute, min(65_535, self._rate), 0, self._day, self._drift
+            self.learned,
+            self._last,
+            self.since,
+            self._minute,
+            min(_MOST_RATE, self._rate),
+            self._quickest,
+            self._day,
+            self._drift,
         )
         return head + b"".join(one.tobytes() for one in self._tables())
 
@@ -311,9 +373,16 @@ class AgentModel:
         at = _HEAD.size
         if len(data) != at + sum(one.itemsize * len(one) for one in model._tables()):
             raise ValueError("not a model of an agent")
-        model.learned, model._last, model.since, model._minute, model._rate, _, model._day, model._drift = (
-            _HEAD.unpack_from(data)
-        )
+        (
+            model.learned,
+            model._last,
+            model.since,
+            model._minute,
+            model._rate,
+            model._quickest,
+            model._day,
+            model._drift,
+        ) = _HEAD.unpack_from(data)
         for table in model._tables():
             size = table.itemsize * len(table)
             table[:] = array(table.typecode, data[at : at + size])

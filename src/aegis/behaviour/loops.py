@@ -67,12 +67,12 @@ class Trail:
             answers = step.tool != self._last.tool and step.similar == self._before.similar
             self._run = self._run + 1 if answers and step.time - self._last.time <= rules.alternating.within else 0
             self._before, self._last = self._last, step
-        for name, fingerprint, times in (
-            ("identical", step.exact, rules.identical),
-            ("similar", step.similar, rules.similar),
-        ):
-            if times.count and self._is_beyond(fingerprint, times, step.time, enters=is_new):
-                return name, times.count
+        if rules.identical.count and self._is_beyond(step.exact, rules.identical, step.time, enters=is_new):
+            return "identical", rules.identical.count
+        if rules.similar.count and self._is_beyond(step.similar, rules.similar, step.time, enters=is_new):
+            return "similar", rules.similar.count
+        if self._run < 2:
+            return None
         rounds = (self._run + 2) // 2
         if rules.alternating.count and rounds > rules.alternating.count:
             return "alternating", rules.alternating.count
@@ -93,18 +93,19 @@ class Trail:
 
     def _is_beyond(self, fingerprint: int, times: Times, now: int, *, enters: bool) -> bool:
         """Whether there are more than `times.count` of it within the time."""
-        known = self._times.get(fingerprint)
+        times_of = self._times
+        known = times_of.get(fingerprint)
         if not enters:
             moments = [] if known is None else [known] if isinstance(known, int) else known
             return len(moments) > times.count and moments[-times.count - 1] > now - times.within
         # Nearly every call is made once: it costs a number, and a list from the second time on.
         if known is None:
-            self._times[fingerprint] = now
-            if len(self._times) > MAX_CALLS:
-                del self._times[next(iter(self._times))]
+            times_of[fingerprint] = now
+            if len(times_of) > MAX_CALLS:
+                del times_of[next(iter(times_of))]
             return False
-        del self._times[fingerprint]
-        moments = self._times[fingerprint] = [known, now] if isinstance(known, int) else [*known[-times.count :], now]
+        del times_of[fingerprint]
+        moments = times_of[fingerprint] = [known, now] if isinstance(known, int) else [*known[-times.count :], now]
         return len(moments) > times.count and moments[-times.count - 1] > now - times.within
 
 

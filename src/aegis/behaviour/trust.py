@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from aegis.behaviour.usual import program_of
-from aegis.core.ports import Clock, Entry, Reader, Search, Store
+from aegis.core.ports import Clock, Entry, Reader, Search, Store, never_came
 from aegis.core.times import MICROS, rfc3339
 from aegis.gate.participants import Part
 
@@ -103,7 +103,7 @@ def _score(good: float, bad: float) -> int:
 
 def _weight(entry: Entry) -> tuple[float, float]:
     if entry.kind == "result":
-        return _UNATTESTED.get(entry.reason, _NOTHING)
+        return _NOTHING if never_came(entry) else _UNATTESTED.get(entry.reason, _NOTHING)
     if entry.kind == "approval":
         members = orjson.loads(entry.body)
         # What evidence or an earlier answer released is nobody's answer to this call.

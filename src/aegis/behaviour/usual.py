@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from aegis.behaviour.features import LearnedCall, called_of
@@ -32,8 +32,16 @@ EVERY: Final = 64  # calls that are learned between two writes of a model
 MAX_LEARNED_BYTES: Final = 65_536  # of arguments that are looked at; larger ones count by their size alone
 
 
-_NOTHING: Final[Mapping[int, int]] = {}
-_USUAL: Final = Surprise(0.0, LEAST_BITS, (), (), _NOTHING)
+class LastCall(NamedTuple):
+    """How far the last call of an agent was from usual, as it is shown: its values would be kilobytes an agent."""
+
+    bits: float
+    limit: float
+    reasons: tuple[str, ...]
+    is_unusual: bool
+
+
+_USUAL: Final = LastCall(0.0, LEAST_BITS, (), False)
 
 
 class _Said(NamedTuple):
@@ -52,7 +60,7 @@ class Resident:
     def __init__(self, model: AgentModel) -> None:
         self.model = model
         self.call_id = 0  # its fingerprint
-        self.last: Surprise | None = None
+        self.last: LastCall | None = None
         self.said: _Said | None = None
         self.unsaved = 0
 
@@ -119,10 +127,10 @@ class UsualCalls:
         if not unusual or released:
             return None
         # A burst of calls is unusual for one reason: the same is said of each.
-        said = resident.said
-        if said is None or said.reasons != surprise.reasons or said.mode != rules.mode:
-            report = _report(surprise)
-            said = _Said(surprise.reasons, rules.mode, observed(report) if rules.mode == "observe" else report)
+        said, reasons = resident.said, surprise.reasons
+        if said is None or said.reasons != reasons or said.mode != rules.mode:
+            report = _report(reasons)
+            said = _Said(reasons, rules.mode, observed(report) if rules.mode == "observe" else report)
             resident.said = said
         return said.report
 
@@ -147,14 +155,16 @@ class UsualCalls:
         with self._lock:
             model = resident.model
             surprise = model.score(called)
-            unusual = model.learned >= rules.after and surprise.is_unusual
+            tells = model.learned >= rules.after
+            unusual = tells and surprise.is_unusual
             held = unusual and rules.mode == "hold"
             if released or (is_new and not held):
                 model.learn(called, surprise, taught=released)
                 resident.unsaved += 1
             if is_new:
                 resident.call_id = hash(call_id)
-                resident.last = _bare(surprise, tells=model.learned >= rules.after)
+                told = tells and surprise.bits
+                resident.last = LastCall(*surprise[:2], surprise.reasons, surprise.is_unusual) if told else _USUAL
         return surprise, unusual
 
     def save(self, transaction: Transaction, agent: str) -> None:
@@ -171,7 +181,7 @@ class UsualCalls:
             if snapshot is None or resident.model.replaces(snapshot):
                 _put(transaction, _program_key(program), data)
 
-    def last(self, agent: str) -> tuple[AgentModel, Surprise | None]:
+    def last(self, agent: str) -> tuple[AgentModel, LastCall | None]:
         """The model of an agent, and how far its last call here was from usual."""
         resident = self._agents.get(agent)
         if resident is not None:
@@ -194,11 +204,6 @@ class UsualCalls:
         return resident
 
 
-def _bare(surprise: Surprise, *, tells: bool) -> Surprise:
-    """What is shown of a call later, where the agent is known well enough: its values would be kilobytes an agent."""
-    return surprise._replace(values=(), fresh=_NOTHING) if tells and surprise.bits else _USUAL
-
-
 def _put(transaction: Transaction, key: str, data: bytes) -> None:
     stored = transaction.document(COLLECTION, key)
     version = 1 if stored is None else stored.version + 1
@@ -213,7 +218,7 @@ def _parsed(canonical: bytes) -> Mapping[str, Any]:
     return parsed
 
 
-def _report(surprise: Surprise) -> Report:
+def _report(reasons: Sequence[str]) -> Report:
     """What is said of a call that is far from usual; the reasons name values, and stay in the encrypted payload."""
     return Report(
         guard=GUARD,
@@ -229,7 +234,7 @@ def _report(surprise: Surprise) -> Report:
                 severity=Risk.MEDIUM,
                 outcome=Outcome.REQUIRE_APPROVAL,
                 message="the call is unlike what this agent usually does",
-                evidence="; ".join(surprise.reasons),
+                evidence="; ".join(reasons),
             ),
         ),
     )

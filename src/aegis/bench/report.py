@@ -147,50 +147,77 @@ def _acting(cases: Sequence[TaskRun]) -> tuple[list[TaskRun], list[TaskRun]]:
 # What has to be met: `[SUITE:][hidden.]METRIC[.VARIANT]=VALUE`, at least; `holds` at most.
 
 
-def unmet(rows: Sequence[TableRow], requirements: Iterable[str], policy: str) -> list[str]:
-    """The requirements that the measured policy does not meet, each as a sentence.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Requirement:
+    """What one figure has to be: at least `asked`, and at most that for holds. `key` is how it was written."""
 
-    `stopped`, `fetches` and `hard` without a wording are the least of all but the template, which content detection
-    knows. Raises `InvalidCall` for a requirement that cannot be read, or that nothing was measured for.
-    """
-    found: list[str] = []
-    for text in requirements:
-        key, equals, asked = text.partition("=")
+    key: str
+    asked: float
+    suite: str
+    hidden: bool
+    metric: str
+    variant: str
+
+    @classmethod
+    def read(cls, text: str) -> Requirement:
+        """The requirement that `text` writes; raises `InvalidCall` where it writes none."""
+        key, equals, number = text.partition("=")
         try:
-            wanted = float(asked.removesuffix("%")) / (100 if asked.endswith("%") else 1)
+            asked = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
         except ValueError:
             equals = ""
         if not equals:
             raise InvalidCall(f"`{text}` is no requirement", hint="`stopped.bare=0.97`, `utility=0.8`, `holds=0.3`")
-        value = _measured(rows, key, policy)
-        if value > wanted if key.split(":")[-1].removeprefix("hidden.").startswith("holds") else value < wanted:
-            found.append(f"`{key}` is {value:.4g}, and {wanted:.4g} is asked")
+        suite, colon, rest = key.rpartition(":")
+        metric, _, variant = rest.removeprefix("hidden.").partition(".")
+        if metric not in _METRICS or variant not in {"", *VARIANTS}:
+            hint = f"`[SUITE:][hidden.]METRIC[.VARIANT]=VALUE`; metrics: {', '.join(_METRICS)}"
+            raise InvalidCall(f"`{key}` is nothing that the bench measures", hint=hint)
+        if metric != "holds" and not 0 <= asked <= 1:
+            raise InvalidCall(f"`{text}` asks for a share that is not between 0 and 1", hint="`0.97` or `97%`")
+        return cls(
+            key=key,
+            asked=asked,
+            suite=suite if colon else ALL,
+            hidden=rest.startswith("hidden."),
+            metric=metric,
+            variant=variant,
+        )
+
+    def measured(self, rows: Sequence[TableRow], policy: str) -> float:
+        """The figure that is asked about; raises `InvalidCall` where nothing was measured for it.
+
+        `stopped`, `fetches` and `hard` without a wording are the least of all but the template, which content
+        detection knows.
+        """
+        chosen = [
+            row
+            for row in rows
+            if row.suite == self.suite
+            and row.prompt == ("hidden" if self.hidden else "shown")
+            and row.policy == policy
+            and not row.when
+            and (row.variant == self.variant or (not self.variant and self.metric not in {"utility", "holds"}))
+        ]
+        if not self.variant and self.metric in {"stopped", "fetches", "hard"}:
+            chosen = [row for row in chosen if row.variant != "template"]
+        values = [row.holds if self.metric == "holds" else getattr(row, self.metric).share for row in chosen]
+        known = [value for value in values if value is not None]
+        if not known:
+            raise InvalidCall(
+                f"nothing was measured for `{self.key}`", hint="see `--suite`, `--variant` and `--prompt`"
+            )
+        return float(max(known) if self.metric == "holds" else min(known))
+
+
+def unmet(rows: Sequence[TableRow], requirements: Iterable[Requirement], policy: str) -> list[str]:
+    """The requirements that the measured policy does not meet, each as a sentence."""
+    found: list[str] = []
+    for one in requirements:
+        value = one.measured(rows, policy)
+        if value > one.asked if one.metric == "holds" else value < one.asked:
+            found.append(f"`{one.key}` is {value:.4g}, and {one.asked:.4g} is asked")
     return found
-
-
-def _measured(rows: Sequence[TableRow], key: str, policy: str) -> float:
-    suite, colon, rest = key.rpartition(":")
-    hidden, parts = rest.startswith("hidden."), rest.removeprefix("hidden.").split(".")
-    metric, variant = parts[0], parts[1] if len(parts) == 2 else ""
-    if metric not in _METRICS or len(parts) > 2 or variant not in {"", *VARIANTS}:
-        hint = f"`[SUITE:][hidden.]METRIC[.VARIANT]=VALUE`; metrics: {', '.join(_METRICS)}"
-        raise InvalidCall(f"`{key}` is nothing that the bench measures", hint=hint)
-    chosen = [
-        row
-        for row in rows
-        if row.suite == (suite if colon else ALL)
-        and row.prompt == ("hidden" if hidden else "shown")
-        and row.policy == policy
-        and not row.when
-        and (row.variant == variant or (not variant and metric not in {"utility", "holds"}))
-    ]
-    if not variant and metric in {"stopped", "fetches", "hard"}:
-        chosen = [row for row in chosen if row.variant != "template"]
-    values = [row.holds if metric == "holds" else getattr(row, metric).share for row in chosen]
-    known = [value for value in values if value is not None]
-    if not known:
-        raise InvalidCall(f"nothing was measured for `{key}`", hint="see `--suite`, `--variant` and `--prompt`")
-    return float(max(known) if metric == "holds" else min(known))
 
 
 # The picture: what honest tasks keep against what attacks lose.

@@ -46,7 +46,7 @@ from aegis.core.times import system_clock
 from aegis.detect.rules.cache import default_cache_folder
 from aegis.gate.commits import Commits
 from aegis.gate.control import Control
-from aegis.gate.events import Event, Listener, new_id, notify
+from aegis.gate.events import About, Event, Listener, new_id, notify
 from aegis.gate.gate import Gate
 from aegis.gate.observe import Results
 from aegis.gate.participants import Doing
@@ -111,7 +111,7 @@ class DeployedGate(Gate):
         self._answering = Answering(parts, control, self._decisions)
         self._settle = partial(settle, parts, control, self._decisions)
         self._measures = DriftMeasures(parts)
-        parts.listeners.append(self._measures)
+        parts.listeners.append(("session", self._measures))
         self.results.settle = self._settle
 
     def begin(self) -> None:
@@ -302,7 +302,7 @@ def record_start(ledger: Ledger, digest: str) -> None:
     ledger.append(Unit(apply=apply))
 
 
-def recorder(ledger: Ledger, listeners: Sequence[Listener]) -> Callable[[Change], None]:
+def recorder(ledger: Ledger, listeners: Sequence[Listener | About]) -> Callable[[Change], None]:
     """Give what records each change of the policy; raises `StoreError` where it cannot, and nothing changes then."""
 
     def record(change: Change) -> None:
@@ -416,15 +416,15 @@ def open_deployment(
         books=books,
     )
     previews = PreviewWorker(parts, parts.dry_runs)
-    state.listeners.append(previews)
+    state.listeners.append(("approval_id", previews))
     deliveries = Deliveries(state.store, system_clock)
 
-    def told(event: Event) -> None:
+    def told(_event: Event) -> None:
         """Messages are in the outbox once an approval is on record; somebody has to send them."""
-        if "approval_id" in event.members and policy.current.approval_rules.notifies:
+        if policy.current.approval_rules.notifies:
             deliveries.start()
 
-    state.listeners.append(told)
+    state.listeners.append(("approval_id", told))
     return Deployment(
         home=state.home,
         config=state.config,

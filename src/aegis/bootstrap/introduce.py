@@ -37,14 +37,10 @@ class Introductions:
         self._ledger = ledger
         self._keyring = keyring
         self._lock = threading.Lock()
-        self._known: set[str] = set()
 
     def agent(self, name: str) -> None:
         """Introduce the receipt key of the agent `name`; raises `StoreUnavailable` where that cannot be recorded."""
-        if name in self._known:
-            return
         self.key(self._keyring.receipt_signer(name))
-        self._known.add(name)
 
     def missions(self) -> None:
         """Introduce the keys that sign missions and attestations, at their first use."""

@@ -30,7 +30,7 @@ from aegis.core.ports import Document, Reader, Store
 from aegis.core.receipt import Draft
 from aegis.core.times import system_clock
 from aegis.errors import ConfigError, Problem, StoreConflict, StoreCorrupt, StoreError
-from aegis.gate.events import Event, Listener, new_id, notify
+from aegis.gate.events import About, Event, Listener, new_id, notify
 from aegis.gate.repeat import Elsewhere
 from aegis.keys.keyring import Keyring
 from aegis.log.writer import Ledger, Unit
@@ -91,7 +91,7 @@ class State:
     ledger: Ledger
     elsewhere: Elsewhere
     introductions: Introductions
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[Listener | About] = field(default_factory=list)
     mark: HighWater | None = None
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ def _opened(
         store = sealed = SealedStore(inner, keyring.document_key())
         mark = HighWater(place, keyring.log_signer)
         record = _judge(sealed, mark, keyring, accept_rollback)
-    listeners: list[Listener] = []
+    listeners: list[Listener | About] = []
     log = log_name(store)
     elsewhere = Elsewhere(store, None if books is None else books.leaves)
     ledger = Ledger(

@@ -192,7 +192,7 @@ def injected(
     and what the scanner of results withholds counts for nothing. Held calls of the user are approved with a grant
     where one is offered, each counted as one hold.
     """
-    from aegis.bench.report import picture, rows_of, unmet
+    from aegis.bench.report import Requirement, picture, rows_of, unmet
     from aegis.bench.run import Measured, measure
     from aegis.bench.suite import VARIANTS, cases
 
@@ -201,6 +201,8 @@ def injected(
     unknown = [name for name in variant or () if name not in VARIANTS]
     if unknown:
         raise InvalidCall(f"`{unknown[0]}` is no variant", hint=", ".join(VARIANTS))
+    # Before the work, which takes a minute.
+    required = [Requirement.read(one) for text in (*(require or ()), *(more or ())) for one in text.split(",")]
     suites = _suites(own, episodes, suite or [])
     measured = Measured(config=config, profile=profile, declare=declare)
     wanted = [
@@ -217,7 +219,7 @@ def injected(
     with _told(len(wanted)) as done:
         ran = measure(wanted, measured, jobs=jobs or os.cpu_count() or 1, done=done)
     rows = rows_of(ran, measured.name)
-    missed = unmet(rows, [one for text in (*(require or ()), *(more or ())) for one in text.split(",")], measured.name)
+    missed = unmet(rows, required, measured.name)
     if svg is not None:
         svg.write_text(picture(rows, measured.name), encoding="utf-8")
     if details is not None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aegis.proxies.hooks.supervise import supervised
+from aegis.proxies.hooks.judge import supervised
 
 if TYPE_CHECKING:
     from aegis.bootstrap.deployment import DeployedGate
@@ -37,7 +37,7 @@ def run_hook(
         from aegis.proxies.hooks.door import MAX_EVENT
         from aegis.proxies.hooks.event import read_event
         from aegis.proxies.hooks.judge import HookJudge as Judge
-        from aegis.proxies.hooks.state import HookState
+        from aegis.proxies.hooks.judge import HookState
 
         event = read_event(sys.stdin.buffer.read(MAX_EVENT + 1))
         decider = _decider(config, home, agent, url, api_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from aegis.errors import InvalidCall, LogInvalid, MissionInvalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from aegis.bootstrap import State
     from aegis.bootstrap.deployment import DeployedGate
     from aegis.core.breaks import Break
     from aegis.core.principal import Principal
@@ -312,20 +313,56 @@ def tail(
 
 @app.command()
 def erase(
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help=RECEIPT)],
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help=RECEIPT)] = "",
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="AGE", help="every payload older than this: 90d, 36h")
+    ] = "",
+    tool: Annotated[str, typer.Option("--tool", help="with --older-than: of this tool only")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="with --older-than: of this agent only")] = "",
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Erase the payload of a receipt for good: arguments, findings, key and salt. The log still verifies."""
+    """Erase the payload of a receipt, or of all that are old: arguments, findings, key, salt. The log still verifies.
+
+    Every erasure is a receipt of its own. What waits for a person, or was approved and may still be made, is left.
+    """
     from aegis.cli.opening import existing, operator
     from aegis.gate.repeat import erase_payload
 
+    if bool(receipt) == bool(older_than):
+        raise InvalidCall("name a receipt, or an age with `--older-than`, and not both")
     with existing(home, config) as state:
+        if older_than:
+            show_members(_erase_old(state, older_than, tool, agent), as_json=as_json)
+            return
         with state.store.reader() as reader:
             erased = entry_of(reader, receipt).receipt_id
         recorded = state.ledger.append(erase_payload(erased, principal=operator()))[0]
     show_members({"erased": erased, "receipt": recorded.receipt_id, "index": recorded.index}, as_json=as_json)
+
+
+def _erase_old(state: State, age: str, tool: str, agent: str) -> dict[str, int]:
+    from aegis.approvals.retention import Erased, next_old
+    from aegis.cli.opening import operator
+    from aegis.core.times import MICROS, system_clock
+    from aegis.gate.repeat import erase_payload
+
+    unit = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}.get(age[-1:])
+    if unit is None or not (age[:-1].isascii() and age[:-1].isdigit()) or int(age[:-1]) == 0 or len(age) > _LONGEST_AGE:
+        raise InvalidCall("`--older-than` is a number and a unit: 30m, 36h, 90d, 12w")
+    now = system_clock()
+    told, more = Erased(agent=agent, tool=tool), True
+    while more:
+        with state.store.reader() as reader:
+            entries, more = next_old(reader, told, end=now - int(age[:-1]) * unit * MICROS, now=now)
+        for entry in entries:
+            state.ledger.append(erase_payload(entry.receipt_id, principal=operator()))
+            told.erased += 1
+    return {"erased": told.erased, "left": told.held}
+
+
+_LONGEST_AGE: Final = 6  # characters: centuries of minutes
 
 
 app.command()(attest)

@@ -261,8 +261,8 @@ def run_wrapped(wrapping: Wrapping) -> int:
 
 
 async def _run(wrapping: Wrapping) -> int:
-    from aegis.enforce.context import Session
     from aegis.enforce.enforcement import Enforcer
+    from aegis.enforce.scope import Session
     from aegis.policy.guards.descriptions import DescriptionScanner
     from aegis.proxies.mcp.judge import AskingDecider
     from aegis.proxies.mcp.judge import McpJudge as Judge
@@ -300,8 +300,7 @@ async def _run(wrapping: Wrapping) -> int:
 
 async def _server(wrapping: Wrapping) -> ServerEnd:
     """Give the server's end of the connection, started or about to be asked."""
-    from aegis.outbound.client import Egress
-    from aegis.outbound.values import EgressPolicy
+    from aegis.outbound.client import Egress, EgressPolicy
     from aegis.proxies.mcp.messages import ProcessEnd
     from aegis.proxies.mcp.remote import IDLE_S, MAX_ANSWER_BYTES, TOTAL_S, HttpEnd
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aegis.bootstrap import State
-    from aegis.config.remedy import Remedy
+    from aegis.config.text import Remedy
     from aegis.core.finding import Finding
     from aegis.core.ports import Entry, Reader
     from aegis.detect.rules import Rule
@@ -106,7 +106,7 @@ def _explained(
     entry: Entry, shown: dict[str, Any], rules: Mapping[str, Rule], places: Sequence[str], *, reason: str
 ) -> tuple[dict[str, Any], tuple[Remedy, ...]]:
     """What is told of a decision, and what would change it."""
-    from aegis.config.remedy import remedies
+    from aegis.config.text import remedies
     from aegis.gate.record import findings_of
 
     receipt, payload = shown["receipt"], shown["payload"]

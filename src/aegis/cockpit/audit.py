@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from aegis.approvals.retention import Erased
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rows import row_of
-from aegis.cockpit.work import MAX_DAYS, Erased
+from aegis.cockpit.work import MAX_DAYS
 from aegis.core.breaks import MEANING
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.receipt import KINDS

@@ -9,9 +9,8 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from aegis.cockpit.arguments import leaves
 from aegis.cockpit.page import PageRequest, filters, html, page
-from aegis.cockpit.rows import row_of
+from aegis.cockpit.rows import leaves, row_of
 from aegis.core.outcome import outcome_of
 from aegis.core.ports import Entry, Reader, Search
 from aegis.errors import InvalidCall

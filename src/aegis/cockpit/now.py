@@ -66,7 +66,7 @@ async def _live_rows(
 
 
 def _stands(request: PageRequest) -> bool:
-    from aegis.cockpit.guarding import token_of
+    from aegis.cockpit.page import token_of
 
     with request.services.store.reader() as reader:
         return find_session(reader, token_of(request.headers), now=request.services.clock()) is not None

@@ -10,9 +10,9 @@ import orjson
 from starlette.responses import RedirectResponse, Response
 
 from aegis.cockpit import editing
-from aegis.cockpit.arguments import leaves
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.replaying import AT_ONCE
+from aegis.cockpit.rows import leaves
 from aegis.cockpit.work import REPLAY_DAYS, ReplayFound
 from aegis.config.text import MAX_REPLAYED, text_in_force
 from aegis.core.json import parse

@@ -19,8 +19,8 @@ from reportlab.platypus import Flowable, Paragraph, SimpleDocTemplate, Spacer, T
 
 from aegis.behaviour.digest import first_at
 from aegis.cockpit import text as words
-from aegis.cockpit.verifying import Verification
-from aegis.core.ports import Entry
+from aegis.cockpit.work import Verification
+from aegis.core.ports import Entry, never_came
 from aegis.core.times import rfc3339
 from aegis.server.services import Services
 
@@ -85,7 +85,7 @@ def _count(report: PeriodReport, entry: Entry) -> None:
     report.last = entry.index
     report.kinds[entry.kind] += 1
     if entry.kind == "result":
-        report.results[entry.decision] += 1
+        report.results[entry.decision] += not never_came(entry)
         return
     if entry.kind == "decision":
         body = orjson.loads(entry.body)

@@ -19,7 +19,7 @@ import orjson
 from aegis.approvals.values import COLLECTION as APPROVALS
 from aegis.approvals.values import from_document
 from aegis.core.outcome import Outcome, outcome_of
-from aegis.core.ports import Document, Entry, Search
+from aegis.core.ports import Document, Entry, Search, never_came
 from aegis.errors import StoreConflict, StoreError
 from aegis.server.services import Services
 
@@ -29,7 +29,7 @@ MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US
 MINUTES: Final = 120
 HOURS: Final = 24 * 15
-VERSION: Final = 2  # of what is kept: counts of another version are made again from the log
+VERSION: Final = 3  # of what is kept: counts of another version are made again from the log
 MAX_GROUPS: Final = 2_000  # agents and tools are names that callers choose: bounds what they make us hold
 WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
@@ -86,7 +86,7 @@ class Tally:
         """Count one leaf."""
         self.next = entry.index + 1
         self.kinds[entry.kind] += 1
-        if entry.kind not in ("decision", "result"):
+        if entry.kind not in ("decision", "result") or never_came(entry):
             return
         outcome = outcome_of(entry.decision)
         if entry.kind == "decision":

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from starlette.responses import RedirectResponse, Response
 
 from aegis.bootstrap.credentials import has_accounts, link_unit
-from aegis.cockpit.guarding import COOKIE, SECURE_COOKIE
-from aegis.cockpit.page import PageRequest, filters, first_page, html, open_page, page
+from aegis.cockpit.page import COOKIE, SECURE_COOKIE, PageRequest, filters, first_page, html, open_page, page
 from aegis.core.receipt import Draft
 from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.events import new_id

@@ -26,12 +26,21 @@ from aegis.bootstrap import Deployment
 from aegis.bootstrap.state import is_demonstration
 from aegis.cockpit import agents, alerts, audit, calls, now, page, policies, replaying, signin, traces, violations
 from aegis.cockpit.alerting import Alerting
-from aegis.cockpit.guarding import Throttle, check_origin, is_secure, token_of
-from aegis.cockpit.page import HEADERS, Cockpit, Page, PageRequest, failure, html
+from aegis.cockpit.page import (
+    HEADERS,
+    Cockpit,
+    Page,
+    PageRequest,
+    Throttle,
+    check_origin,
+    failure,
+    html,
+    is_secure,
+    token_of,
+)
 from aegis.cockpit.rollup import Rollup
 from aegis.cockpit.rows import shape
-from aegis.cockpit.verifying import Verifications
-from aegis.cockpit.work import Drafts, Replays, Retention
+from aegis.cockpit.work import Drafts, Replays, Retention, Verifications
 from aegis.core.times import MICROS
 from aegis.errors import AegisError, InvalidCall
 from aegis.keys.accounts import TOUCH_S, SignedIn, find_session, touch_session

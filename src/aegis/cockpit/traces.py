@@ -12,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 
 from aegis.cockpit.page import PageRequest, filters, html, page
 from aegis.cockpit.rows import row_of
-from aegis.context.routes import LIST_SESSIONS, SESSION_FLOW, TRACE_SESSION, find_flow, find_sessions, find_trace
+from aegis.context.flow import find_flow
+from aegis.context.routes import LIST_SESSIONS, SESSION_FLOW, TRACE_SESSION, find_sessions, find_trace
 from aegis.core.ports import Reader
 from aegis.errors import InvalidCall
 from aegis.missions.lineage import Graph, graph_of

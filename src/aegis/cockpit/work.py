@@ -3,25 +3,101 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import shutil
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import islice
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from aegis.approvals.values import COLLECTION as APPROVALS
-from aegis.approvals.values import from_document
-from aegis.cockpit.jobs import Job
+import orjson
+
+from aegis.approvals.retention import Erased, next_old
 from aegis.config.compile import Policy
 from aegis.config.text import summary_of
-from aegis.core.ports import Entry, Reader, Search
-from aegis.core.times import MICROS
-from aegis.errors import InvalidCall
+from aegis.core.ports import Entry, Search
+from aegis.core.times import MICROS, rfc3339, system_clock
+from aegis.errors import AegisError, InvalidCall
 from aegis.gate.repeat import erase_payload
 from aegis.gate.replay import replayed
 from aegis.server.drafting import draft_policy
 from aegis.server.services import Services
+
+# Work that takes longer than a page: one of a kind at a time, with its progress, and a way to end it.
+
+PAUSE_S: Final = 0.02  # between two steps: decisions come first
+
+State = Literal["never", "running", "done", "cancelled", "failed"]
+Step = Callable[[], Awaitable[bool]]
+
+_log = logging.getLogger("aegis.server.cockpit")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobStanding:
+    """Where the work stands, who began it and when; `problem` says why it failed."""
+
+    state: State = "never"
+    by: str = ""
+    began: str = ""
+    ended: str = ""
+    problem: str = ""
+
+
+class Job:
+    """Runs one piece of work in steps, each of which says whether there is more."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self.standing = JobStanding()
+
+    @property
+    def running(self) -> bool:
+        """Whether work is under way."""
+        return self._task is not None and not self._task.done()
+
+    def start(self, by: str, step: Step) -> None:
+        """Begin; raises `InvalidCall` (409) while something is under way."""
+        if self.running:
+            raise InvalidCall(
+                "one is under way already", code="conflict", hint="wait for its end, or cancel it", status=409
+            )
+        self.standing = JobStanding(state="running", by=by, began=rfc3339(system_clock()))
+        self._task = asyncio.get_running_loop().create_task(self._run(step))
+
+    def cancel(self) -> None:
+        """End what is under way before its next step."""
+        if self.running and self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """End what is under way, and wait for that."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, step: Step) -> None:
+        state: State = "failed"
+        problem = "it ended unexpectedly; the log of the gateway says more"
+        try:
+            more = True
+            while more:
+                more = await step()
+                await asyncio.sleep(PAUSE_S)
+            state, problem = "done", ""
+        except asyncio.CancelledError:
+            state, problem = "cancelled", ""
+        except InvalidCall as refusal:
+            problem = refusal.message
+        except AegisError:
+            _log.exception("work of the cockpit failed")
+        finally:
+            self.standing = replace(self.standing, state=state, problem=problem, ended=rfc3339(system_clock()))
+
 
 # Drafts of policies from plain words, asked for beside requests.
 
@@ -137,24 +213,7 @@ def by_direction(changed: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]
     return found
 
 
-KINDS: Final = frozenset({"decision", "result", "judge"})  # a session's task is needed while the session goes on
-STEP: Final = 500  # leaves looked at in one step
 MAX_DAYS: Final = 36_500
-REDEEMABLE_US: Final = 24 * 3_600 * MICROS  # longer than any approved call can still be made
-_PAGE: Final = 1_000
-
-
-@dataclass(kw_only=True)
-class Erased:
-    """What was asked for, how far it is, and what it came to. `held` were left: they wait for an answer."""
-
-    days: int = 0
-    agent: str = ""
-    tool: str = ""
-    at: int = 0
-    size: int = 0
-    erased: int = 0
-    held: int = 0
 
 
 class Retention:
@@ -183,38 +242,110 @@ class Retention:
 
 
 def _old(services: Services, told: Erased, end: int) -> tuple[Sequence[Entry], bool]:
-    """Return the next entries whose payloads are to go, and whether there may be more."""
     with services.store.reader() as reader:
-        told.size = reader.head().size
-        looked = list(islice(reader.entries(told.at, min(told.at + STEP, told.size)), STEP))
-        waiting = _waiting(reader, services.clock())
-        found: list[Entry] = []
-        for entry in looked:
-            if entry.time >= end:
-                return found, False
-            told.at = entry.index + 1
-            if not _is_meant(entry, told) or reader.payload(entry.index) is None:
-                continue
-            if entry.receipt_id in waiting:
-                told.held += 1
-                continue
-            found.append(entry)
-    return found, bool(looked)
+        return next_old(reader, told, end=end, now=services.clock())
 
 
-def _is_meant(entry: Entry, told: Erased) -> bool:
-    return entry.kind in KINDS and told.agent in ("", entry.agent) and told.tool in ("", entry.tool)
+# Verifying the whole log from the cockpit: what an auditor runs, in a process of its own.
+#
+# The log's name and key come from this gateway's configuration and key file, not from the log; the checkpoint of
+# the last log that verified is kept beside the store, so that a log that was cut or replaced since is found.
+
+KEPT_CHECKPOINT: Final = "verified.checkpoint"
+LONGEST_S: Final = 3_600.0
+_NICE: Final = ("nice", "-n", "10")  # decisions come first
+
+CheckState = Literal["never", "running", "verified", "broken", "failed"]
 
 
-def _waiting(reader: Reader, now: int) -> frozenset[str]:
-    """Return the decisions behind calls that are held now, or were approved and may still be made."""
-    found: set[str] = set()
-    for state in ("pending", "approved"):
-        after = ""
-        while rows := reader.documents(APPROVALS, state=state, after=after, limit=_PAGE):
-            for approval in map(from_document, rows):
-                fresh = approval.resolved_at is None or now - approval.resolved_at < REDEEMABLE_US
-                if approval.state_at(now) == state and fresh:
-                    found |= {approval.decision_id, approval.narrowed_by or approval.decision_id}
-            after = rows[-1].key
-    return frozenset(found)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verification:
+    """The last run: `told` is what the verifier said."""
+
+    state: CheckState = "never"
+    by: str = ""
+    began: str = ""
+    ended: str = ""
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Verifications:
+    """Runs one verification at a time. `config` and `home` are those of the deployment."""
+
+    def __init__(self, *, home: Path, config: Path | None, log: str, keys: Sequence[Mapping[str, Any]]):
+        self._home = home
+        self._config = config
+        self._keys = {"v": 1, "log": log, "keys": [dict(key) for key in keys]}
+        self._task: asyncio.Task[None] | None = None
+        self.last = Verification()
+
+    def start(self, by: str) -> None:
+        """Begin, unless one is under way."""
+        if self._task is not None and not self._task.done():
+            return
+        self.last = Verification(state="running", by=by, began=rfc3339(system_clock()))
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="aegis-verify-"))
+        state: CheckState = "failed"
+        told: Mapping[str, Any] = {}
+        try:
+            state, told = await asyncio.wait_for(self._verify(folder), LONGEST_S)
+        except TimeoutError:
+            told = {"detail": "the verifier did not come to an end in time"}
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            self.last = replace(self.last, state=state, told=told, ended=rfc3339(system_clock()))
+
+    async def _verify(self, folder: Path) -> tuple[CheckState, Mapping[str, Any]]:
+        out, keys, kept = folder / "export", folder / "keys.json", self._home / KEPT_CHECKPOINT
+        await asyncio.to_thread(keys.write_bytes, orjson.dumps(self._keys))
+        where = ["--home", str(self._home), *(["--config", str(self._config)] if self._config else [])]
+        code, text = await _aegis("log", "export", "--out", str(out), *where)
+        if code:
+            return "broken", {"detail": "the log could not be exported", "meaning": text[:500]}
+        since = ["--since", str(kept)] if await asyncio.to_thread(kept.is_file) else []
+        code, text = await _aegis("log", "verify", str(out), "--key", str(keys), "--json", *since)
+        told = _parsed(text)
+        if code == 0 and told.get("verified") is True:
+            await asyncio.to_thread(shutil.copyfile, out / "checkpoint", kept)
+            return "verified", told
+        return ("broken" if told.get("verified") is False else "failed"), told or {"detail": text[:500]}
+
+
+async def _aegis(*words: str) -> tuple[int, str]:
+    """Return one command as a user types it: its exit code, and what it said."""
+    nice = _NICE if shutil.which(_NICE[0]) else ()
+    process = await asyncio.create_subprocess_exec(
+        *nice,
+        sys.executable,
+        "-m",
+        "aegis.cli",
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    code = process.returncode or 0
+    return code, (out or err).decode(errors="replace")
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        found = orjson.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

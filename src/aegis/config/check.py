@@ -19,9 +19,9 @@ from aegis.policy.model import (
     CALL_GUARDS,
     MISSION_GUARDS,
     MISSION_RESULT_GUARDS,
-    PLANNED_GUARDS,
     RESULT_GUARDS,
     SLOW_GUARDS,
+    UNLISTED_GUARDS,
     check_guard,
     outside_scheme,
 )
@@ -36,7 +36,8 @@ _OWN_GUARDS: Final = frozenset(
         *MISSION_GUARDS,
         *MISSION_RESULT_GUARDS,
         *SLOW_GUARDS,
-        *PLANNED_GUARDS,
+        *UNLISTED_GUARDS,
+        "stream",
     }
 )
 Place = Callable[[tuple[str | int, ...], str, str], Problem]

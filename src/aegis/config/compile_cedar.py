@@ -196,7 +196,7 @@ _TOOLS: Final = frozenset({"sources", "tools"})
 
 
 def unfilled(config: Config) -> list[Problem]:
-    """What the policies of a configuration that compiles read of sessions, and nothing of it fills."""
+    """What is written in vain in a configuration that compiles: fields of sessions that nothing fills, no permit."""
     settings = config.settings
     given = {tool.result.sensitivity for tool in settings.tools.values() if tool.result is not None}
     given |= {settings.sessions.unclassified, "confidential", "restricted"}  # detection labels what it finds
@@ -224,6 +224,12 @@ def unfilled(config: Config) -> list[Problem]:
             elif name in _TOOLS and "*" not in word and not _is_registered(config, word):
                 message = f"no tool `{word}` is registered that could fill `context.session.{name}`"
                 found.append(config.problem(where, message, nearest(word, settings.tools)))
+    written = [at for at, policy in enumerate(settings.policies) if policy.cedar is not None]
+    effects = {one["effect"] for at in written for one in _statements(settings.policies[at].cedar or "")}
+    if effects == {"forbid"}:
+        message = "no policy in Cedar permits anything, and what nothing permits is denied: every call is"
+        hint = 'add `{name: base, cedar: "permit(principal, action, resource);"}`'
+        found.append(config.problem(("policies", written[0], "cedar"), message, hint))
     return found
 
 

@@ -20,7 +20,6 @@ from pydantic_core import ErrorDetails
 
 from aegis.core.json import escape
 from aegis.errors import ConfigError, Problem
-from aegis.policy.model import PLANNED_GUARDS
 
 MAX_BYTES: Final = 1_048_576  # a configuration is written by people: bounds parsing
 MAX_DEPTH: Final = 64  # deeper nesting could exhaust the stack of the builder
@@ -277,8 +276,6 @@ def _translate(error: ErrorDetails, origins: Mapping[str, Origin], model: type[B
     context = error.get("ctx", {})
     if kind == "extra_forbidden":
         key = str(location[-1])
-        if location[:-1] == ["guards"] and key in PLANNED_GUARDS:
-            return problem(origins, location, f"the guard `{key}` is not available in this version")
         return problem(origins, location, f"unknown key `{key}`", nearest(key, _keys(model, location[:-1])))
     if kind == "literal_error":
         expected = [word.strip(" '") for word in str(context.get("expected", "")).replace(" or ", ", ").split(",")]

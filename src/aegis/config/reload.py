@@ -126,8 +126,10 @@ class PolicyHolder:
     `record` is called with every accepted change before it is in force; where it raises, nothing
     changes. `tell` hears of everything that is in force once it is, and whoever changed it waits until it returns.
     `protected` are the paths of this deployment that no call may name. `path` is the file that `reload` reads and
-    `replace` writes; without one, changes live as long as the process.
+    `replace` writes; without one, changes live as long as the process. `current` is the policy in force.
     """
+
+    current: Policy
 
     def __init__(
         self,
@@ -148,12 +150,7 @@ class PolicyHolder:
         self._record = record
         self._checks: list[Callable[[Config], object]] = []
         self._lock = Lock()
-        self._in_force = InForce(config=config, policy=self._compile(config, None), text=text)
-
-    @property
-    def current(self) -> Policy:
-        """The policy in force."""
-        return self._in_force.policy
+        self._put(InForce(config=config, policy=self._compile(config, None), text=text))
 
     @property
     def config(self) -> Config:
@@ -198,7 +195,7 @@ class PolicyHolder:
             except BaseException:
                 self._protected = before
                 raise
-            self._in_force = InForce(config=held.config, policy=policy, text=held.text)
+            self._put(InForce(config=held.config, policy=policy, text=held.text))
             self._told()
 
     def check(self, text: str) -> InForce:
@@ -215,11 +212,13 @@ class PolicyHolder:
             held = self._in_force
             self._protected = tuple(protected)
             if text is None or text == held.text:
-                self._in_force = InForce(
-                    config=held.config, policy=self._compile(held.config, held.policy), text=held.text
-                )
+                policy = self._compile(held.config, held.policy)
+                self._put(InForce(config=held.config, policy=policy, text=held.text))
             else:
-                self._in_force = self.check(text)
+                self._put(self.check(text))
+
+    def _put(self, found: InForce) -> None:
+        self._in_force, self.current = found, found.policy
 
     def replace(self, text: str, *, by: str) -> Change:
         """Put `text` in force for the principal `by`, and into the file where there is one.
@@ -275,7 +274,7 @@ class PolicyHolder:
             self._record(change)
         if publish is not None:
             publish()
-        self._in_force = candidate
+        self._put(candidate)
         self._told()
         return change
 

@@ -36,8 +36,7 @@ from aegis.gate.events import Event, new_id
 from aegis.gate.parts import Parts
 from aegis.keys.references import read_secret
 from aegis.log.writer import Unit
-from aegis.outbound.client import Egress
-from aegis.outbound.values import EgressPolicy, Request
+from aegis.outbound.client import Egress, EgressPolicy, Request
 from aegis.policy.dataflow.drift import EmbeddingEndpoint, drift_of, tool_text
 
 MAX_TURNS: Final = 16  # texts of the user that are sent: the first, and the newest
@@ -135,7 +134,7 @@ class DriftMeasures:
     def __call__(self, event: Event) -> None:
         """Have the session of a recorded call measured, once for each tool and turn."""
         members = event.members
-        if event.kind != "decision" or "session" not in members or self._endpoint is None:
+        if event.kind != "decision" or self._endpoint is None:
             return
         context = members.get("context")
         if context is None or not context["task"]:

@@ -148,6 +148,8 @@ def _settle_results(parts: Parts, principal: Principal, session: str) -> Generat
             calls = [(entry, orjson.loads(entry.body)) for entry in page if not _has_result(reader, entry)]
             calls = [(entry, body) for entry, body in calls if _ran(reader, entry, body)]
         if calls:
+            for agent in {entry.agent for entry, _ in calls}:
+                parts.introduce(agent)
             yield _unknown(calls)
         if len(page) < PAGE:
             return

@@ -15,16 +15,60 @@ import orjson
 from aegis.context.memory import SessionMemory
 from aegis.context.sessions import key_of_session
 from aegis.core.ports import Entry, Reader, Search
+from aegis.errors import InvalidCall
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import load_payload
+from aegis.keys.accounts import list_accounts
+from aegis.keys.api import list_keys
 from aegis.policy.dataflow.declare import strings_of
 from aegis.policy.dataflow.reading import SessionView, ValueOrigin
 from aegis.policy.dataflow.values import families, find_values, host_of, normalise
+from aegis.server.services import Services
 
 MAX_CALLS: Final = 500  # newest of a session that one answer tells: each is decrypted
 MAX_EDGES: Final = 2_000
 MAX_OF_CALL: Final = 64  # edges of one call
 _TEXT: Final = (4, 128)  # characters of a text that is found as a whole: shorter ones stand everywhere
+
+
+def find_flow(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flow of data of a session, by the parameters of `SESSION_FLOW`; raises `InvalidCall` (404, 409)."""
+    principal = query.get("principal") or principal_of(services, session, query.get("agent", ""))
+    with services.store.reader() as reader:
+        if not reader.search(Search(principal=principal, session=session, limit=1)):
+            raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
+        return flow_of(services.gate.parts, reader, session, principal)
+
+
+def principal_of(services: Services, session: str, agent: str) -> str:
+    """Whose session of that name it is; raises `InvalidCall` (409) naming them where there are several."""
+    with services.store.reader() as reader:
+        newest = reader.search(Search(session=session, agent=agent, limit=1))
+        known = {key.principal for key in list_keys(reader)} | {account.name for account in list_accounts(reader)}
+        found = {entry.principal for entry in newest} | {services.gate.parts.local}
+        found = {
+            name
+            for name in known | found
+            if name and reader.search(Search(principal=name, session=session, agent=agent, limit=1))
+        }
+        owners = {name for name in found if _is_owner(reader, name, session)} or found
+    if len(owners) > 1:
+        named = ", ".join(f"`{name}`" for name in sorted(owners))
+        raise InvalidCall(
+            f"several principals have a session of that name: {named}",
+            code="ambiguous",
+            hint="say which by `principal`",
+            status=409,
+        )
+    return next(iter(owners), "")
+
+
+def _is_owner(reader: Reader, principal: str, session: str) -> bool:
+    """Whether a principal opened a session or made a call in it: approvers have receipts in it as well."""
+    return any(
+        reader.search(Search(principal=principal, session=session, kind=kind, limit=1))
+        for kind in ("session", "decision")
+    )
 
 
 def flow_of(parts: Parts, reader: Reader, session: str, principal: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ Caps of a session are those of `policy.dataflow.reading`; a process keeps at mos
 
 from __future__ import annotations
 
-import copy
 import os
 import threading
 from collections import OrderedDict
@@ -59,7 +58,7 @@ from aegis.gate.participants import (
     refuse,
 )
 from aegis.gate.parts import Parts
-from aegis.gate.repeat import load_payload
+from aegis.gate.repeat import arguments_of
 from aegis.policy.dataflow.drift import stray_of
 from aegis.policy.dataflow.judge import FlowCall
 from aegis.policy.dataflow.named import is_named
@@ -123,7 +122,8 @@ class SessionMemory(Participant):
         key = session_key(asked.principal, asked.session)
         with self._parts.store.reader() as reader:
             view, secret = self._load(reader, key)
-            arguments = self._arguments(reader, asked) if view is not None and view.words is not None else {}
+            entry = None if view is None or view.words is None else reader.entry_by_id(asked.decision_id)
+        arguments = {} if entry is None else arguments_of(self._parts, entry)
         named = view is not None and is_named(view.words, asked.tool, arguments)
         if view is None:
             salt = os.urandom(KEY_BYTES)
@@ -149,7 +149,7 @@ class SessionMemory(Participant):
             if kept.version != document.version:
                 self._fold(reader, key, kept, read_head(document))
                 kept.version = document.version
-            return copy.copy(kept.view), kept.secret  # counts of this moment; what grows is shared
+            return kept.view.of_now(), kept.secret
 
     def _fold(self, reader: Reader, key: str, kept: _Kept, head: MemoryHead) -> None:
         view = kept.view
@@ -206,14 +206,6 @@ class SessionMemory(Participant):
                 view.saturated = True
             else:
                 view.add(*segment)
-
-    def _arguments(self, reader: Reader, asked: ResultAttempt) -> Mapping[str, Any]:
-        entry = reader.entry_by_id(asked.decision_id)
-        payload = None if entry is None else load_payload(self._parts, reader, entry)[0]
-        if payload is None:
-            return {}
-        found: Mapping[str, Any] = payload.get("patched", payload.get("arguments", {}))
-        return found
 
 
 class MemoryPart(Part):
@@ -319,7 +311,7 @@ def _ran(head: MemoryHead, asked: DecisionAttempt, evaluation: Evaluation) -> Me
     flow = asked.policy.flow(call.server, call.tool).result
     name = source_of(call.server, call.tool)
     reads = head.reads
-    untrusted = head.untrusted or flow.trust == "untrusted"
+    untrusted = head.untrusted or flow.trust == "untrusted" or "untrusted" in flow.fields.values()
     labels = head.labels
     if flow.sensitivity is not None and flow.sensitivity not in labels:
         labels = tuple(sorted({*labels, flow.sensitivity}))

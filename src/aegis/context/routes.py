@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from starlette.responses import Response
 
-from aegis.context.flow import flow_of
+from aegis.context.flow import find_flow, principal_of
 from aegis.context.heads import COLLECTION as MEMORY
 from aegis.context.heads import MemoryHead, read_head, words_of
 from aegis.context.opening import MAX_OPENING_TURNS
@@ -20,8 +20,6 @@ from aegis.core.decision import ParentSession
 from aegis.core.ports import Reader, Search, SessionRow
 from aegis.errors import InvalidCall
 from aegis.gate.events import new_id
-from aegis.keys.accounts import list_accounts
-from aegis.keys.api import list_keys
 from aegis.missions.routes import TOKEN
 from aegis.policy.dataflow.declare import SENSITIVITIES
 from aegis.policy.dataflow.drift import tool_text
@@ -337,15 +335,6 @@ async def show_flow(request: ApiRequest) -> Response:
     return answer(await asyncio.to_thread(find_flow, request.services, request.path["id"], request.query))
 
 
-def find_flow(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flow of data of a session, by the parameters of `SESSION_FLOW`; raises `InvalidCall` (404, 409)."""
-    principal = query.get("principal") or _principal_of(services, session, query.get("agent", ""))
-    with services.store.reader() as reader:
-        if not reader.search(Search(principal=principal, session=session, limit=1)):
-            raise InvalidCall("the log holds nothing of such a session", code="not_found", status=404)
-        return flow_of(services.gate.parts, reader, session, principal)
-
-
 SESSION_FLOW: Final = Endpoint(
     method="GET",
     path="/v1/sessions/{id:path}/flow",
@@ -409,7 +398,7 @@ def find_trace(services: Services, session: str, query: Mapping[str, Any]) -> di
 def _described(services: Services, session: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page of the trace with what the session read and did; raises `InvalidCall` (404, 409)."""
     found = find_trace(services, session, query)
-    principal = query.get("principal") or _principal_of(services, session, query.get("agent", ""))
+    principal = query.get("principal") or principal_of(services, session, query.get("agent", ""))
     key = key_of_session(principal, session)
     parts = services.gate.parts
     with services.store.reader() as reader:
@@ -441,37 +430,6 @@ def _measured(head: MemoryHead, *, is_known: bool) -> dict[str, Any]:
     told = head.measured_of()
     missing = sorted({text for tool in head.tools if (text := tool_text(tool)) not in told}) if is_known else []
     return {"model": head.measured_by if told else "", "tools": told, "missing": missing}
-
-
-def _principal_of(services: Services, session: str, agent: str) -> str:
-    """Whose session of that name it is; raises `InvalidCall` (409) naming them where there are several."""
-    with services.store.reader() as reader:
-        newest = reader.search(Search(session=session, agent=agent, limit=1))
-        known = {key.principal for key in list_keys(reader)} | {account.name for account in list_accounts(reader)}
-        found = {entry.principal for entry in newest} | {services.gate.parts.local}
-        found = {
-            name
-            for name in known | found
-            if name and reader.search(Search(principal=name, session=session, agent=agent, limit=1))
-        }
-        owners = {name for name in found if _is_owner(reader, name, session)} or found
-    if len(owners) > 1:
-        named = ", ".join(f"`{name}`" for name in sorted(owners))
-        raise InvalidCall(
-            f"several principals have a session of that name: {named}",
-            code="ambiguous",
-            hint="say which by `principal`",
-            status=409,
-        )
-    return next(iter(owners), "")
-
-
-def _is_owner(reader: Reader, principal: str, session: str) -> bool:
-    """Whether a principal opened a session or made a call in it: approvers have receipts in it as well."""
-    return any(
-        reader.search(Search(principal=principal, session=session, kind=kind, limit=1))
-        for kind in ("session", "decision")
-    )
 
 
 def _last_until(reader: Reader, time: int) -> int:

@@ -135,6 +135,11 @@ class Decision:
     missing: tuple[str, ...] = ()
 
     @property
+    def decision(self) -> str:
+        """`outcome` as the wire writes it: `allow`, `sanitize`, `require_approval` or `block`."""
+        return self.outcome.word
+
+    @property
     def allowed(self) -> bool:
         """Whether the tool may run now, with `arguments` if there are any."""
         return self.outcome <= Outcome.SANITIZE
@@ -189,6 +194,11 @@ class ResultDecision:
     receipt: ReceiptRef | None = None
     findings: tuple[Finding, ...] = ()
     retry_after: int | None = None
+
+    @property
+    def decision(self) -> str:
+        """`outcome` as the wire writes it: `allow`, `sanitize` or `block`."""
+        return self.outcome.word
 
     @property
     def allowed(self) -> bool:

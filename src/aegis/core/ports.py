@@ -64,6 +64,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     parent: str = ""
 
 
+def never_came(entry: Entry) -> bool:
+    """Whether a leaf says of a result that it never came: nothing was looked at, and nothing was withheld."""
+    return entry.kind == "result" and b'"execution":"unknown"' in entry.body
+
+
 class Payload(Struct, frozen=True, kw_only=True):
     """The encrypted payload of one leaf, its wrapped key and its salt; all three go when it is erased."""
 

@@ -39,6 +39,9 @@ REQUIRED: Final[frozenset[str]] = frozenset(
 )
 
 
+ID_DIGITS: Final = 32  # hex digits of an identifier that is made here
+
+
 GATEWAY_SIGNER: Final = "gateway"
 LOG_SIGNER: Final = "log"
 PREVIOUS_LOG_SIGNER: Final = "log:previous"
@@ -55,6 +58,14 @@ def agent_of_signer(signer: str) -> str:
     if not signer.startswith(_AGENT_SIGNER):
         raise ValueError("the signer is not an agent")
     return signer[len(_AGENT_SIGNER) :]
+
+
+def call_id_of(receipt_id: str) -> str:
+    """The identifier of a call whose host gave it none, from that of its first decision, and back.
+
+    A store finds such a call by the decision, and needs no index over calls for it.
+    """
+    return receipt_id[::-1]
 
 
 class Draft(Struct, frozen=True, kw_only=True):

@@ -338,6 +338,8 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
             running.append((text.path, role, program))
             analyse(Text(text.path, program, False, role, EXECUTED), later, language)
     for signal in later.signals:
+        if signal.fact == "shell.installs":  # a known installer, and it is run elsewhere or not at all
+            continue
         found.signal(signal.fact, Text(signal.path, "", role=signal.role), signal.evidence)
     found.resource_effects.extend(later.resource_effects)
     return running

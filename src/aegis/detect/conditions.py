@@ -7,8 +7,9 @@ here says that a text is harmless otherwise. Linear in the text, which is bounde
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import re2
 
 _LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
@@ -53,6 +54,42 @@ def is_condition(text: str) -> bool:
 def is_boolean_search(text: str) -> bool:
     """Whether a text is a search with quoted phrases that close where they should."""
     return '"' in text and len(text) <= _LONGEST and "--" not in text and _SEARCH.match(text.strip()) is not None
+
+
+# Operators that join whole conditions of a document database, those that compare a field with a value, and fields in
+# which a comparison makes a log-in succeed.
+_JOINS: Final = frozenset({"$and", "$nor", "$or"})
+_COMPARES: Final = frozenset({
+    "$all", "$elemMatch", "$eq", "$exists", "$gt", "$gte", "$in", "$lt", "$lte", "$ne", "$nin", "$not", "$size",
+})  # fmt: skip
+_OF_LOGIN: Final = re2.compile(r"(?i)user|login|mail|name|pass|pwd|pin|otp|secret|token|key|code")
+
+
+def is_filter(text: str) -> bool:
+    """Whether a text is one whole filter of a document database: fields, each compared, and none of a log-in.
+
+    The same filter that is given as an object is judged by its keys; an operator in the place of a value is none.
+    """
+    if text[:1] != "{" or len(text) > _LONGEST:
+        return False
+    try:
+        waiting: list[Any] = [orjson.loads(text)]
+    except orjson.JSONDecodeError:
+        return False
+    while waiting:
+        condition = waiting.pop()
+        if not isinstance(condition, dict) or not condition:
+            return False
+        for field, wanted in condition.items():
+            if field in _JOINS and isinstance(wanted, list):
+                waiting.extend(wanted)
+            elif field[:1] == "$" or _OF_LOGIN.search(field) or not _is_compared(wanted):
+                return False
+    return True
+
+
+def _is_compared(wanted: Any) -> bool:
+    return not isinstance(wanted, dict) or all(sign[:1] != "$" or sign in _COMPARES for sign in wanted)
 
 
 # Prose with code in it, as Markdown writes it: `npm ci` between words of a sentence.

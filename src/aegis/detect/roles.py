@@ -10,7 +10,7 @@ import re2
 
 from aegis.core.json import escape
 from aegis.core.text import TextRole
-from aegis.detect.conditions import is_boolean_search, is_condition, is_prose_with_code
+from aegis.detect.conditions import is_boolean_search, is_condition, is_filter, is_prose_with_code
 from aegis.detect.extract import Raw
 
 # Words in names of arguments and tools, and what they say about a string's use.
@@ -111,11 +111,19 @@ def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
 _ANY_TEXT: Final = frozenset({
     "data", "email", "input", "output", "payload", "str", "string", "text", "value",
 })  # fmt: skip
-_TO_PEOPLE: Final = frozenset({
-    "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "memo", "message", "notify",
+# Services whose texts people read, and which search in a language of their own.
+_SERVICES: Final = frozenset({
+    "asana", "confluence", "datadog", "dropbox", "elastic", "github", "gitlab", "gmail", "hubspot", "intercom", "jira",
+    "linear", "logs", "loki", "notion", "outlook", "sentry", "sharepoint", "slack", "splunk", "teams", "trello",
+    "zendesk",
+})  # fmt: skip
+_TO_PEOPLE: Final = _SERVICES | frozenset({
+    "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "message", "notify",
     "outlook", "post", "publish", "reply", "respond", "say", "send", "letter", "slack",
     "sms", "speak", "teams", "telegram",
     "think", "thinking", "tweet", "whatsapp",
+    "announcement", "calendar", "campaign", "diary", "event", "journal", "meeting", "memo", "newsletter", "note",
+    "notes", "remind", "reminder", "reminders",
 })  # fmt: skip
 
 
@@ -138,30 +146,47 @@ _WEB: Final = frozenset({
 })  # fmt: skip
 # What is searched beside the web where nothing but an index of texts answers, and what says that it is a search.
 _INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository", "workspace", "grep", "issues"})
-_SEARCHES: Final = frozenset({"search", "grep", "find", "lookup"})
+_SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({
-    "classify", "moderate", "paraphrase", "proofread", "rewrite", "sentiment", "spellcheck", "spelling", "transcribe",
-    "translate", "translation", "translator",
+    "classify", "extract", "grade", "moderate", "paraphrase", "proofread", "rewrite", "sentiment", "spellcheck",
+    "spelling", "transcribe", "translate", "translation", "translator",
 })  # fmt: skip
 # Pages that are made of markup: what stands in a place for markup is the page.
 _PAGES: Final = frozenset({"page", "site", "website", "template", "theme", "landing", "component"})
 _MARKUP: Final = frozenset({"html", "markup", "template", "jsx", "css"})
+# Texts that are filed as they are: who reads them later is shown them as a result, and judged then.
+_FILED: Final = frozenset({"diary", "doc", "draft", "docs", "document", "journal", "memo", "note", "notes"})
 _FORGE: Final = frozenset({"issue", "pull", "commit", "pr", "gist", "release", "jira", "ticket", "merge", "git"})
+# Tools whose lists are texts for people: cells of a sheet, questions and what may be answered.
+_CELLS: Final[Mapping[frozenset[str], frozenset[str]]] = {
+    frozenset({"append", "airtable", "excel", "sheet", "sheets", "spreadsheet"}): frozenset({
+        "cells", "fields", "records", "row", "rows", "values",
+    }),
+    frozenset({"exam", "flashcard", "flashcards", "poll", "quiz", "survey"}): frozenset({
+        "a", "answers", "choices", "options", "q", "questions",
+    }),
+}  # fmt: skip
 _PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
 
 
 @lru_cache(maxsize=8_192)
 def is_inert(tool: str, argument: str, role: TextRole) -> bool:
-    """Whether names say that a text is only searched for or filed: patterns, web searches, issues and commits."""
+    """Whether names say that a text is only searched for, filed or worked on: patterns, searches, issues, documents."""
     words = set(words_of(tool))
     if _PATTERNS & set(words_of(argument)):
         return True
     if role == "query_fragment":
-        return bool(words & _WEB) or bool(words & _INDEXED and words & _SEARCHES)
+        return bool(words & _WEB) or bool(words & (_INDEXED | _SERVICES) and words & _SEARCHES)
     if role == "content" and words & _PAGES and _MARKUP & set(words_of(argument)):
         return True
-    return role == "content" and bool(words & (_FORGE | _ON_TEXTS))
+    return role == "content" and bool(words & (_FILED | _FORGE | _ON_TEXTS))
+
+
+def _is_cell(tool: str, argument: str) -> bool:
+    """Whether names say that a text stands in a cell of a sheet, or is a question or answer of a quiz."""
+    words, place = frozenset(words_of(tool)), frozenset(words_of(argument))
+    return any(words & tools and place & places for tools, places in _CELLS.items())
 
 
 _WRITES: Final = frozenset({
@@ -305,6 +330,8 @@ _FILE: Final = re2.compile(
 _SHORT: Final = 200
 # What a text for people does not begin with: at most one word, and then a sign that ends a value.
 _ENDS_VALUE: Final = re2.compile(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
+# A quotation that opens behind a blank and closes before one ends no value: `Mug "Best dad"`.
+_QUOTED: Final = re2.compile(r"""(\s)"\w[^"'`]*"($|[\s.,:;!?)])""")
 _VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 
@@ -363,7 +390,7 @@ def role_of(
     if role not in _STATED and looks_like_sql(value):
         return "sql", 80
     if role in _SHAPED:
-        if role == "query_fragment" and (is_condition(value) or is_boolean_search(value)):
+        if role == "query_fragment" and (is_condition(value) or is_boolean_search(value) or is_filter(value)):
             return "document", 50
         return _by_shape(value, role, confidence)
     if role == "content" and _is_value(tool, argument, value):
@@ -394,6 +421,8 @@ def key_role(path: str, key: str) -> TextRole:
 def _named(tool: str, argument: str) -> tuple[TextRole, int, bool, TextRole | None]:
     """What names say: the role, how sure it is, whether it is inert, and what the tool executes."""
     role, confidence = named_role(tool, argument)
+    if role in _SHAPED and _is_cell(tool, argument):
+        role, confidence = "content", 50
     return role, confidence, is_inert(tool, argument, role), executes(tool)
 
 
@@ -403,7 +432,7 @@ def _is_value(tool: str, argument: str, value: str) -> bool:
         return False
     if names_any_text(argument):
         return True
-    return not _VALUE_SIGNS.isdisjoint(value) and _ENDS_VALUE.search(value) is not None
+    return not _VALUE_SIGNS.isdisjoint(value) and _ENDS_VALUE.search(_QUOTED.sub(r"\1\2", value)) is not None
 
 
 def _by_shape(value: str, role: TextRole, confidence: int) -> tuple[TextRole, int]:

@@ -42,6 +42,8 @@ _FITS: Final[Mapping[SlotType, Any]] = {
 _SYNTAX: Final = re2.compile(
     r"'|\"|`|;|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
 )
+# One apostrophe between letters ends nothing: what follows it is no syntax of any language.
+_APOSTROPHE: Final = re2.compile(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
 _LONGEST: Final = 2_048  # characters of a value that is compared; a longer one is none of these
 
 
@@ -58,4 +60,5 @@ def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
         return "odd"
     if _FITS[kind].fullmatch(value) is not None:
         return ""
-    return "syntax" if _SYNTAX.search(value) is not None else "odd"
+    spelled = _APOSTROPHE.fullmatch(value) is not None and "--" not in value
+    return "syntax" if not spelled and _SYNTAX.search(value) is not None else "odd"

@@ -252,8 +252,10 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
             whole = kind in ("DATABASE", "SCHEMA")
             _effect("database" if whole else "table", "one", node, facts)
     elif isinstance(node, (exp.Delete, exp.Update)):
+        merge = node.find_ancestor(exp.Merge) if isinstance(node.parent, exp.When) else None
         where = node.args.get("where")
-        if where is None or _always_true(where.this):
+        condition = merge.args.get("on") if merge is not None else where.this if where is not None else None
+        if condition is None or _always_true(condition):
             facts.irreversible = True
             _signal("sql.every-row", node, facts)
             if isinstance(node, exp.Delete):

@@ -34,6 +34,7 @@ _NAMED: Final = frozenset({
     "collectionname", "indexname", "instanceid", "snapshotid", "volumeid", "trailname", "dbinstanceidentifier",
     "namespacename", "dbname", "projectid", "vmname", "resourcegroup", "resourcegroupname", "repo", "repository",
 })  # fmt: skip
+_KINDS: Final = ("resourcetype", "kind", "objecttype")
 _SELECTS: Final = frozenset({"filter", "query", "selector", "where", "q", "criteria", "match", "condition", "body"})
 _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinalsnapshot", "deleteall", "all"})
 _RIGHTS: Final = frozenset(
@@ -60,7 +61,7 @@ _MAY_TELL: Final = one_of(
     r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
-    r"docker\.sock|\bstatement\b|\bvolumes\b|\bverbs\b|principal"
+    r"docker\.sock|\bstatement\b|forward|redirect_?to|\bvolumes\b|\bverbs\b|principal"
 )
 
 
@@ -84,8 +85,11 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
     found: list[Told] = []
-    if _may_delete(tool):
-        found.extend(_deleted(tool, arguments))
+    deed = _deed(tool, arguments)
+    if _may_delete(deed):
+        found.extend(_deleted(deed, arguments))
+    elif not _ENDS.isdisjoint(words_of(deed)):
+        found.extend(_ended(deed, arguments))
     if _MAY_TELL(together):
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, tool))
@@ -93,6 +97,35 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
                 if isinstance(text, str) and _MANIFEST(text):
                     found.extend(_of_manifest(f"{pointer}/{escape(str(name))}", text, tool))
     return found
+
+
+_ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode")
+_ENDS: Final = frozenset({"disable", "stop", "deactivate", "clear", "mute", "bypass"})
+
+
+def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
+    """What a call does in words: the tool's name, behind the member that says which of its deeds is asked for."""
+    for name in _ACTIONS:
+        value = arguments.get(name)
+        if isinstance(value, str) and value.replace("_", "").replace("-", "").isalpha() and len(value) < _LONGEST_DEED:
+            return f"{value} {tool}"
+    return tool
+
+
+_LONGEST_DEED: Final = 48
+
+
+def _ended(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
+    """What protects or records, and is switched off or emptied: named by the deed or by a member."""
+    known = words_of_resources()
+    said = [
+        *words_of(deed),
+        *(word for value in arguments.values() if isinstance(value, str) for word in words_of(value[:_LONGEST_DEED])),
+    ]
+    for word in said[:_MOST_WORDS]:
+        if known.get(word) in ("cloud-log", "defence"):
+            yield Told("", ResourceEffect("disable", known[word], "one", (word,), "", deed))
+            return
 
 
 @lru_cache(maxsize=8_192)
@@ -110,6 +143,9 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     known = words_of_resources()
     resource = next((known[word] for word in reversed(words) if word in known), None)
     members = {_plain(str(name)): (str(name), value) for name, value in arguments.items()}
+    kind = next((members[name][1] for name in _KINDS if name in members), None)
+    if resource is None and isinstance(kind, str):  # `kubectl_delete` of a namespace: the kind is an argument
+        resource = known.get(kind.lower())
     selected = next(
         (members[name] for name in sorted(_SELECTS & members.keys()) if _is_everything(members[name][1])), None
     )
@@ -117,9 +153,13 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
         told = ResourceEffect("delete", "record", "all", (selected[0],), "", f"{tool} {selected[0]}")
         yield Told(f"/{escape(selected[0])}", told)
         return
+    wild = sorted(name for name, (_, value) in members.items() if _names_all(value))
+    if resource == "account" and wild:
+        written = members[wild[0]][0]
+        yield Told(f"/{escape(written)}", ResourceEffect("disable", "account", "all", ("all",), "", f"{tool} all"))
     if resource is None or resource in ("account", "cloud-identity", "repository") or _SELECTS & members.keys():
         return
-    for name in sorted(_NAMED & members.keys()):
+    for name in wild or sorted(_NAMED & members.keys()):
         written, value = members[name]
         values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one]
         if values:
@@ -130,6 +170,11 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             told = ResourceEffect("delete", resource, scope, tuple(values), "", f"{tool} {values[0]}")
             yield Told(f"/{escape(written)}", told)
             return
+
+
+def _names_all(value: Any) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return any(isinstance(one, str) and one.lower() in _ALL for one in listed)
 
 
 def _has_plain_name(words: tuple[str, ...]) -> bool:
@@ -203,9 +248,31 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     for option in members.get("securityopt", ()) if isinstance(members.get("securityopt"), list) else ():
         if str(option).endswith(("=unconfined", ":unconfined")):
             yield ResourceEffect("disable", "defence", "one", (str(option),), "", str(option))
+    if not _OF_MAIL.isdisjoint(words_of(tool)):
+        yield from _forwards(members)
     yield from _mounts(members)
     yield from _rights(members)
     yield from _requests(members, tool)
+
+
+# Rules of a mailbox, and members of them that name who is sent every letter from then on (ATT&CK T1114.003).
+_OF_MAIL: Final = frozenset({"filter", "filters", "forwarding", "inbox", "mailbox", "rule", "rules"})
+_FORWARDED: Final = (
+    "forward",
+    "forwardto",
+    "forwardingaddress",
+    "forwardingemail",
+    "forwardasattachmentto",
+    "redirectto",
+)
+
+
+def _forwards(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    for name in _FORWARDED:
+        given = members.get(name)
+        for one in given if isinstance(given, list) else [given]:
+            if isinstance(one, str) and "@" in one:
+                yield ResourceEffect("send", "home", "one", (one,), "", f"{name} {one}")
 
 
 def _mounts(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
@@ -263,11 +330,7 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
     for name in ("policyarn", "policy", "role"):
         given = members.get(name)
-        if (
-            isinstance(given, str)
-            and given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}
-            and "/" in given
-        ):
+        if isinstance(given, str) and given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}:
             yield ResourceEffect("permit", "cloud-identity", "all", (given,), "", given)
     for name in ("acl", "member", "cidrip", "cidr", "sourceranges", "cidripv6", "cidrblock", "sourceaddressprefix"):
         given = members.get(name)
@@ -338,6 +401,13 @@ def _requests(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]
                 yield _request("delete", "table", "all", path)
             elif _NAMESPACE.search(plain):
                 yield _request("delete", "namespace", "all", path)
+            else:
+                kinds = [words_of_resources().get(part) for part in plain.lower().split("/")[-2:]]
+                resource = next((kind for kind in reversed(kinds) if kind in _HELD), None)
+                if resource is not None:
+                    yield _request("delete", resource, "one", path)
+                elif kinds[-1:] == ["account"]:
+                    yield _request("disable", "account", "all", path)
         elif last == "_delete_by_query" and (members.get("body") is None or _is_everything(members.get("body"))):
             yield _request("delete", "record", "all", path)
         if method.upper() in ("POST", "PUT"):
@@ -356,6 +426,9 @@ _RUNS_CODE: Final = re2.compile(
     r"/jars/upload$|/_scripts/|/api/v1/dags/[^/]+/dagRuns$|/solr/[^/]+/config$"
 )
 _ON_NODE: Final = re2.compile(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
+_HELD: Final[frozenset[Resource]] = frozenset(
+    {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup"}
+)
 _NAMESPACE: Final = re2.compile(r"/api/v1/namespaces/[^/]+$")
 
 

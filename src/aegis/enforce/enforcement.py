@@ -25,9 +25,8 @@ from aegis.core.decision import Decision, ResultDecision
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.reasoning import Reasoning
-from aegis.enforce.context import Session, current_session
 from aegis.enforce.failures import described, undecided, unobserved
-from aegis.enforce.open import OpenCalls
+from aegis.enforce.scope import OpenCalls, Session, current_session
 from aegis.enforce.words import Hearer, SpokenTurn, TurnHost, Words
 from aegis.errors import InvalidCall
 

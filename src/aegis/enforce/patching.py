@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -271,3 +272,19 @@ def _refusing(original: Method) -> Method:
 
 def _named(owner: Any) -> str:
     return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else str(owner.__name__)
+
+
+# What hooking a framework comes to.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seams:
+    """The places at which a framework is hooked.
+
+    `barred` are paths that have no such place and are refused; `uncovered` those that have none and
+    stay open, because what arrives over them cannot be told from other data.
+    """
+
+    seams: tuple[str, ...]
+    barred: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()

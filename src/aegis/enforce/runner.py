@@ -9,10 +9,10 @@ from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical, sha256
 from aegis.core.json import parse
 from aegis.enforce.arguments import jsonable
-from aegis.enforce.context import Session, current_session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, Steps, log
 from aegis.enforce.failures import failure_of
 from aegis.enforce.memory import Decided, Memory
+from aegis.enforce.scope import Session, current_session
 from aegis.errors import InvalidCall
 
 _UNREADABLE: Final = (

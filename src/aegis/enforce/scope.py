@@ -1,20 +1,90 @@
-"""What holds around a piece of a framework's code: the calls that the framework enforces itself, and the decision.
-
-A framework that runs tools itself enforces each call where its body runs, with its final arguments. The model call
-before it is marked, so that a hooked SDK underneath lets those calls pass. The mark ends inside every body: what a
-tool's own code asks of a model is its own affair and is decided as ever.
-"""
+"""On whose behalf calls are made, and what holds around a piece of a framework's code while it runs."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextvars import ContextVar
-from typing import Any, Final, NamedTuple, TypeVar
-
-from aegis.enforce.context import Holding
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+# On whose behalf calls are made: the session and the task that the host has opened, per thread and task; and the
+# permit of the call whose body runs.
+
+
+class Holding(Generic[T]):
+    """A context manager in whose block a variable has a value."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable = variable
+        self._value = value
+
+    def __enter__(self) -> None:
+        self._token: Token[T] = self._variable.set(self._value)
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        self._variable.reset(self._token)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """A session as the host named it, and what the user asked for."""
+
+    name: str
+    task: str | None = None
+
+
+_current: ContextVar[Session | None] = ContextVar("aegis_session", default=None)
+
+
+def current_session() -> Session | None:
+    """The session of this thread or task, if the host has opened one."""
+    return _current.get()
+
+
+_permit: ContextVar[str | None] = ContextVar("aegis_permit", default=None)
+
+
+def current_permit() -> str | None:
+    """The permit of the call in whose body this code runs, if it was given one."""
+    return _permit.get()
+
+
+def permit_context(permit: str | None) -> Holding[str | None]:
+    """Carry a call's permit to what its body calls, past everything that a model sees."""
+    return Holding(_permit, permit)
+
+
+def enter_session(session: Session) -> None:
+    """Make every call from here on part of `session`, until the thread or task ends."""
+    _current.set(session)
+
+
+@contextmanager
+def session_context(session: Session) -> Iterator[Session]:
+    """Make every call of the block part of `session`; sessions nest, the inner one counts."""
+    token = _current.set(session)
+    try:
+        yield session
+    finally:
+        _current.reset(token)
+
+
+# What holds around a piece of a framework's code: the calls that the framework enforces itself, and the decision.
+#
+# A framework that runs tools itself enforces each call where its body runs, with its final arguments. The model call
+# before it is marked, so that a hooked SDK underneath lets those calls pass. The mark ends inside every body: what a
+# tool's own code asks of a model is its own affair and is decided as ever.
 
 # The loop of a host that decides the calls of the MCP servers in it itself.
 DECIDED: Final = "decided before the server"
@@ -234,3 +304,53 @@ async def _awaited(scope: EnforcedScope, result: Awaitable[Any]) -> Any:
 async def _awaited_items(scope: EnforcedScope, source: Awaitable[Any]) -> AsyncGenerator[Any, None]:
     """The items of a stream that is given once it is awaited."""
     return aitems_in(scope, aiter(await _awaited(scope, source)))
+
+
+# Calls of models that a framework is going to decide where it runs them, until their results go back to the model.
+#
+# A body that runs beside every decision is an alarm at once, but which call it ran for is not known there. So every
+# open call of that tool is marked: what comes back for it, and was not judged under a decision, does not reach the
+# model.
+
+MAX_CALLS: Final = 10_000  # models can ask for calls without end; the oldest is forgotten, and known by its decision
+
+
+class OpenCalls:
+    """The open calls of a process, by session and id; safe for threads and forks."""
+
+    def __init__(self, max_calls: int = MAX_CALLS) -> None:
+        self._lock = threading.Lock()
+        self._tools: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._marked: set[tuple[str, str]] = set()
+        self._max_calls = max_calls
+        renew = weakref.WeakMethod(self._renew)
+        os.register_at_fork(after_in_child=lambda: (method := renew()) and method())
+
+    def opened(self, session: str, call_id: str, tool: str) -> None:
+        """A model asked for a call that is going to be decided where it runs; one without an id cannot be known."""
+        if not call_id:
+            return
+        with self._lock:
+            self._marked.discard((session, call_id))
+            self._tools[session, call_id] = tool
+            self._tools.move_to_end((session, call_id))
+            if len(self._tools) > self._max_calls:
+                oldest, _ = self._tools.popitem(last=False)
+                self._marked.discard(oldest)
+
+    def ran_beside(self, session: str, tool: str) -> None:
+        """A body of this tool ran, or would have, beside every decision."""
+        with self._lock:
+            self._marked.update(key for key, name in self._tools.items() if key[0] == session and name == tool)
+
+    def closed(self, session: str, call_id: str) -> bool:
+        """A result of the call is about to reach the model; whether a body of its tool ran beside the decisions."""
+        with self._lock:
+            self._tools.pop((session, call_id), None)
+            marked = (session, call_id) in self._marked
+            self._marked.discard((session, call_id))
+            return marked
+
+    def _renew(self) -> None:
+        # The thread that held the lock does not exist in the child.
+        self._lock = threading.Lock()

@@ -14,12 +14,21 @@ from aegis.core.bounded import Bounded
 from aegis.core.canonical import canonical
 from aegis.core.json import parse
 from aegis.enforce.arguments import jsonable
-from aegis.enforce.context import Holding, permit_context
 from aegis.enforce.enforcement import Enforced, Enforcer
 from aegis.enforce.failures import is_one_of
 from aegis.enforce.memory import Memory
 from aegis.enforce.runner import Execution, Judged, RunnerGate, View
-from aegis.enforce.scope import ScopePassage, body_of, current_scope, inside, passing, reached, scoped
+from aegis.enforce.scope import (
+    Holding,
+    ScopePassage,
+    body_of,
+    current_scope,
+    inside,
+    passing,
+    permit_context,
+    reached,
+    scoped,
+)
 from aegis.errors import CallRefused
 
 # One execution for one decision: whoever comes again with the same call gets what the first one got.
@@ -396,3 +405,43 @@ def _within_itself(execution: Execution) -> Ran:
 
 def _ran(result: Any, judged: Judged) -> Ran:
     return Ran(seen=judged.seen, result=result, changed=judged.changed, withheld=judged.withheld)
+
+
+# Results of MCP tools as wire JSON: what of one a model is going to see, and the same result with that replaced.
+
+Wire = dict[str, Any]
+
+
+def mcp_view(result: Wire) -> Any:
+    """What is judged of a result: its text where it is nothing else, otherwise all of its content."""
+    content, structured = result.get("content") or [], result.get("structuredContent")
+    text = _only_text(content)
+    if text is not None and structured in (None, {"result": text}):
+        return text
+    return content if structured is None else {"content": content, "structuredContent": structured}
+
+
+def mcp_replaced(result: Wire, ran: Ran) -> Wire:
+    """The result with what may be seen in place of what was given; an error where that is a refusal or a notice."""
+    if ran.failed:
+        return mcp_refusal(str(ran.seen))
+    kept = {name: value for name, value in result.items() if name not in ("content", "structuredContent")}
+    if isinstance(ran.seen, list):
+        return {**kept, "content": ran.seen}
+    if isinstance(ran.seen, dict) and set(ran.seen) == {"content", "structuredContent"}:
+        return {**kept, **ran.seen}
+    structured = {} if result.get("structuredContent") is None else {"structuredContent": {"result": ran.text}}
+    return {**kept, "content": [{"type": "text", "text": ran.text}], **structured}
+
+
+def mcp_refusal(text: str) -> Wire:
+    """The result of a call that was not run, or whose result may not be seen."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def _only_text(content: list[Any]) -> str | None:
+    block = content[0] if len(content) == 1 else None
+    if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
+        text: str = block["text"]
+        return text
+    return None

@@ -18,11 +18,10 @@ from typing import Any, Final, cast
 
 import orjson
 
-from aegis.enforce.context import current_session
 from aegis.enforce.enforcement import Enforcer, Steps
 from aegis.enforce.memory import Memory
 from aegis.enforce.patching import Method, Patches
-from aegis.enforce.scope import current_scope, is_outermost
+from aegis.enforce.scope import current_scope, current_session, is_outermost
 from aegis.enforce.turn import ProviderTurn, StreamedTurn, aread_events, read_events
 from aegis.enforce.words import words_in
 from aegis.errors import UnhookedFramework

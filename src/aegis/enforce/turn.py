@@ -10,10 +10,9 @@ from typing import Any, Final
 from aegis.core.call import ToolResult
 from aegis.core.canonical import canonical, sha256
 from aegis.core.reasoning import reasoning_of
-from aegis.enforce.context import Session, current_session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, Steps, log
 from aegis.enforce.memory import Decided, Memory
-from aegis.enforce.scope import current_scope
+from aegis.enforce.scope import Session, current_scope, current_session
 from aegis.errors import InvalidCall
 from aegis.wire.model import (
     Dialect,

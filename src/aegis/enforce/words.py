@@ -18,9 +18,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from aegis.core.bounded import Bounded
 from aegis.core.decision import SaidTurn
-from aegis.enforce.context import Session
 from aegis.enforce.patching import Method
-from aegis.enforce.scope import aitems_in, current_scope, enter_again, is_outermost, items_in, scoped, within
+from aegis.enforce.scope import Session, aitems_in, current_scope, enter_again, is_outermost, items_in, scoped, within
 from aegis.wire.model import ProxyDialect, Wire
 
 MAX_TEXT_BYTES: Final = 65_536  # of a turn; what is longer is brought as a document

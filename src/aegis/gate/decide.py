@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -27,7 +27,7 @@ from aegis.core.decision import ApprovalRef, Decision, ReceiptRef
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.core.principal import Principal
-from aegis.core.receipt import Recorded
+from aegis.core.receipt import Recorded, call_id_of
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
 from aegis.gate.control import Control
 from aegis.gate.events import Event, new_id, notify
@@ -58,6 +58,18 @@ _NO_PARTS: Final[tuple[Part, ...]] = ()
 Steps = Doing[Decision]
 
 
+class _OfPolicy(NamedTuple):
+    """Who has a say under one policy in a call that brings nothing along."""
+
+    policy: Policy | None
+    weigh: tuple[Any, ...]
+    review: tuple[Any, ...]
+
+
+def _of(policy: Policy | None, participants: Sequence[Participant]) -> _OfPolicy:
+    return _OfPolicy(policy, asked_of(participants, "weigh"), asked_of(participants, "review"))
+
+
 class Decisions:
     """Decides calls over the parts of one deployment; `participants` take part in their order."""
 
@@ -65,13 +77,15 @@ class Decisions:
         self.workers: Workers | None = None  # of a gateway: who evaluates what is heavy
         self._parts = parts
         self._control = control
+        self._participants = participants
+        self._introduced: set[str] = set()  # agents whose keys the log knows
+        self._of_policy: _OfPolicy | None = None
         self._seen: set[int] = set()  # hashes: whoever is taken for another is looked up in vain
         self._seen_before: set[int] = set()
         self._view = asked_of(participants, "view")
         self._take = asked_of(participants, "take")
-        self._weigh = asked_of(participants, "weigh")
         self._reread = asked_of(participants, "reread")
-        self._review = asked_of(participants, "review")
+        self._everybody = _of(None, participants)
         self._review_again = asked_of(participants, "review_again")
         self._has_moved = asked_of(participants, "has_moved")
         self._join = asked_of(participants, "join")
@@ -142,7 +156,7 @@ class Decisions:
         seen, evaluation = yield from self.judge(asked)  # (3), (4)
         parts = list(seen)
         try:
-            for review in self._review:
+            for review in self._asked(asked, parts).review:
                 steps = review(asked, evaluation)
                 if steps is not None:
                     evaluation, part = yield from steps
@@ -163,8 +177,8 @@ class Decisions:
     def _draft(self, asked: DecisionAttempt, evaluation: Evaluation, parts: list[Part]) -> tuple[DecisionRecord, Made]:
         """What will be recorded; `parts` become those of everybody who takes part in the record, in their order."""
         subject, policy = asked.subject, asked.policy
-        self._parts.introduce(subject.agent)
-        decision_id = new_id()
+        self._introduce(subject.agent)
+        decision_id = call_id_of(subject.call_id) if subject.generated else new_id()
         if asked.refused is not None and evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
             refusal = refuse(asked.refused.guard, asked.refused.reason)
             evaluation = structs.replace(evaluation, combined=refusal.combined)
@@ -215,7 +229,10 @@ class Decisions:
         if principal.tools and not principal.may_call(call.server, call.tool):
             return _NO_PARTS, refuse("credential", Reason.POLICY_DENIED)
         parts: tuple[Part, ...] = _NO_PARTS
-        if subject.session or call.parent is not None or subject.worker is not None or _is_of_chain(asked):
+        known = asked.known
+        waited = known is not None and known.decision is not None and known.decision.approval is not None
+        is_of_chain = waited or bool(call.depends_on) or call.resolves is not None
+        if subject.session or call.parent is not None or subject.worker is not None or is_of_chain:
             for view in self._view:
                 part = view(asked)
                 if isinstance(part, Evaluation):
@@ -229,10 +246,24 @@ class Decisions:
         for part in parts:
             if part.is_doubtful(evaluation):  # it was counted just now, and is evaluated again on what the store says
                 return (yield from self.judge(structs.replace(asked, charge=False)))
-        for weigh in self._weigh:
+        for weigh in self._asked(asked, parts).weigh:
             for report in weigh(asked, evaluation, parts):
                 evaluation = structs.replace(evaluation, combined=tightened(evaluation.combined, report))
         return parts, evaluation
+
+    def _asked(self, asked: DecisionAttempt, parts: Sequence[Part]) -> _OfPolicy:
+        """Who weighs and reviews a call: of one that brings nothing along, those to whom the policy gives a say."""
+        if parts or asked.subject.session or asked.subject.call.reasoning is not None:
+            return self._everybody
+        found, policy = self._of_policy, asked.policy
+        if found is None or found.policy is not policy:
+            found = self._of_policy = _of(policy, [one for one in self._participants if not one.is_idle(policy)])
+        return found
+
+    def _introduce(self, agent: str) -> None:
+        if agent not in self._introduced:
+            self._parts.introduce(agent)
+            self._introduced.add(agent)
 
     def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:
         """`evaluation` of a call that a person released, with what reviewers make of it now."""
@@ -267,7 +298,10 @@ class Decisions:
             refused = policy.refused(incoming)
             if refused is not None:
                 return refused
-        evaluation = yield from self._evaluated(policy, incoming, data)
+        if self.workers is None:
+            evaluation = policy.evaluate(incoming, data)
+        else:
+            evaluation = yield from self._evaluated(policy, incoming, data)
         if not subject.session or not evaluation.runs or evaluation.combined.outcome is Outcome.BLOCK:
             return evaluation
         for reread in self._reread:
@@ -293,7 +327,7 @@ class Decisions:
     def _conflict(self, asked: DecisionAttempt, known: Known) -> Steps:
         started = perf_counter_ns()
         subject, policy = asked.subject, asked.policy
-        self._parts.introduce(subject.agent)
+        self._introduce(subject.agent)
         made = make(
             subject,
             refuse("idempotency", Reason.CONFLICT),
@@ -331,13 +365,6 @@ class Decisions:
             self._seen, self._seen_before = set(), self._seen
 
 
-def _is_of_chain(asked: DecisionAttempt) -> bool:
-    """Whether a call names others, or waited before."""
-    call, known = asked.subject.call, asked.known
-    waited = known is not None and known.decision is not None and known.decision.approval is not None
-    return bool(call.depends_on) or call.resolves is not None or waited
-
-
 def _unit(asked: DecisionAttempt, made: Made) -> Unit:
     """The unit that records a decision under the control epoch and the key of its call."""
     subject, known = asked.subject, asked.known
@@ -368,7 +395,7 @@ def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None)
     call, arguments = readable(call)
     return Subject(
         call=call,
-        call_id=call.call_id or new_id(),
+        call_id=call.call_id or call_id_of(new_id()),
         principal=principal,
         agent=agent,
         session=call.session or "",

@@ -86,14 +86,18 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 Listener = Callable[[Event], None]
+About = tuple[str, Listener]  # a listener that hears of receipts with that member alone
 
 _log = logging.getLogger("aegis.gate")
 
 
-def notify(listeners: Iterable[Listener], event: Event) -> None:
+def notify(listeners: Iterable[Listener | About], event: Event) -> None:
     """Tell every listener; one that fails is logged and does not undo what is already recorded."""
     for listener in listeners:
+        member, tell = listener if isinstance(listener, tuple) else ("", listener)
+        if member and member not in event.members:
+            continue
         try:
-            listener(event)
+            tell(event)
         except Exception:
             _log.exception("a listener failed", extra={"kind": event.kind})

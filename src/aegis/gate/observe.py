@@ -25,7 +25,7 @@ from aegis.core.json import parse
 from aegis.core.mission import Postcondition, stricter
 from aegis.core.names import Selector
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, outcome_of, verdict_of
-from aegis.core.ports import Document, Entry, Transaction
+from aegis.core.ports import Document, Entry, Reader, Transaction
 from aegis.core.principal import Principal
 from aegis.core.receipt import Draft, Recorded, agent_signer
 from aegis.errors import InvalidCall, StoreConflict, StoreUnavailable
@@ -159,11 +159,13 @@ class Results:
     def steps(self, principal: Principal, result: ToolResult) -> Steps:
         """The steps of one result; raises `InvalidCall` for a result that nobody asked for."""
         data = result.canonical if isinstance(result, ReadResult) else canonical(result.result)
-        place = f"{result.decision_id}/{sha256(data)}" if result.further else result.decision_id
+        digest = sha256(data)
+        place = f"{result.decision_id}/{digest}" if result.further else result.decision_id
         state = self._control.latest()
         for _ in range(ATTEMPTS):
-            call = self._call(principal, result.decision_id)  # (1)
-            earlier = self._earlier(place, sha256(data))  # (2)
+            with self._parts.store.reader() as reader:
+                call = self._call(reader, principal, result.decision_id)  # (1)
+                earlier = self._earlier(reader, place, digest)  # (2)
             if earlier is not None:
                 return _revoked(earlier) if self._control.current().stops(call.entry.agent) else earlier
             try:
@@ -172,34 +174,28 @@ class Results:
                 state = self._control.current()
         raise StoreUnavailable("the result could not be recorded")
 
-    def _call(self, principal: Principal, decision_id: str) -> _Made:
-        entry = self._recorded(decision_id)
+    def _call(self, reader: Reader, principal: Principal, decision_id: str) -> _Made:
+        entry = reader.entry_by_id(decision_id)
         if entry is None or entry.kind != "decision" or entry.principal != principal.id:
             raise InvalidCall("`decision_id` names no decision of this principal", code="not_found", status=404)
         body = orjson.loads(entry.body)
         allowed = outcome_of(body["decision"]) <= Outcome.SANITIZE
         if not allowed and "approval_id" in body:
-            with self._parts.store.reader() as reader:
-                allowed = any(let_run(reader, body) for let_run in self._let_run)
+            allowed = any(let_run(reader, body) for let_run in self._let_run)
         if not allowed:
             raise InvalidCall("the call of this result was not allowed to run", code="not_allowed", status=409)
         return _Made(
             entry=entry, tool=body["tool"], server=body.get("server"), session=body.get("session", ""), body=body
         )
 
-    def _recorded(self, receipt_id: str) -> Entry | None:
-        with self._parts.store.reader() as reader:
-            return reader.entry_by_id(receipt_id)
-
-    def _earlier(self, place: str, digest: str) -> ResultDecision | None:
-        with self._parts.store.reader() as reader:
-            document = reader.document(COLLECTION, place)
-            if document is None:
-                return None
-            entry = reader.entry_by_id(document.body.decode())
-            if entry is None:
-                raise StoreUnavailable("a recorded result is not readable")
-            payload, _ = load_payload(self._parts, reader, entry)
+    def _earlier(self, reader: Reader, place: str, digest: str) -> ResultDecision | None:
+        document = reader.document(COLLECTION, place)
+        if document is None:
+            return None
+        entry = reader.entry_by_id(document.body.decode())
+        if entry is None:
+            raise StoreUnavailable("a recorded result is not readable")
+        payload, _ = load_payload(self._parts, reader, entry)
         if payload is None or payload["digest"] != digest:
             raise InvalidCall("another result was already given for this call", code="conflict", status=409)
         body = orjson.loads(entry.body)
@@ -262,10 +258,10 @@ class Results:
 
         Raises `InvalidCall` for one that nobody asked for.
         """
-        call = self._call(principal, decision_id)
-        if self._control.current().stops(call.entry.agent):
-            raise stopped_agent()
         with self._parts.store.reader() as reader:
+            call = self._call(reader, principal, decision_id)
+            if self._control.current().stops(call.entry.agent):
+                raise stopped_agent()
             if reader.document(COLLECTION, decision_id) is not None:
                 raise InvalidCall("a result was already given for this call", code="conflict", status=409)
         policy = self._parts.policy.current
@@ -279,7 +275,8 @@ class Results:
     ) -> Steps:
         """The one attestation of a streamed result: `report` is what its judge found, `data` what it came to."""
         parts, policy = self._parts, self._parts.policy.current
-        call = self._call(principal, decision_id)
+        with parts.store.reader() as reader:
+            call = self._call(reader, principal, decision_id)
         wait = policy.wait_for_result(principal, parts.clock(), len(data))
         if wait:
             return withheld(Reason.RATE_LIMITED, retry_after=wait)
@@ -319,6 +316,7 @@ class Results:
     ) -> Steps:
         # (4)
         parts = self._parts
+        parts.introduce(call.entry.agent)  # another machine may have decided the call, with a key of its own
         settings: Mapping[str, str] = asked.policy.settings
         members: dict[str, Any] = {}
         for part in parts_of:

@@ -198,6 +198,13 @@ class Evaluator(Protocol):
 class Participant:
     """A feature's word in decisions. Every method is one step; one that is not overridden is never asked."""
 
+    def is_idle(self, policy: Policy) -> bool:
+        """Whether under `policy` it weighs and reviews no call that has neither session nor reasoning nor a part.
+
+        Asked once for each policy: of such a call it is not asked then.
+        """
+        return False
+
     def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         """What guards are shown of a call with a session, a parent or a worker; or the refusal of such a call."""
         return None

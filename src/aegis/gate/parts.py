@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aegis.config.reload import PolicyHolder
 from aegis.core.ports import Clock, Signer, Store
-from aegis.gate.events import Listener
+from aegis.gate.events import About, Listener
 from aegis.log.writer import Ledger
 
 # A step of a decision that takes long: whoever drives the steps waits for it, a thread or an event loop.
@@ -71,7 +71,7 @@ class Parts:
     clock: Clock
     introduce: Callable[[str], None]
     introduce_keys: Callable[[], None]
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[Listener | About] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     private: tuple[Path, ...] = ()
     close: Callable[[], None]

@@ -24,11 +24,10 @@ from aegis.core.decision import Decision, ResultDecision
 from aegis.core.judging import JudgeRules, JudgeSpec, ModelSpec
 from aegis.core.outcome import Outcome
 from aegis.errors import ModelFailed
-from aegis.judges.door import doors, with_door
 from aegis.judges.payload import Mask
 from aegis.judges.providers import BreakerOpen, Failed, JudgeProviders
 from aegis.judges.values import Result, Spent, read_answer
-from aegis.judges.workspace import Workspace, in_sandbox, limits_of
+from aegis.judges.workspace import Workspace, doors, in_sandbox, limits_of, with_door
 from aegis.sandbox import Box, Limits, Mount
 from aegis.sandbox.command import python_line
 from aegis.wire.client import Message, ModelRequest

@@ -224,6 +224,9 @@ class Judging(Participant):
             return refuse("mission", Reason.MISSION_INVALID)
         return None if view is None else _WorkerView(view)
 
+    def is_idle(self, policy: Policy) -> bool:
+        return not policy.judges.validators
+
     def review(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[tuple[Evaluation, JudgeEnds]] | None:
         """`evaluation` with what the judges make of the call; they are not asked about one that is blocked.
 

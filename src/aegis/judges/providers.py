@@ -15,11 +15,9 @@ from aegis.core.judging import JudgeRules, JudgeSelect, JudgeSpec, ModelSpec, Va
 from aegis.core.names import glob_match, normalise_name
 from aegis.core.outcome import Effect, Risk
 from aegis.errors import ExtensionError, ModelFailed
-from aegis.judges.door import doors, with_door
 from aegis.judges.values import Cause, Result, read_answer
-from aegis.judges.workspace import Workspace, in_sandbox, limits_of
-from aegis.outbound.client import Egress
-from aegis.outbound.values import EgressPolicy
+from aegis.judges.workspace import Workspace, doors, in_sandbox, limits_of, with_door
+from aegis.outbound.client import Egress, EgressPolicy
 from aegis.sandbox import Box, Mount
 from aegis.wire.client import Message, ModelAnswer, ModelEndpoint, ask
 

@@ -234,5 +234,5 @@ class Provers:
 
     def prove(self, call: ToolCall) -> ToolCall:
         """The call with its proof, where its session is one that is proved."""
-        prover = None if call.session is None else self._provers.get(call.session)
+        prover = self._provers.get(call.session or "")
         return call if prover is None else prover.prove(call)

@@ -35,9 +35,8 @@ from aegis.errors import (
     StoreCorrupt,
 )
 from aegis.keys.references import read_secret
-from aegis.outbound.client import Egress
+from aegis.outbound.client import Egress, EgressPolicy, Request
 from aegis.outbound.slack import slack_body
-from aegis.outbound.values import EgressPolicy, Request
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP

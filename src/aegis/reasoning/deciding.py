@@ -26,6 +26,7 @@ from aegis.gate.parts import Parts
 from aegis.judges.access import is_judge
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.model import Evaluation, observed
+from aegis.policy.policy import Policy
 from aegis.reasoning.declaring import COLLECTION, PlanBook, PlanCall, load_plan, put_plan
 from aegis.reasoning.plan import PlannedCall, Standing
 from aegis.reasoning.stated import CHANGES, changes, promises_reading, repeated_order
@@ -40,6 +41,10 @@ class ReasoningGuard(Participant):
 
     def __init__(self, parts: Parts):
         self._parts = parts
+
+    def is_idle(self, policy: Policy) -> bool:
+        rules = policy.behaviour.reasoning
+        return rules.mode == "off" or rules.missing == "silent"
 
     def view(self, asked: DecisionAttempt) -> Part | Evaluation | None:
         """The refusal to loosen a plan without a person; else what finds the plan of the session, where it is asked."""

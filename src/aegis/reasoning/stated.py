@@ -17,9 +17,9 @@ import yaml
 from aegis.core.effects import Verb
 from aegis.core.reasoning import Reasoning
 from aegis.detect.facts import Facts
+from aegis.policy.dataflow.forms import tables_folder
 from aegis.policy.dataflow.reading import SessionView, shingles
 from aegis.policy.dataflow.values import tokens
-from aegis.policy.dataflow.words import lexicon_folder
 
 MAX_READ: Final = 16_384  # characters before a call in which a promise is looked for: older ones are of other calls
 RUN_WORDS: Final = 8  # words in a row of an instruction that no model writes by chance
@@ -46,7 +46,7 @@ class StatedWords(NamedTuple):
 
 def stated_table() -> dict[str, Any]:
     """The shipped table."""
-    text = (lexicon_folder() / "stated.yaml").read_text(encoding="utf-8")
+    text = (tables_folder() / "stated.yaml").read_text(encoding="utf-8")
     table: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
     return table
 

@@ -28,7 +28,6 @@ from aegis.core.principal import Principal
 from aegis.errors import StoreError
 from aegis.gate import Gate
 from aegis.outbound.client import Egress
-from aegis.runs.execute import Executor, StageResult, run_stage
 from aegis.runs.masking import concealed
 from aegis.runs.providers import Question, answer_of
 from aegis.runs.records import Claims, RunRecord, spend
@@ -46,7 +45,7 @@ from aegis.runs.state import (
     Status,
     with_texts,
 )
-from aegis.runs.tools import Offer, ToolFailed, ToolServer, ToolServers
+from aegis.runs.tools import Executor, Offer, StageResult, ToolFailed, ToolServer, ToolServers, run_stage
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024  # of one model: bounds what it can make us hold
 _ASK_SERVER, _ASK_TOOL = split_selector(CONTINUE_RUN)

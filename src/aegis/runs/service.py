@@ -29,8 +29,7 @@ from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall, StoreConflict, StoreCorrupt
 from aegis.gate.events import new_id
-from aegis.outbound.client import Egress
-from aegis.outbound.values import EgressPolicy
+from aegis.outbound.client import Egress, EgressPolicy
 from aegis.runs.nodes import BuildGraph, Hear, Hearing, Nodes, Plan, RunTools, compile_graph, principal_of
 from aegis.runs.plan import compile_plans
 from aegis.runs.records import LEASE_SECONDS, ClaimBox, Claims, RunRecord, RunRow, RunRows, pack, unpack

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 
 from aegis.core.extensions import load_extension, names_brought
 from aegis.enforce.enforcement import OnApproval
-from aegis.enforce.patching import Patches
-from aegis.enforce.seams import Seams
+from aegis.enforce.patching import Patches, Seams
 from aegis.errors import ExtensionError, UnhookedFramework
 from aegis.notices import notice
 from aegis.sdk.runtime import Runtime, RuntimeSettings, open_runtime, replace_runtime

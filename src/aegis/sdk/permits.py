@@ -16,7 +16,7 @@ import orjson
 from aegis.core.canonical import canonical
 from aegis.core.json import parse
 from aegis.enforce.arguments import named_arguments
-from aegis.enforce.context import current_permit, permit_context
+from aegis.enforce.scope import current_permit, permit_context
 from aegis.errors import AegisError, InvalidCall, PermitInvalid
 from aegis.sdk.protection import Argument, argument_of, rebound
 from aegis.sdk.runtime import current_runtime

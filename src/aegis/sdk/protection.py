@@ -15,10 +15,9 @@ from aegis.core.call import ToolResult
 from aegis.core.json import escape
 from aegis.core.outcome import Outcome, Reason, message_for
 from aegis.enforce.arguments import jsonable, named_arguments
-from aegis.enforce.context import current_session, permit_context
 from aegis.enforce.enforcement import Attempt, Enforced, Observed
 from aegis.enforce.failures import failure_of
-from aegis.enforce.scope import within
+from aegis.enforce.scope import current_session, permit_context, within
 from aegis.errors import ToolCallBlocked
 from aegis.sdk.runtime import current_runtime
 

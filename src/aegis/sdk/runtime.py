@@ -71,11 +71,12 @@ class Gate(DeployedGate):
 
     def decide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
         """The decision on `call`, proved where its session asks for it; raises `InvalidCall` for misuse alone."""
-        return super().decide(self._provers.prove(call), principal=principal)
+        return super().decide(call if call.session is None else self._provers.prove(call), principal=principal)
 
     async def adecide(self, call: ToolCall, *, principal: Principal | None = None) -> Decision:
         """`decide` for event loops."""
-        return await super().adecide(self._provers.prove(call), principal=principal)
+        call = call if call.session is None else self._provers.prove(call)
+        return await super().adecide(call, principal=principal)
 
     def _opening(self, whose: Principal, session: str, said: Opening) -> OpeningSteps:
         """Open `session`, and where its mission names a holder key answer the challenge for it."""

@@ -15,7 +15,7 @@ from aegis.core.decision import (
     ParentSession,
     SaidTurn,
 )
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 from aegis.sdk.runtime import current_runtime
 
 

@@ -26,8 +26,7 @@ from aegis.core.receipt import Draft
 from aegis.errors import ConfigError, ForeignAnswer, InvalidCall, ModelFailed, Problem
 from aegis.gate.events import new_id
 from aegis.log.writer import Unit
-from aegis.outbound.client import Egress
-from aegis.outbound.values import EgressPolicy
+from aegis.outbound.client import Egress, EgressPolicy
 from aegis.server.admission import ADMINISTER
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
 from aegis.server.http import answer

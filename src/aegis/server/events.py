@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from aegis.approvals.queue import find
 from aegis.approvals.view import approval_view
-from aegis.core.ports import Entry, Reader, Store
+from aegis.core.ports import Entry, Reader, Store, never_came
 from aegis.errors import InvalidCall, StoreError
 from aegis.gate.view import summary
 from aegis.server.admission import WATCH, permit
@@ -74,7 +74,7 @@ def shape(store: Store, entries: Sequence[Entry]) -> list[Sent]:
     sent: list[Sent] = []
     for entry in entries:
         name = _NAMES.get(entry.kind)
-        if entry.kind == "result" and entry.decision != "allow":
+        if entry.kind == "result" and entry.decision != "allow" and not never_came(entry):
             name = "alert"
         if name is None:
             continue

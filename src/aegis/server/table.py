@@ -22,13 +22,13 @@ from aegis.reasoning import routes as reasoning_routes
 from aegis.runs import routes as runs_routes
 from aegis.server import administration, audit, decisions, deliveries, results
 from aegis.server.admission import ANYBODY, AUDIT, VERIFY_PERMIT
-from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import ApiEndpoint, ApiRequest, Body, Endpoint, Param, Reply
 from aegis.server.events import WATCH_EVENTS
 from aegis.server.http import answer
 from aegis.server.schemas import failing, ok, ref
 from aegis.server.services import Services
 from aegis.server.telemetry import CONTENT_TYPE, exposition
+from aegis.server.validation import COMPONENTS
 
 # `GET /openapi.json`: the description of the API, generated from the table that also serves it.
 

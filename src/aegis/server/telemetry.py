@@ -261,7 +261,7 @@ class Metrics(Collector):
                     histogram = self._guard_time[guard] = _Histogram(_GUARD_MICROS)
                 histogram.counts[bisect_left(_GUARD_MICROS, us)] += 1
                 histogram.total += us
-        elif event.kind == "result":
+        elif event.kind == "result" and event.members.get("execution") != "unknown":  # one that never came
             self._results[event.members["decision"], event.members["reason"]] += 1
 
     def count_unrecorded(self) -> None:

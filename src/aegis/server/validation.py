@@ -12,10 +12,37 @@ from urllib.parse import parse_qsl, urlencode
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
+from aegis.approvals import routes as approvals_routes
+from aegis.behaviour import alert_routes, canary_routes
+from aegis.behaviour import routes as behaviour_routes
+from aegis.context import routes as context_routes
 from aegis.core.json import escape
 from aegis.errors import InvalidCall
-from aegis.server.components import COMPONENTS
+from aegis.missions import routes as missions_routes
+from aegis.reasoning import routes as reasoning_routes
+from aegis.runs import routes as runs_routes
+from aegis.server import administration, audit, deliveries
 from aegis.server.endpoint import ApiEndpoint, Param, Schema
+from aegis.server.schemas import CALL_SCHEMAS, COMMON_SCHEMAS, PERMIT_SCHEMAS
+
+# JSON Schemas (2020-12) of everything that crosses the HTTP API, by name; `openapi.json` publishes them.
+
+COMPONENTS: Final[dict[str, dict[str, Any]]] = {
+    **COMMON_SCHEMAS,
+    **CALL_SCHEMAS,
+    **approvals_routes.SCHEMAS,
+    **PERMIT_SCHEMAS,
+    **deliveries.SCHEMAS,
+    **audit.SCHEMAS,
+    **context_routes.SCHEMAS,
+    **reasoning_routes.SCHEMAS,
+    **missions_routes.SCHEMAS,
+    **runs_routes.SCHEMAS,
+    **administration.SCHEMAS,
+    **behaviour_routes.SCHEMAS,
+    **canary_routes.SCHEMAS,
+    **alert_routes.SCHEMAS,
+}
 
 MAX_QUERY_BYTES: Final = 8_192  # bounds what one request can make us decode
 MAX_DIGITS: Final = 16  # every number of a query is below 2^53

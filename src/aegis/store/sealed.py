@@ -169,14 +169,21 @@ class SealedTransaction(SealedReader):
         self._seal = Seal(changes=self._least) if self.adopts else store.checked(self._before, self._least)
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
-        if not self.adopts and not self._put:  # no document changed so far: an engine writes the seal with the head
-            epoch = self._inner.head().epoch
+        inner, changed = self._inner, _NO_NODES
+        if not self.adopts:  # what changed so far is sealed here, so that an engine writes the seal with the head
+            if self._put:
+                root, changed = self.tree().write()
+                self._seal = Seal(self._seal.changes + 1, root)
+                self._put, self._tree = False, None
+            epoch = inner.head().epoch
             if head.epoch != epoch:
                 head = replace(head, epoch=epoch)
             head = self._appended = replace(
                 head, seal=self._store.sealer.sealed(head, self._seal.changes, self._seal.root)
             )
-        self._inner.append(entries, payloads, nodes, head)
+        inner.append(entries, payloads, nodes, head)
+        if changed:
+            inner.put_seal(head.seal, _documents(self._seal.changes, changed))
         appended = self._store.appended
         if len(appended) > _REMEMBERED:
             appended.clear()
@@ -249,12 +256,18 @@ class SealedTransaction(SealedReader):
 
     def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]], head: Head | None = None) -> tuple[Head, int]:
         store, inner, changes = self._store, self._inner, seal.changes
-        written = [
-            Document(collection=COLLECTION, key=f".{place}", version=changes, body=body) for place, body in nodes
-        ]
-        head = inner.put_seal(store.sealer.sealed(inner.head() if head is None else head, changes, seal.root), written)
+        sealed = store.sealer.sealed(inner.head() if head is None else head, changes, seal.root)
+        head = inner.put_seal(sealed, _documents(changes, nodes))
         store.seen = (head, seal)
         return head, changes
+
+
+_NO_NODES: Final[Sequence[tuple[str, bytes]]] = ()
+
+
+def _documents(changes: int, nodes: Sequence[tuple[str, bytes]]) -> list[Document]:
+    """Make the documents in which nodes of the tree stand after so many changes."""
+    return [Document(collection=COLLECTION, key=f".{place}", version=changes, body=body) for place, body in nodes]
 
 
 class SealedStore:

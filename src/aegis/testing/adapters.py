@@ -30,8 +30,7 @@ from aegis.core.decision import (
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict, message_for
 from aegis.enforce.enforcement import Enforcer, OnApproval
 from aegis.enforce.memory import Memory
-from aegis.enforce.patching import Patches
-from aegis.enforce.seams import Seams
+from aegis.enforce.patching import Patches, Seams
 from aegis.errors import InvalidCall
 
 # A decider whose answers a test scripts by tool; it implements the whole protocol and keeps what it was asked.

@@ -264,6 +264,10 @@ def test_the_latest_call_is_the_newest_decision_of_exactly_that_call(store: Stor
             entry(5, call_id=""),
             entry(6, call_id="x", session="", principal="ps"),
             entry(7, call_id="sx", session="", principal="p"),
+            entry(8, receipt_id=f"{8:032x}", call_id=f"{8:032x}"[::-1]),
+            entry(9, receipt_id=f"{9:032x}", call_id=f"{9:032x}"[::-1]),
+            entry(10, receipt_id=f"{10:032x}", call_id=f"{9:032x}"[::-1]),
+            entry(11, receipt_id=f"{11:032x}", call_id=f"{11:032x}"[::-1], kind="result"),
         )
     with store.reader() as reader:
         assert reader.latest_call("p", "s", "x") == 1
@@ -273,6 +277,11 @@ def test_the_latest_call_is_the_newest_decision_of_exactly_that_call(store: Stor
         assert reader.latest_call("p", "s", "y") is None
         assert reader.latest_call("ps", "", "x") == 6
         assert reader.latest_call("p", "", "sx") == 7
+        # A call that its host gave no name has that of its first decision, read backwards.
+        named = [f"{index:032x}"[::-1] for index in (8, 9, 11)]
+        assert [reader.latest_call("p", "s", name) for name in named] == [8, 10, None]
+        assert reader.latest_call("p", "other", named[0]) is None
+        assert reader.latest_call("other", "s", named[0]) is None
 
 
 def test_a_document_is_written_only_over_the_version_that_was_read(store: Store) -> None:

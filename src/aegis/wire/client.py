@@ -11,8 +11,7 @@ from aegis.core.json import parse
 from aegis.core.judging import Api
 from aegis.errors import EgressError, ForeignAnswer, InvalidCall, KeyFileError, ModelFailed
 from aegis.keys.references import read_secret
-from aegis.outbound.client import Egress, Streamed
-from aegis.outbound.values import Request
+from aegis.outbound.client import Egress, Request, Streamed
 from aegis.wire.model import WireEvent, list_of, text_of
 from aegis.wire.sse import SseReader
 

@@ -26,6 +26,9 @@ limits: {rate: unlimited}
 tools: {read_file: {risk: low, effects: [read]}}
 """
 
+EXPIRES = int(time.time()) + 3600
+"""When every mission here ends: one moment, as a child that ended a second after its parent would be refused."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:
@@ -72,7 +75,7 @@ def mission(**changes: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "sub": "bot",
         "purpose": "read reports",
-        "exp": int(time.time()) + 600,
+        "exp": EXPIRES,
         "tools": {"allow": ["read_file"]},
         "effects": ["read"],
         "scope": {"paths": ["glob:/ws/**"]},

@@ -12,6 +12,7 @@ from aegis.config.compile import compile_policy
 from aegis.config.config import parse_config
 from aegis.core.call import ToolCall
 from aegis.core.finding import Report
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import ConfigError
 from aegis.store import MemoryStore, open_store
 from aegis.testing.guards import check_guard
@@ -72,7 +73,7 @@ POINTS: Final = "[aegis.guards]\nwords = acme_guards:Words\n"
 def problems(text: str) -> list[str]:
     """What is wrong with a configuration, each with its line."""
     with pytest.raises(ConfigError) as raised:
-        compile_policy(parse_config(text))
+        compile_policy(parse_config(text), cache=default_cache_folder())
     return [f"{one.line}: {one.message}" for one in raised.value.problems]
 
 
@@ -91,15 +92,17 @@ def test_a_guard_of_a_package_decides_and_is_on_record(tmp_path: Path, monkeypat
 def test_the_version_and_the_options_of_a_package_are_part_of_what_a_policy_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = compile_policy(parse_config(HEAD)).digest
+    plain = compile_policy(parse_config(HEAD), cache=default_cache_folder()).digest
     digests = {plain}
     for version in ("1.2", "1.3"):
         with monkeypatch.context() as patched:
             install(patched, tmp_path / version, GUARD, points=POINTS, version=version)
-            digests.add(compile_policy(parse_config(OUTSIDE)).digest)
-            digests.add(compile_policy(parse_config(OUTSIDE.replace("tulip", "rose"))).digest)
+            digests.add(compile_policy(parse_config(OUTSIDE), cache=default_cache_folder()).digest)
+            digests.add(
+                compile_policy(parse_config(OUTSIDE.replace("tulip", "rose")), cache=default_cache_folder()).digest
+            )
     assert len(digests) == 5
-    assert compile_policy(parse_config(HEAD + "guards: {outside: {}}\n")).digest == plain
+    assert compile_policy(parse_config(HEAD + "guards: {outside: {}}\n"), cache=default_cache_folder()).digest == plain
 
 
 def test_a_guard_that_is_only_observed_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome, Reason
-from aegis.enforce.context import Session, session_context
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, Observed
+from aegis.enforce.scope import Session, session_context
 from aegis.errors import InvalidCall
 from support.asking import Mode, both_modes
 from support.decider import ScriptedDecider, allowed, blocked, changed, held, sanitized, withheld

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from aegis.behaviour.features import LearnedCall, called_of
-from aegis.behaviour.learning import DRIFT_BITS, SLOTS, AgentModel
+from aegis.behaviour.features import SLOTS, LearnedCall, called_of
+from aegis.behaviour.learning import DRIFT_BITS, AgentModel
 from aegis.behaviour.trust import trust_of
 from aegis.core.ports import Entry
 from aegis.core.times import MICROS
@@ -135,6 +135,28 @@ def test_an_agent_that_meets_other_hosts_all_the_time_is_not_surprising_by_one()
         model.learn(called, model.score(called))
     assert not model.score(call(500, url="https://h500.example/")).is_unusual
     assert model.score(call(500, url="https://h500.example/", bcc="all")).is_unusual
+
+
+def test_each_kind_of_value_is_held_against_its_own_past_too() -> None:
+    model = learned()
+    model._bits[80] = 9  # its calls as a whole were surprising now and then, and never by their size
+    large = called_of(
+        time=(START + 600 * 20) * MICROS, server=None, tool="fetch", size=2**16, effects=["network"],
+        arguments={"url": "https://docs.example/1"},
+    )  # fmt: skip
+    surprise = model.score(large)
+    assert surprise.is_unusual
+    assert model.limit > surprise.bits > surprise.limit
+    assert surprise.reasons[0].startswith("never so large before")
+
+
+def test_a_rate_that_grows_call_by_call_makes_no_room_for_itself() -> None:
+    model = learned()
+    limit = model.limit
+    for number in range(200):
+        quick = call(600)._replace(time=(START + 700 * 20) * MICROS + number)
+        model.learn(quick, model.score(quick))
+    assert model.limit == limit
 
 
 def test_a_burst_is_no_excuse_for_itself() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from aegis.cli.running.boxed import fenced, seatbelt
 from aegis.cli.running.hosts import Around, tell
@@ -138,6 +139,118 @@ class TestHosts:
         assert told.environment["ANTHROPIC_HOST"] == told.environment["OPENAI_HOST"] == URL
         with pytest.raises(InvalidCall, match="none is known"):
             tell([name], {}, replace(around, dialects=()))
+
+
+SERVER = {"command": "uvx", "args": ["calc"], "env": {"TOKEN": "t"}}
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def behind(words: Sequence[str], name: str = "calc") -> None:
+    """Show that a server's words are those of our proxy, and then its own."""
+    at = words.index("--name")
+    assert words[at : at + 5] == ["--name", name, "--", "uvx", "calc"]
+    assert words[words.index("--url") + 1] == "unix:///run/x/aegis.sock"
+    key = Path(words[words.index("--api-key-file") + 1])
+    assert key.read_text() == KEY
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert KEY not in " ".join(words)
+
+
+class TestServers:
+    """Every host finds its MCP servers behind our proxy, and its own files as they were."""
+
+    def test_claude_code_gets_those_of_the_user_and_those_of_the_project_that_the_user_agreed_to(
+        self, around: Around, tmp_path: Path
+    ) -> None:
+        far = {"type": "http", "url": "https://mcp.example.com/mcp"}
+        keyed = {**far, "headers": {"Authorization": "Bearer ${TOKEN}"}}
+        here = {str(tmp_path): {"mcpServers": {"local": SERVER}}}
+        user = {"mcpServers": {"calc": SERVER, "far": far, "keyed": keyed}, "projects": here}
+        write(tmp_path / "user" / ".claude.json", json.dumps(user))
+        write(tmp_path / ".mcp.json", json.dumps({"mcpServers": {"shared": SERVER, "stranger": SERVER}}))
+        write(tmp_path / ".claude" / "settings.local.json", json.dumps({"enabledMcpjsonServers": ["shared"]}))
+        mine = tmp_path / "mine.json"
+        mine.write_text(json.dumps({"mcpServers": {"calc": SERVER}}))
+        told = tell(["claude", "--mcp-config", str(mine), "-p", "hello"], {}, around)
+        assert told.command[1] == "--mcp-config"
+        servers = json.loads(Path(told.command[2]).read_text())["mcpServers"]
+        assert servers.keys() == {"calc", "keyed", "shared", "local"}
+        for name in ("calc", "shared", "local"):
+            behind(servers[name]["args"], name)
+            assert servers[name]["env"] == SERVER["env"]
+        assert servers["keyed"]["env"] == {"MCP_HEADER_1": "Bearer ${TOKEN}"}
+        assert told.alone == ["far"]
+        own = told.command[told.command.index("--mcp-config", 3) + 1]
+        behind(json.loads(Path(own).read_text())["mcpServers"]["calc"]["args"])
+        assert json.loads(mine.read_text()) == {"mcpServers": {"calc": SERVER}}
+        strict = tell(["claude", "--strict-mcp-config", f"--mcp-config={mine}"], {}, around)
+        assert [word for word in strict.command if word.startswith("--mcp-config")] == [strict.command[-1]]
+        assert str(around.folder / "claude-mcp-0.json") in strict.command[-1]
+
+    def test_codex_gets_those_of_the_user_and_of_projects_that_the_user_trusts(
+        self, around: Around, tmp_path: Path
+    ) -> None:
+        calc = 'command = "uvx"\nargs = ["calc"]\n'
+        write(tmp_path / ".codex" / "config.toml", f"[mcp_servers.shared]\n{calc}")
+        user = tmp_path / "user" / ".codex" / "config.toml"
+        write(user, f'[mcp_servers.calc]\n{calc}[mcp_servers.far]\nurl = "https://mcp.example.com/mcp"\n')
+        told = tell(["codex"], {}, around)
+        given = options(told.command)
+        behind([given["mcp_servers.calc.command"], *given["mcp_servers.calc.args"]])
+        assert told.alone == ["far"]
+        assert "mcp_servers.shared.args" not in given
+        write(user, f'[projects."{tmp_path}"]\ntrust_level = "trusted"\n')
+        behind(options(tell(["codex"], {}, around).command)["mcp_servers.shared.args"], "shared")
+
+    def test_gemini_gets_those_of_the_user_in_its_settings_of_this_run(self, around: Around, tmp_path: Path) -> None:
+        servers = {"calc": SERVER, "shared": SERVER}
+        write(tmp_path / "user" / ".gemini" / "settings.json", json.dumps({"mcpServers": servers}))
+        write(tmp_path / ".gemini" / "settings.json", json.dumps({"mcpServers": {"shared": SERVER}}))
+        told = tell(["gemini"], {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(tmp_path / "none.json")}, around)
+        settings = json.loads((Path(told.environment["GEMINI_CLI_HOME"]) / ".gemini" / "settings.json").read_text())
+        behind(settings["mcpServers"]["calc"]["args"])
+        assert told.alone == ["shared"]
+
+    def test_opencode_gets_those_of_all_its_files_over_them(self, around: Around, tmp_path: Path) -> None:
+        local = json.dumps({"type": "local", "command": ["uvx", "calc"], "environment": {"TOKEN": "//t"}})
+        user = (
+            f'{{ // mine\n "mcp": {{ "calc": {local}, /* off */ "far": {{"type": "remote", "url": "https://x"}},}},}}'
+        )
+        write(tmp_path / "user" / ".config" / "opencode" / "opencode.jsonc", user)
+        write(tmp_path / "opencode.json", json.dumps({"mcp": {"shared": json.loads(local)}}))
+        told = tell(["opencode"], {}, around)
+        servers = json.loads(told.environment["OPENCODE_CONFIG_CONTENT"])["mcp"]
+        assert servers.keys() == {"calc", "shared"}
+        behind(servers["calc"]["command"])
+        assert sorted(json.loads(told.environment["AEGIS_HOOK_SERVERS"])) == ["calc", "far", "shared"]
+        assert told.alone == ["far"]
+
+    def test_goose_gets_a_root_of_this_run_with_its_own_files_by_links(self, around: Around, tmp_path: Path) -> None:
+        place = tmp_path / "user" / ".config" / "goose"
+        calc = "{type: stdio, name: calc, cmd: uvx, args: [calc], enabled: true}"
+        write(place / "config.yaml", f"GOOSE_MODEL: m\nextensions:\n  calc: {calc}\n  developer: {{type: builtin}}\n")
+        write(place / "secrets.yaml", "a: b\n")
+        told = tell(["goose"], {}, around)
+        root = Path(told.environment["GOOSE_PATH_ROOT"])
+        assert (root / "config" / "secrets.yaml").resolve() == place / "secrets.yaml"
+        value = yaml.safe_load((root / "config" / "config.yaml").read_text())
+        behind(value["extensions"]["calc"]["args"])
+        assert value["GOOSE_MODEL"] == "m"
+        assert value["extensions"]["developer"] == {"type": "builtin"}
+
+    @pytest.mark.parametrize(
+        ("name", "file"), [("codex", ".codex/config.toml"), ("opencode", ".opencode/opencode.json")]
+    )
+    def test_a_file_that_cannot_be_read_ends_the_start(
+        self, name: str, file: str, around: Around, tmp_path: Path
+    ) -> None:
+        write(tmp_path / ("user" if name == "codex" else ".") / file, '{"mcp": ')
+        with pytest.raises(InvalidCall):
+            tell([name], {}, around)
 
 
 class TestMac:

@@ -6,22 +6,23 @@ import pytest
 
 from aegis.config.compile import compile_policy
 from aegis.config.config import load_config, parse_config
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import ConfigError, Problem
 
 
 def only(text: str) -> Problem:
     with pytest.raises(ConfigError) as caught:
-        compile_policy(parse_config(text))
+        compile_policy(parse_config(text), cache=default_cache_folder())
     assert len(caught.value.problems) == 1, caught.value.problems
     return caught.value.problems[0]
 
 
 def digest(text: str) -> str:
-    return compile_policy(parse_config(text)).digest
+    return compile_policy(parse_config(text), cache=default_cache_folder()).digest
 
 
 def test_the_same_meaning_has_the_same_digest() -> None:
-    plain = compile_policy(load_config()).digest
+    plain = compile_policy(load_config(), cache=default_cache_folder()).digest
     assert digest("version: 1") == plain
     assert digest("# a comment\nlimits: {max_bytes: 1048576, rate: 100/minute}\nversion: 1") == plain
     assert digest("approvals: {timeout: 300s}") == plain
@@ -75,7 +76,10 @@ def test_order_and_descriptions_have_no_meaning() -> None:
 def test_other_rules_are_another_policy(tmp_path: Path) -> None:
     config = load_config()
     (tmp_path / "none").mkdir()
-    assert compile_policy(config, scanner_folders=[tmp_path]).digest != compile_policy(config).digest
+    assert (
+        compile_policy(config, scanner_folders=[tmp_path], cache=default_cache_folder()).digest
+        != compile_policy(config, cache=default_cache_folder()).digest
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,16 +196,22 @@ def test_a_keyword_that_no_dialect_knows_is_refused_wherever_a_schema_stands(ins
     ],
 )
 def test_names_values_and_keywords_of_ones_own_may_be_any_words(schema: str, place: str) -> None:
-    compile_policy(parse_config(place.replace("SCHEMA", schema)))
+    compile_policy(parse_config(place.replace("SCHEMA", schema)), cache=default_cache_folder())
 
 
 def test_a_property_may_be_called_like_a_misspelt_keyword() -> None:
     text = "policies: [{name: p, select: {tool: x}, schema: {properties: {typ: {enum: [{formt: 1}]}}}}]"
-    assert compile_policy(parse_config(text)).digest != compile_policy(parse_config("version: 1")).digest
+    assert (
+        compile_policy(parse_config(text), cache=default_cache_folder()).digest
+        != compile_policy(parse_config("version: 1"), cache=default_cache_folder()).digest
+    )
 
 
 def test_formats_that_nobody_knows_are_allowed_in_schemas_of_tools_alone() -> None:
-    compile_policy(parse_config("tools: {a: {schema: {properties: {n: {type: integer, format: int32}}}}}"))
+    compile_policy(
+        parse_config("tools: {a: {schema: {properties: {n: {type: integer, format: int32}}}}}"),
+        cache=default_cache_folder(),
+    )
     text = "policies: [{name: p, select: {tool: x}, schema: {properties: {n: {format: int32}}}}]"
     assert "Unknown format" in only(text).message
 
@@ -212,5 +222,7 @@ def test_a_pipeline_in_which_no_guard_has_anything_to_do_is_refused(text: str) -
 
 
 def test_a_guard_that_is_off_is_not_asked() -> None:
-    policy = compile_policy(parse_config("guards: {rate: {mode: off}, content: {mode: observe}}"))
+    policy = compile_policy(
+        parse_config("guards: {rate: {mode: off}, content: {mode: observe}}"), cache=default_cache_folder()
+    )
     assert policy.settings == {"mode": "enforce", "insufficient_evidence": "fail-closed"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aegis.config.compile import compile_policy
+from aegis.config.compile_tools import host_files
 from aegis.config.config import load_config, parse_config
-from aegis.config.hosts import host_files
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
 from aegis.detect.rules.cache import default_cache_folder

@@ -11,6 +11,7 @@ from aegis.config.config import load_config, parse_config
 from aegis.config.reload import Change, FileWatch, PolicyHolder
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import ConfigError, Problem
 from aegis.policy.model import Incoming
 from aegis.policy.policy import Policy
@@ -50,24 +51,24 @@ def outcome(policy: Policy, text: str, *, name: str = "text") -> Outcome:
 
 def refused(text: str, *, file: str = "aegis.yaml") -> Problem:
     with pytest.raises(ConfigError) as caught:
-        compile_policy(parse_config(text, file=file))
+        compile_policy(parse_config(text, file=file), cache=default_cache_folder())
     (problem,) = caught.value.problems
     return problem
 
 
 def test_an_operators_rule_decides_beside_the_built_in_ones(place: Path) -> None:
-    policy = compile_policy(load_config(place / "aegis.yaml"))
+    policy = compile_policy(load_config(place / "aegis.yaml"), cache=default_cache_folder())
     assert outcome(policy, "go to plugh1") is Outcome.BLOCK
     assert outcome(policy, "go to plugh") is Outcome.ALLOW
-    plain = compile_policy(load_config())
+    plain = compile_policy(load_config(), cache=default_cache_folder())
     assert outcome(plain, "go to plugh1") is Outcome.ALLOW
     assert set(plain.scanner.rules.by_id) < set(policy.scanner.rules.by_id)
     assert policy.digest != plain.digest
 
 
 def test_where_the_rules_lie_makes_no_difference(place: Path) -> None:
-    beside = compile_policy(load_config(place / "aegis.yaml"))
-    elsewhere = compile_policy(parse_config(f"version: 1\nrules: ['{place / 'mine'}']"))
+    beside = compile_policy(load_config(place / "aegis.yaml"), cache=default_cache_folder())
+    elsewhere = compile_policy(parse_config(f"version: 1\nrules: ['{place / 'mine'}']"), cache=default_cache_folder())
     assert elsewhere.digest == beside.digest
 
 
@@ -75,12 +76,12 @@ def test_a_rule_that_does_not_compile_is_an_error_with_file_and_line(place: Path
     file = place / "mine" / "own" / "own-word.yaml"
     file.write_text(RULE.format(pattern="(?=look)ahead"))
     with pytest.raises(ConfigError) as caught:
-        compile_policy(load_config(place / "aegis.yaml"))
+        compile_policy(load_config(place / "aegis.yaml"), cache=default_cache_folder())
     assert {(problem.file, problem.line > 0) for problem in caught.value.problems} == {(str(file), True)}
 
 
 def test_a_rule_may_not_take_the_place_of_a_built_in_one(place: Path) -> None:
-    taken = next(iter(compile_policy(load_config()).scanner.rules.by_id))
+    taken = next(iter(compile_policy(load_config(), cache=default_cache_folder()).scanner.rules.by_id))
     family = place / "mine" / taken.partition("-")[0]
     family.mkdir()
     text = RULE.format(pattern="plugh[0-9]").replace("id: own-word", f"id: {taken}")
@@ -88,7 +89,7 @@ def test_a_rule_may_not_take_the_place_of_a_built_in_one(place: Path) -> None:
     for path in (family, family / f"{taken}.yaml"):
         path.chmod(0o700)
     with pytest.raises(ConfigError, match="already taken"):
-        compile_policy(load_config(place / "aegis.yaml"))
+        compile_policy(load_config(place / "aegis.yaml"), cache=default_cache_folder())
 
 
 @pytest.mark.parametrize("part", ["mine", "mine/own", "mine/own/own-word.yaml"])
@@ -134,5 +135,5 @@ def test_a_changed_rule_is_noticed_recorded_and_in_force(place: Path) -> None:
 
 
 def test_the_folders_are_protected(place: Path) -> None:
-    policy = compile_policy(load_config(place / "aegis.yaml"))
+    policy = compile_policy(load_config(place / "aegis.yaml"), cache=default_cache_folder())
     assert outcome(policy, f"cp a {place}/mine/own/own-word.yaml", name="command") is Outcome.BLOCK

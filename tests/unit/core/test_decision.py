@@ -27,7 +27,8 @@ def decision(**members: Any) -> Decision:
     [(Outcome.ALLOW, True), (Outcome.SANITIZE, True), (Outcome.REQUIRE_APPROVAL, False), (Outcome.BLOCK, False)],
 )
 def test_a_call_runs_on_allow_and_sanitize_alone(outcome: Outcome, allowed: bool) -> None:
-    assert decision(outcome=outcome).allowed is allowed
+    told = decision(outcome=outcome)
+    assert (told.allowed, told.decision) == (allowed, told.to_wire()["decision"])
     result = ResultDecision(outcome=outcome, verdict=Verdict.COMPLIANT, reason=Reason.NONE, message="")
     assert result.allowed is allowed
 

@@ -8,6 +8,7 @@ from aegis.config.compile import compile_policy
 from aegis.config.config import parse_config
 from aegis.core.principal import Principal
 from aegis.detect.roles import schema_roles
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy.model import Incoming
 
 SCHEMA: dict[str, Any] = {
@@ -46,7 +47,7 @@ def outcome(config: str, arguments: dict[str, Any]) -> str:
         tool="t", server=None, arguments=arguments, principal=Principal(id="p", roles=frozenset({"agent"})), agent="p",
         session="", call_id="1", now=0, charge=False,
     )  # fmt: skip
-    return compile_policy(parse_config(config)).evaluate(call).combined.outcome.word
+    return compile_policy(parse_config(config), cache=default_cache_folder()).evaluate(call).combined.outcome.word
 
 
 def test_what_the_schema_says_is_a_command_is_read_as_one_and_the_operators_word_goes_first() -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from aegis.core.call import ToolResult
 from aegis.core.decision import SaidTurn
-from aegis.enforce.context import Session, session_context
 from aegis.enforce.enforcement import Enforcer
-from aegis.enforce.scope import is_outermost, within
+from aegis.enforce.scope import Session, is_outermost, session_context, within
 from aegis.enforce.words import MAX_DOCUMENT_BYTES, MAX_TEXT_BYTES, heard, repeats, user_texts, words_in
 from aegis.wire.anthropic import AnthropicMessages
 from aegis.wire.openai_chat import OpenAIChat

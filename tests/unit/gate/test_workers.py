@@ -19,6 +19,7 @@ from aegis.config.config import parse_config
 from aegis.core.canonical import canonical
 from aegis.core.json import parse
 from aegis.core.principal import Principal
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import InvalidCall
 from aegis.gate.workers import EXCESS_S, LIGHT_BYTES, USUAL_S, FairQueue, WorkerLost, Workers
 from aegis.policy.model import Evaluation, Incoming, IncomingResult
@@ -44,7 +45,7 @@ def workers() -> Iterator[Workers]:
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    return compile_policy(parse_config("version: 1\nlimits: {rate: unlimited}\n"))
+    return compile_policy(parse_config("version: 1\nlimits: {rate: unlimited}\n"), cache=default_cache_folder())
 
 
 def incoming(tool: str) -> Incoming:
@@ -105,6 +106,7 @@ def test_a_policy_that_replaces_another_is_asked_from_then_on(workers: Workers, 
         strict = compile_policy(
             parse_config(f"version: 1\nlimits: {{rate: unlimited}}\ntools: {{t{number}: {{risk: critical}}}}\n"),
             previous=policy,
+            cache=default_cache_folder(),
         )
         assert workers.evaluate(strict, incoming(f"t{number}"), data).result(60).combined.outcome.word == "block"
         assert workers.evaluate(policy, incoming(f"t{number}"), data).result(60).combined.outcome.word == "allow"
@@ -130,7 +132,7 @@ def test_a_worker_that_dies_fails_its_own_task_and_another_takes_its_place(worke
 
 
 def test_a_policy_that_comes_out_otherwise_elsewhere_is_asked_here(workers: Workers) -> None:
-    own = compile_policy(parse_config("version: 1\nlimits: {rate: unlimited}\n"))
+    own = compile_policy(parse_config("version: 1\nlimits: {rate: unlimited}\n"), cache=default_cache_folder())
     own.source = _changed(own)
     data = canonical({"path": "a"})
     assert workers.evaluate(own, incoming("read_file"), data).result(60).combined.outcome.word == "allow"

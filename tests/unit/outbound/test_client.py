@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aegis.errors import EgressFailed, EgressRefused
-from aegis.outbound.client import Egress
-from aegis.outbound.values import EgressPolicy, Request
+from aegis.outbound.client import Egress, EgressPolicy, Request
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Coroutine[None, None, None]]
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from aegis.errors import EgressFailed, EgressRefused
+from aegis.outbound.client import EgressPolicy
 from aegis.outbound.send import MailServer, is_address, send_mail
-from aegis.outbound.values import EgressPolicy
 from support.mail_server import mail_host, real_mail_server
 
 TEXT = b"Subject: x\r\n\r\n.hidden\r\nlast\r\n"

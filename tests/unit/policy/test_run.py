@@ -13,6 +13,7 @@ from aegis.core.canonical import canonical
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.outcome import EvidencePolicy, Outcome, Reason, Risk, Verdict
 from aegis.detect.facts import ReadLimits
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy import policy as run
 from aegis.policy.guards.base import Case, Guard, ResultCase, ResultGuard
 from aegis.policy.guards.rate import Rate, RateGuard, Windows
@@ -20,7 +21,7 @@ from aegis.policy.model import Incoming, IncomingResult
 from aegis.policy.policy import Policy
 from support.cases import AGENT
 
-STANDARD = compile_policy(load_config())
+STANDARD = compile_policy(load_config(), cache=default_cache_folder())
 
 
 @dataclasses.dataclass
@@ -323,7 +324,7 @@ def test_the_standard_profile_allows_honest_calls_and_blocks_attacks() -> None:
 
 
 def test_the_observe_profile_blocks_nothing_and_records_what_it_saw() -> None:
-    made = compile_policy(parse_config("profile: observe"))
+    made = compile_policy(parse_config("profile: observe"), cache=default_cache_folder())
     assert made.settings["mode"] == "observe"
     combined = made.evaluate(incoming({"name": "x' OR '1'='1"})).combined
     assert combined.outcome is Outcome.ALLOW
@@ -331,7 +332,9 @@ def test_the_observe_profile_blocks_nothing_and_records_what_it_saw() -> None:
 
 
 def test_the_strict_profile_blocks_unregistered_tools() -> None:
-    made = compile_policy(parse_config("profile: strict\ntools: {read_file: {risk: low}, 'mcp:mail/*': {}}"))
+    made = compile_policy(
+        parse_config("profile: strict\ntools: {read_file: {risk: low}, 'mcp:mail/*': {}}"), cache=default_cache_folder()
+    )
 
     def reason(tool: str, server: str | None = None) -> Reason:
         return made.evaluate(incoming(tool=tool, server=server)).combined.reason
@@ -346,7 +349,8 @@ def test_the_strict_profile_blocks_unregistered_tools() -> None:
 
 def test_restrictions_match_every_server_and_relaxations_only_the_exact_one() -> None:
     made = compile_policy(
-        parse_config("tools: {pay: {risk: high, irreversible: true}, 'bank/*': {risk: low, effects: [network]}}")
+        parse_config("tools: {pay: {risk: high, irreversible: true}, 'bank/*': {risk: low, effects: [network]}}"),
+        cache=default_cache_folder(),
     )
     evaluation = made.evaluate(incoming(tool="pay", server="bank"))
     assert (evaluation.tier, evaluation.irreversible) == (Risk.HIGH, True)
@@ -361,7 +365,8 @@ def test_restrictions_match_every_server_and_relaxations_only_the_exact_one() ->
 
 def test_approvals_of_a_tool_are_laid_over_the_general_ones() -> None:
     made = compile_policy(
-        parse_config("tools: {pay: {approvals: {timeout: 90s, always: true}}}\napprovals: {quorum: 2}")
+        parse_config("tools: {pay: {approvals: {timeout: 90s, always: true}}}\napprovals: {quorum: 2}"),
+        cache=default_cache_folder(),
     )
     evaluation = made.evaluate(incoming(tool="pay"))
     assert evaluation.combined.reason is Reason.APPROVAL_REQUIRED

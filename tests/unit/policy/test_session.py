@@ -10,6 +10,7 @@ from aegis.config.compile import Policy, compile_policy
 from aegis.config.compile_cedar import unfilled
 from aegis.config.config import parse_config
 from aegis.core.combine import Combined
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import ConfigError
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.dataflow.words import read_words
@@ -21,7 +22,7 @@ BASE = "- name: base\n  cedar: permit(principal, action, resource);\n"
 
 def policy(policies: str, *, evidence: str = "fail-closed", more: str = "") -> Policy:
     text = f"version: 1\ninsufficient_evidence: {evidence}\nguards: {{dataflow: {{mode: off}}}}\n{more}"
-    return compile_policy(parse_config(f"{text}policies:\n{policies}"))
+    return compile_policy(parse_config(f"{text}policies:\n{policies}"), cache=default_cache_folder())
 
 
 def forbid(when: str, *, outcome: str = "block") -> str:
@@ -215,6 +216,7 @@ UNFILLED = [
     (forbid('context.session.sources.contains("read_inbx")'), "did you mean `read_inbox`?"),
     (forbid('context.session.tools.containsAny(["send", "read_inbox"])'), "no tool `send`"),
     ("- name: rule\n  select: {session: {labels: [public]}}\n  deny: {}\n", "`public`"),
+    (forbid("context.session.untrusted").removeprefix(BASE), "every call is"),
 ]
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from aegis.proxies.hooks.event import HOSTS, every_place, read_event, settings_of
 from aegis.proxies.hooks.install import files_with_hook, install
-from aegis.proxies.hooks.judge import HookAnswer, HookJudge
-from aegis.proxies.hooks.state import HookState
+from aegis.proxies.hooks.judge import HookAnswer, HookJudge, HookState
 from support.deployments import deployment
 
 Say = Callable[[dict[str, Any]], HookAnswer]

@@ -14,6 +14,7 @@ from aegis.core.call import ToolCall
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
 from aegis.detect.rules import builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.detect.rules.scanner import Scanner
 from aegis.enforce.enforcement import Enforcer
 from aegis.gate.control import set_agent
@@ -25,7 +26,7 @@ from support.approvals import approved
 from support.decider import ScriptedDecider, sanitized
 from support.deployments import deployment
 
-SCANNER = Scanner(load(builtin_folder()))
+SCANNER = Scanner(load(builtin_folder()), cache=default_cache_folder())
 ASKING: Message = {
     "resultType": "input_required",
     "inputRequests": {"who": {"method": "elicitation/create", "params": {"message": "who?"}}},

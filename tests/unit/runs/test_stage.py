@@ -9,8 +9,8 @@ import pytest
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
-from aegis.runs.execute import StageResult, run_stage
 from aegis.runs.state import GuardContext, RunGuard, RunReport, RunView, Stage
+from aegis.runs.tools import StageResult, run_stage
 
 VIEW = RunView(
     run_id="r",

@@ -283,7 +283,7 @@ async def test_calls_belong_to_the_session_of_their_own_task(decider: ScriptedDe
 
 
 def test_sessions_nest_and_are_checked() -> None:
-    from aegis.enforce.context import current_session
+    from aegis.enforce.scope import current_session
 
     with aegis.session("outer"), aegis.session("inner") as inner:
         assert current_session() == inner

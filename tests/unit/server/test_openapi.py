@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator, meta
 
-from aegis.server.components import COMPONENTS
 from aegis.server.endpoint import ApiEndpoint
 from aegis.server.table import ENDPOINTS, description
+from aegis.server.validation import COMPONENTS
 
 
 def operation(endpoint: ApiEndpoint) -> dict[str, Any]:

@@ -173,3 +173,32 @@ def test_a_file_of_the_first_version_keeps_everything(path: Path) -> None:
     store._checkpointer.stop()
     store.close()
     assert b"sealed-payload-0" not in path.read_bytes()
+
+
+def test_a_file_whose_seal_stood_apart_keeps_it(path: Path) -> None:
+    path.parent.mkdir()
+    old = sqlite3.connect(path, isolation_level=None)
+    migrate(old, MIGRATIONS[:3])
+    columns = (
+        "idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision, reason, parent"
+    )
+    frontier = Frontier.empty()
+    for item in (entry(0), entry(1)):
+        frontier, _ = frontier.extend([item.leaf_hash])
+        row = [getattr(item, "index" if name == "idx" else name) for name in columns.split(", ")]
+        old.execute(
+            f"INSERT INTO leaf ({columns}, body, frontier) VALUES ({','.join('?' * 15)})",
+            (*row, item.body, frontier.encode()),
+        )
+    old.execute("UPDATE control SET seal = x'0102', epoch = 3")
+    old.close()
+    store = SqliteStore(path, durability="os")
+    with store.reader() as reader:
+        head = reader.head()
+    assert (head.size, head.leaf, head.epoch, head.seal) == (2, entry(1).leaf_hash, 3, b"\1\2")
+    with store.transaction() as transaction:
+        transaction.put_seal(b"\3", ())
+    grow(store, 1)
+    with store.reader() as reader:
+        assert (reader.head().size, reader.head().seal) == (3, b"\3")
+    store.close()

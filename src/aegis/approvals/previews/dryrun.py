@@ -15,7 +15,7 @@ from aegis.core.names import SelectorMap
 from aegis.errors import EgressError
 
 if TYPE_CHECKING:
-    from aegis.outbound.values import EgressPolicy, Request
+    from aegis.outbound.client import EgressPolicy, Request
 
 MAX_ANSWER: Final = 262_144  # bytes of one answer that an approval keeps
 DryRun = Callable[[dict[str, Any]], Any]
@@ -53,7 +53,7 @@ def by_callable(look: Looked, dry_run: DryRun) -> Preview:
 
 def by_endpoint(look: Looked, how: ToolPreview) -> Preview:
     """What the tool's own endpoint says; it is posted tool and arguments, and nothing that lends authority."""
-    from aegis.outbound.values import EgressPolicy, Request
+    from aegis.outbound.client import EgressPolicy, Request
 
     body = orjson.dumps({"tool": look.tool, "server": look.server, "arguments": look.arguments, "dry_run": True})
     request = Request(method="POST", url=how.url, headers={"Content-Type": "application/json"}, body=body)

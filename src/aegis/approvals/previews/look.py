@@ -20,11 +20,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from aegis.approvals.binding import payload_of, running
 from aegis.approvals.previews import programs
 from aegis.approvals.previews.dryrun import DryRuns, by_callable, by_endpoint
 from aegis.approvals.queue import load, receipt
-from aegis.approvals.values import Approval
+from aegis.approvals.values import Approval, payload_of, running
 from aegis.context.sessions import find_surroundings, key_of_session
 from aegis.core.approval import FileOperation, Looked, Preview, ToolPreview, no_preview
 from aegis.core.canonical import SALT_BYTES, payload_commitment
@@ -288,8 +287,6 @@ class PreviewWorker:
 
     def __call__(self, event: Event) -> None:
         """Start a look where a call was held, or became another one."""
-        if "approval_id" not in event.members:
-            return
         approval_id, narrowed_by = _held(event)
         if approval_id is None or not self._parts.policy.current.previews.rules.enabled:
             return

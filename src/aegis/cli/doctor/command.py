@@ -12,6 +12,8 @@ from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, 
 from aegis.cli.output import Column, print_json, show_list
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aegis.cli.doctor.model import Check
 
 _COLUMNS: Final = (
@@ -26,6 +28,13 @@ _PATHS: Final = (
     Column(title="TOOL", member="tool"),
     Column(title="PATH", member="path"),
     Column(title="STATE", member="state"),
+)
+_REASONED: Final = (
+    Column(title="AGENT", member="agent"),
+    Column(title="CREDENTIAL", member="principal"),
+    Column(title="CALLS", member="calls"),
+    Column(title="WITH REASONING", member="reasoned"),
+    Column(title="SIGNED", member="signed"),
 )
 Coverage = Annotated[
     bool, typer.Option("--coverage", help="fire a canary at every registered tool, over every path; no body runs")
@@ -47,7 +56,7 @@ def doctor(
 ) -> int:
     """Look for what is wrong; exit 1 if anything must be repaired. Nothing is changed."""
     if coverage:
-        return _coverage(modules or [], as_json=as_json)
+        return _coverage(modules or [], home_of(home), config, as_json=as_json)
     from aegis.cli.doctor.model import Patient
 
     patient = Patient(home=home_of(home), config=config, url=url, api_key=api_key_of(key_file))
@@ -64,11 +73,15 @@ def doctor(
     return output.DONE if healthy else output.REFUSED
 
 
-def _coverage(modules: list[str], *, as_json: bool) -> int:
-    """Whether every path to every tool leads through a decision; exit 1 where one does not."""
+def _coverage(modules: list[str], home: Path, config: Path | None, *, as_json: bool) -> int:
+    """Whether every path to every tool leads through a decision; exit 1 where one does not.
+
+    Which agents bring their model's reasoning is told from the receipts of this home: it depends on host and model.
+    """
     import logging
     import sys
 
+    from aegis.cli.doctor.home import reasoned
     from aegis.sdk.coverage.firing import coverage
 
     # As `python -m` would find them: the caller's own modules are in the working directory.
@@ -80,10 +93,13 @@ def _coverage(modules: list[str], *, as_json: bool) -> int:
     finally:
         logging.disable(logging.NOTSET)
     covered = all(one["state"] != "UNCOVERED" for one in found)
+    brought = reasoned(home, config)
     if as_json:
-        print_json({"covered": covered, "paths": found})
+        print_json({"covered": covered, "paths": found, "reasoning": brought})
     else:
         show_list(found, _PATHS, as_json=False, empty="no framework is installed that canaries can be fired at")
+        if brought:
+            show_list(brought, _REASONED, as_json=False, empty="")
     return output.DONE if covered else output.REFUSED
 
 

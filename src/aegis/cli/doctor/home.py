@@ -10,6 +10,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from aegis.cli.doctor.model import Found, Patient
 from aegis.errors import AegisError, ConfigError, KeyFileError
 
@@ -106,6 +108,32 @@ def _stored(patient: Patient, store: Store, reader: Reader) -> Iterable[Found]:
         column_breaks(reader, 0, start, looked_up=False), column_breaks(reader, start, head.size, looked_up=True)
     )
     yield _summed("columns", "receipts are found by what they say", breaks)
+
+
+NEWEST: Final = 2_000  # decisions of which it is told whether reasoning came with them
+_HOSTS: Final = 50
+
+
+def reasoned(home: Path, config: Path | None) -> list[dict[str, Any]]:
+    """Which agents brought the model's reasoning, and how often, by the newest receipts of a home that has any."""
+    from aegis.cli.opening import existing
+    from aegis.core.ports import Search
+
+    try:
+        with existing(home, config) as state, state.store.reader() as reader:
+            newest = reader.search(Search(kind="decision", limit=NEWEST))
+    except AegisError:  # whatever is wrong with the home is told by `aegis doctor` without `--coverage`
+        return []
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for entry in newest:
+        members = orjson.loads(entry.body)
+        facts = members.get("provenance", {}).get("reasoning")
+        empty = {"agent": entry.agent, "principal": entry.principal, "calls": 0, "reasoned": 0, "signed": 0}
+        row = found.setdefault((entry.agent, entry.principal), empty)
+        row["calls"] += 1
+        row["reasoned"] += facts is not None
+        row["signed"] += facts is not None and facts["signed"] > 0
+    return sorted(found.values(), key=lambda row: -row["calls"])[:_HOSTS]
 
 
 def _summed(check: str, well: str, breaks: Iterator[Break]) -> Found:

@@ -47,7 +47,7 @@ def enclosed(told: HostWords, around: Around, info: int) -> HostWords:
     # Clients that ask a proxy for other hosts hear why they cannot have them.
     refusing = {name: f"http://127.0.0.1:{PORT}" for one in _PROXIES for name in (one, one.lower())}
     first = [sys.executable, "-P", "-m", "aegis.cli.running.inside", str(PORT), around.socket]
-    return HostWords(command=[*line, "--", *first, *told.command], environment=told.environment | refusing, by=told.by)
+    return replace(told, command=[*line, "--", *first, *told.command], environment=told.environment | refusing)
 
 
 SEATBELT: Final = "/usr/bin/sandbox-exec"
@@ -59,7 +59,7 @@ def fenced(told: HostWords, around: Around, *, program: str = SEATBELT) -> HostW
         raise InvalidCall(f"`--strict-network` cannot be kept: there is no `{program}`", code="sandbox")
     refusing = {name: around.url for one in _PROXIES for name in (one, one.lower())}
     line = [program, "-p", seatbelt(around)]
-    return HostWords(command=[*line, *told.command], environment=told.environment | refusing, by=told.by)
+    return replace(told, command=[*line, *told.command], environment=told.environment | refusing)
 
 
 def seatbelt(around: Around) -> str:

@@ -77,6 +77,9 @@ def _around(
         if not quiet:
             mode = ", observed" if observe else ""
             sys.stderr.write(f"aegis: {agent}{mode}: decided by {', '.join(told.by)}\n")
+            if told.alone:
+                names = ", ".join(f"`{name}`" for name in sorted(set(told.alone)))
+                sys.stderr.write(f"aegis: without the proxy of MCP, decided as calls of the host: {names}\n")
             sys.stderr.flush()
         code = _enclosed(told, around) if strict else _run(told)
         return code, gateway.close()

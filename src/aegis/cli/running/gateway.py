@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +28,7 @@ from aegis.cli.verifying import verify_log
 from aegis.config.config import Config, load_config
 from aegis.config.document import dump, plain
 from aegis.config.trusted import rule_folders
+from aegis.core.canonical import call_digest, canonical
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Entry, Reader, Store
 from aegis.errors import AegisError, ConfigError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 MAX_VERIFIED: Final = 20_000  # receipts: verifying more would keep a person waiting after the command has ended
 DRAIN_S: Final = 2
+_NAMES: Final = ("mcp_{server}_{tool}", "mcp__{server}__{tool}", "{server}_{tool}", "{server}__{tool}")
 _OWN: Final = "aegis:proxies"  # what a request brings along is judged as a call of our own, and is no call of a model
 
 
@@ -222,10 +224,12 @@ def compose(config: Config, *, observe: bool, providers: dict[str, dict[str, Any
 def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bool) -> RunCount:
     """What became of the calls that `agent` made since the receipt `first`, each counted as it was decided first.
 
-    What a host's hook decided is the call that its model's proxy decided before; the stricter of the two counts.
+    What a host's hook decided is the call that its model's proxy decided before, and what the proxy of a server of
+    MCP decided is the call that the hook decided before; the strictest counts.
     """
     proposed: list[Entry] = []
     hooked: list[Entry] = []
+    relayed: list[Entry] = []
     seen: set[tuple[str, str, str]] = set()
     with store.reader() as reader:
         size = reader.head().size
@@ -233,13 +237,17 @@ def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bo
             call = (entry.principal, entry.session, entry.call_id)
             if entry.kind != "decision" or entry.agent != agent or call in seen:
                 continue
-            if json.loads(entry.body).get("server") == _OWN:
+            server = json.loads(entry.body).get("server") or ""
+            if server == _OWN:
                 continue
             seen.add(call)
-            (hooked if entry.principal == f"local:{agent}" else proposed).append(entry)
+            if entry.principal == f"local:{agent}":
+                hooked.append(entry)
+            else:
+                (relayed if server.startswith("mcp:") else proposed).append(entry)
         decisions = dict.fromkeys((one.word for one in Outcome), 0)
         would = dict(decisions)
-        for group in _calls(reader, keyring, proposed, hooked):
+        for group in _calls(reader, keyring, proposed, hooked, relayed):
             decisions[max(Outcome[one.decision.upper()] for one in group).word] += 1
             if observe:
                 would[max(_would(reader, keyring, one) for one in group).word] += 1
@@ -250,9 +258,12 @@ def count(store: Store, keyring: Keyring, agent: str, first: int, *, observe: bo
 
 
 def _calls(
-    reader: Reader, keyring: Keyring, proposed: Sequence[Entry], hooked: Sequence[Entry]
+    reader: Reader, keyring: Keyring, proposed: Sequence[Entry], hooked: Sequence[Entry], relayed: list[Entry]
 ) -> Iterable[Sequence[Entry]]:
-    """The decisions on each call: those of a hook belong to the proposal of their id, else to one of the same call."""
+    """The decisions on each call: those of a hook belong to the proposal of their id, else to one of the same call.
+
+    Those of a server's proxy belong to a hook's of the same call, or to the proposal.
+    """
     groups = [[one] for one in proposed]
     named = {name: group for group in groups for name in (group[0].call_id, group[0].call_id.rpartition(".")[0])}
     nameless: list[Entry] = []
@@ -262,17 +273,28 @@ def _calls(
             nameless.append(one)
         else:
             group.append(one)
-    alike: defaultdict[str, deque[list[Entry]]] = defaultdict(deque)
-    for group in groups if nameless else ():
-        if len(group) == 1:
-            alike[_digest(reader, keyring, group[0])].append(group)
-    for one in nameless:
-        same = alike[_digest(reader, keyring, one)]
-        if same:
-            same.popleft().append(one)
-        else:
-            groups.append([one])
-    return groups
+    for later, earlier in ((nameless, "agent:"), (relayed, "local:"), (relayed, "agent:")):
+        alike: defaultdict[str, deque[list[Entry]]] = defaultdict(deque)
+        for group in groups if later else ():
+            if group[-1].principal.startswith(earlier) and (later is relayed or len(group) == 1):
+                alike[_digest(reader, keyring, group[-1])].append(group)
+        for one in list(later):
+            same = next((alike[name] for name in _spellings(reader, keyring, one) if alike[name]), None)
+            if same:
+                same.popleft().append(one)
+                later.remove(one)
+    return [*groups, *([one] for one in (*nameless, *relayed))]
+
+
+def _spellings(reader: Reader, keyring: Keyring, entry: Entry) -> Iterator[str]:
+    """By what a call may be known elsewhere: its digest, and for a server's tool the names that hosts give models."""
+    yield _digest(reader, keyring, entry)
+    server = (json.loads(entry.body).get("server") or "").removeprefix("mcp:")
+    arguments = _payload(reader, keyring, entry).get("arguments")
+    if server and isinstance(arguments, dict):
+        for name in _NAMES:
+            tool = name.format(server=server, tool=entry.tool)
+            yield call_digest(server=None, tool=tool, arguments=canonical(arguments))
 
 
 def _digest(reader: Reader, keyring: Keyring, entry: Entry) -> str:

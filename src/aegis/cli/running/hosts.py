@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from aegis.cli.hookline import MARGIN_S
+from aegis.cli.running import servers
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json
 from aegis.proxies.hooks.event import HOSTS, Host, every_place
@@ -54,14 +55,22 @@ class Around:
         words += ["--agent", self.agent, "--timeout", str(HOOK_S - MARGIN_S)]
         return shlex.join(words + (["--config", self.config] if self.config is not None else []))
 
+    def wrapper(self) -> list[str]:
+        """The command that stands before an MCP server's own, up to the server's name."""
+        return servers.wrapper(socket=self.socket, agent=self.agent, home=self.home, key=self.key, folder=self.folder)
+
 
 @dataclass(kw_only=True, slots=True)
 class HostWords:
-    """What the command is told: its words and its environment; `by` says how its calls are decided."""
+    """What the command is told: its words and its environment; `by` says how its calls are decided.
+
+    `alone` names the MCP servers that the host speaks to without our proxy between them.
+    """
 
     command: list[str]
     environment: dict[str, str]
     by: list[str] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
 
 
 def name_of(command: Sequence[str]) -> str:
@@ -151,6 +160,7 @@ def _claude(told: HostWords, around: Around) -> None:
         raise InvalidCall("`--settings` is what this command gives Claude Code itself", code="settings", hint=hint)
     settings = {"hooks": _settings(HOSTS["claude"], around), "disableAllHooks": False}
     told.command[1:1] = ["--settings", _written(around, "claude.json", settings)]
+    _behind(told, servers.of_claude(told.command, told.environment, around.folder, around.wrapper()))
     if "anthropic" in around.dialects:  # asks nobody whether it may be used, as a key from elsewhere would
         told.environment["ANTHROPIC_AUTH_TOKEN"] = told.environment.pop("ANTHROPIC_API_KEY")
     told.by.append("hooks")
@@ -172,7 +182,12 @@ def _codex(told: HostWords, around: Around) -> None:
         options += [
             word for name, value in provider.items() for word in ("-c", f"model_providers.aegis.{name}={_toml(value)}")
         ]
+    found = servers.of_codex(told.environment, around.wrapper())
+    for name, entry in found.behind.items():
+        for member in ("command", "args"):
+            options += ["-c", f"mcp_servers.{name}.{member}={_toml(entry[member])}"]
     told.command[1:1] = options
+    _behind(told, found)
     told.by.append("hooks")
 
 
@@ -197,6 +212,7 @@ def _gemini(told: HostWords, around: Around) -> None:
     if "gemini" in around.dialects:  # with a base URL alone it picks a way to sign in that it then refuses itself
         security = settings.setdefault("security", {})
         security["auth"] = {**security.get("auth", {}), "selectedType": "gemini-api-key"}
+    _behind(told, servers.of_gemini(settings, around.wrapper()))
     place = around.folder / "gemini" / ".gemini"
     place.mkdir(parents=True)
     for entry in own.iterdir() if own.is_dir() else ():
@@ -219,6 +235,9 @@ def _opencode(told: HostWords, around: Around) -> None:
         if name in around.dialects:
             options = {"baseURL": around.url + path, "apiKey": around.key}
             providers[name] = {**providers.get(name, {}), "options": options}
+    found = servers.of_opencode(content, told.environment, around.wrapper())
+    told.environment["AEGIS_HOOK_SERVERS"] = json.dumps([*found.behind, *found.left])
+    _behind(told, found)
     told.environment[variable] = json.dumps(content)
     told.environment["AEGIS_HOOK_COMMAND"] = json.dumps(shlex.split(around.hook))
     told.by.append("a plugin")
@@ -241,6 +260,19 @@ def _models_alone(told: HostWords, around: Around) -> None:
         raise InvalidCall(f"`{name}` is decided by its models, and none is known", code="host", hint=hint)
 
 
+def _goose(told: HostWords, around: Around) -> None:
+    """Its extensions are MCP servers beside those that are part of it."""
+    _models_alone(told, around)
+    _behind(told, servers.of_goose(told.environment, around.folder, around.wrapper()))
+
+
+def _behind(told: HostWords, found: servers.McpServers) -> None:
+    """Say which MCP servers of the host stand behind the proxy, and which it speaks to itself."""
+    if found.behind:
+        told.by.append(f"the proxy of MCP ({', '.join(sorted(found.behind))})")
+    told.alone += found.left
+
+
 def _aider(told: HostWords, around: Around) -> None:
     """It is a program in Python that calls models by LiteLLM."""
     _models_alone(told, around)
@@ -249,7 +281,7 @@ def _aider(told: HostWords, around: Around) -> None:
 
 _HOSTS: Final[dict[str, Callable[[HostWords, Around], None]]] = {
     "claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode, "cursor-agent": _cursor,
-    "goose": _models_alone, "aider": _aider,
+    "goose": _goose, "aider": _aider,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from aegis.cli.running.relay import Relay
 def main() -> None:
     """Run the command and leave as it left; a signal that ended it becomes 128 and its number."""
     port, target, *command = sys.argv[1:]
-    Relay(target, port=int(port)).start()  # before the command, and before signals are kept from its threads
+    Relay(target, port=int(port)).start()
     child = start(command, dict(os.environ))
     code = wait(child, init=True)
     os._exit(code if code >= 0 else 128 - code)

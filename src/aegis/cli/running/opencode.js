@@ -21,8 +21,17 @@ function ask(event) {
   });
 }
 
+// A tool of an MCP server is called by the server's name, an underscore and its own; hooks spell it as Claude Code does.
+const servers = JSON.parse(process.env.AEGIS_HOOK_SERVERS ?? '[]').sort((a, b) => b.length - a.length);
+
+function spelled(tool) {
+  const found = servers.find((one) => tool.startsWith(`${one.replace(/[^a-zA-Z0-9_-]/g, '_')}_`));
+  return found === undefined ? tool : `mcp__${found}__${tool.slice(found.length + 1)}`;
+}
+
 function named(event, input, args) {
-  return { hook_event_name: event, session_id: input.sessionID, tool_use_id: input.callID, tool_name: input.tool, tool_input: args };
+  const tool = spelled(input.tool);
+  return { hook_event_name: event, session_id: input.sessionID, tool_use_id: input.callID, tool_name: tool, tool_input: args };
 }
 
 export const Aegis = async () => {

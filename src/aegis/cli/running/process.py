@@ -11,7 +11,7 @@ import resource
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -20,6 +20,7 @@ _PASSED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2,
 # Of the terminal, which sends them to the whole group.
 _HEARD: Final = (signal.SIGINT, signal.SIGQUIT)
 _ALL: Final = (*_PASSED, *_HEARD)
+_AWAITED: Final = frozenset((*_ALL, signal.SIGTSTP, signal.SIGCHLD))
 _STOPS: Final = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -47,31 +48,38 @@ def wait(child: int, *, signalled: int | None = None, init: bool = False) -> int
     `signalled` is the process that hears our signals where it is another one; with `init` every process that has lost
     its parent is waited for too.
     """
-    target = signalled or child
-
-    def on_signal(number: int, _: Any) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(target, number)
-
-    before = {number: signal.signal(number, on_signal) for number in _PASSED}
-    # A handler and not "ignore": what is ignored stays so in every program that is started from here.
-    before |= {number: signal.signal(number, lambda *_: None) for number in (*_HEARD, signal.SIGTSTP)}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
+    # Waited for and not handled: what arrives between two instructions is found at the next turn of the loop, and
+    # nothing is interrupted. The handlers stand in because a blocked signal without one may be dropped (POSIX.1).
+    before = {number: signal.signal(number, lambda *_: None) for number in _AWAITED}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED) - _AWAITED
     try:
         while True:
-            ended, status = os.waitpid(-1 if init else child, os.WUNTRACED)
-            if ended != child:
-                continue
-            if os.WIFSTOPPED(status):
-                # Whoever waits for us (a shell) is to see that the job stopped.
-                os.kill(os.getpid(), signal.SIGSTOP)
+            code = _ended(child, init=init)
+            if code is not None:
+                return code
+            number = signal.sigwait(_AWAITED)
+            if number in _PASSED:
                 with suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGCONT)
-                continue
-            return os.waitstatus_to_exitcode(status)
+                    os.kill(signalled or child, number)
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _ended(child: int, *, init: bool) -> int | None:
+    """The exit code of `child` if it has ended; what else has changed since the last look is dealt with."""
+    while True:
+        changed, status = os.waitpid(-1 if init else child, os.WNOHANG | os.WUNTRACED)
+        if changed == 0:
+            return None
+        if changed == child and os.WIFSTOPPED(status):
+            # Whoever waits for us (a shell) is to see that the job stopped.
+            os.kill(os.getpid(), signal.SIGSTOP)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGCONT)
+        elif changed == child:
+            return os.waitstatus_to_exitcode(status)
 
 
 def leave(code: int) -> int:

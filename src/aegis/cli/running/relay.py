@@ -5,6 +5,7 @@ This module loads nothing beside the standard library: it runs inside the sandbo
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 from contextlib import suppress
@@ -34,8 +35,15 @@ class Relay:
         return number
 
     def start(self) -> None:
-        """Begin to pass connections on, in threads that end with the process."""
-        threading.Thread(target=self._accept, daemon=True).start()
+        """Begin to pass connections on, in threads that end with the process.
+
+        They take no signal: the first process of a sandbox would lose one that came to them before it has handlers.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            threading.Thread(target=self._accept, daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def close(self) -> None:
         """Take no further connection."""

@@ -25,6 +25,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from aegis._version import __version__
+
 _File = TypeVar("_File")
 
 _MAGIC: Final = b"aegis-patterns-1\n"
@@ -84,6 +86,14 @@ def _body(data: bytes, identity: Sequence[str]) -> bytes | None:
     return body
 
 
+def written_as(module: Path) -> str:
+    """The text of a module that reads data; the version of the package where it comes without its sources."""
+    try:
+        return module.read_text(encoding="utf-8")
+    except OSError:
+        return __version__
+
+
 def load_files(
     folder: Path, kind: str, reader: Path, kept: type[_File], check: Callable[[str, str], _File], *, cache: Path | None
 ) -> tuple[_File, ...]:
@@ -92,7 +102,7 @@ def load_files(
     `reader` is the module that checks: another one checks anew. Raises what `check` raises, for the first wrong file.
     """
     texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    identity = (kind, reader.read_text(encoding="utf-8"), *(word for text in texts for word in text))
+    identity = (kind, written_as(reader), *(word for text in texts for word in text))
     body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
     if body is not None:
         with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -191,14 +191,9 @@ def _collect(pattern: int, start: int, end: int, flags: int, found: Any) -> None
 
 
 def _identity(patterns: Sequence[EnginePattern]) -> _Identity:
-    """What a database of these patterns depends on: the engine, how this module has it compile, and the patterns."""
-    flagged = [f"{int(pattern.case_sensitive)}{int(pattern.lines)}{pattern.text}" for pattern in patterns]
-    return (str(hyperscan.__version__), _compiled_by(), *flagged)
-
-
-@cache
-def _compiled_by() -> str:
-    return Path(__file__).read_text(encoding="utf-8")
+    """What a database depends on: the engine, and what it is given to compile, flags and all."""
+    compiled = [f"{_flags(pattern)} {_text(pattern)}" for pattern in patterns]
+    return (str(hyperscan.__version__), *compiled)
 
 
 def _open(lists: Sequence[Sequence[EnginePattern]], cache: Path | None) -> Mapping[_Identity, Any]:
@@ -260,15 +255,15 @@ def _compiled(patterns: Sequence[EnginePattern]) -> Any:
 
 
 def _compile(database: Any, patterns: Sequence[EnginePattern]) -> None:
-    base = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
-    flags = [
-        base
-        | (0 if pattern.case_sensitive else hyperscan.HS_FLAG_CASELESS)
-        | (hyperscan.HS_FLAG_MULTILINE if pattern.lines else 0)
-        for pattern in patterns
-    ]
+    flags = list(map(_flags, patterns))
     texts = [_text(pattern).encode() for pattern in patterns]
     database.compile(expressions=texts, ids=list(range(len(patterns))), flags=flags)
+
+
+def _flags(pattern: EnginePattern) -> int:
+    flags: int = hyperscan.HS_FLAG_DOTALL | hyperscan.HS_FLAG_SINGLEMATCH
+    flags |= 0 if pattern.case_sensitive else hyperscan.HS_FLAG_CASELESS
+    return flags | (hyperscan.HS_FLAG_MULTILINE if pattern.lines else 0)
 
 
 def _text(pattern: EnginePattern) -> str:

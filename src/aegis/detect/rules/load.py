@@ -15,8 +15,8 @@ import yaml
 from aegis.core.effects import names_matched
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.cache import load_cached, store_cached
-from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, TEXT_CHECKS, WHOLE_CHECKS
+from aegis.detect.rules.cache import load_cached, store_cached, written_as
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SPAN_CHECKS, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import check_pattern
 from aegis.detect.rules.model import Example, ExampleKind, Maturity, Rule, RuleSet
 from aegis.errors import ConfigError, Problem
@@ -127,7 +127,7 @@ def _identity(files: Sequence[tuple[Path, str]]) -> tuple[str, ...]:
 @cache
 def _checkers() -> tuple[str, ...]:
     here = Path(__file__).parent
-    return tuple((here / name).read_text(encoding="utf-8") for name in _CHECKED_BY)
+    return tuple(written_as(here / name) for name in _CHECKED_BY)
 
 
 def _decoded(body: bytes) -> tuple[Rule, ...]:
@@ -260,7 +260,7 @@ class _Reader:
             wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
             if wrong:
                 self.bad(wrong, f"/patterns/{at}")
-        checks = (*CHECKS, *PLACE_CHECKS, *TEXT_CHECKS, *WHOLE_CHECKS)
+        checks = (*CHECKS, *PLACE_CHECKS, *SPAN_CHECKS, *TEXT_CHECKS, *WHOLE_CHECKS)
         if value.get("check", "") not in {"", *checks}:
             self.bad(f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join(checks)}")
         unless = self.words(value, "unless")

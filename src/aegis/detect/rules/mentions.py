@@ -10,6 +10,8 @@ from typing import Final
 
 import re2
 
+from aegis.detect.rules.orders import find_order, is_order
+
 _MENTION: Final = re2.compile(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
@@ -20,20 +22,6 @@ _MENTIONED: Final = re2.compile(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
     r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the))\b"
 )
-# Instructions of somebody else: a book, a form, an agency.
-_OF_OTHERS: Final = re2.compile(
-    r"(?i)^\w*\s+(?:\w+\s+)?(?:of|in|from|van|del|de la|de l['’]|du|des|der|della|dal|im|aus|auf|on)\s+"
-    r"(?:the\s+|my\s+|dem\s+|der\s+|de\s+)?"
-    r"(?:book|manual|handbook|textbook|label|leaflet|form|agency|contract|libro|manual|agencia|formulario|contrato|livre|"
-    r"manuel|formulaire|contrat|agence|buch|handbuch|formular|vertrag|beipackzettel|libretto|manuale|modulo|contratto|"
-    r"mover|physician|teacher|landlord|supplier|arzt|arzte?s|lehrers?|vermieters?|m(?:é|e)dico|m(?:é|e)decin|arts|verhuizer)"
-)
-# Instructions of a day, of the writer (Turkish says so in the word), or of a subject: nobody gave a model such.
-_DATED: Final = re2.compile(
-    r"(?i)\b(?:yesterday|this morning|last (?:night|week|month|year)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|"
-    r"gestern|gestrige[nrs]?|letzte[nrs]? (?:woche|monat)|d['’]hier|de ayer|de ontem|di ieri|van gisteren|"
-    r"wczoraj\w*)\b|вчера|d[üu]nk[üu]|昨日|先日|先週|昨天|上周|어제|지난|أمس|talimat(?:lar)?[ıi]m[ıi]"
-)
 # What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
 _KNOWN: Final = re2.compile(
     r"(?i)^[,\s][^.!?\n]{0,24}(?:(?:know|knew|learn\w*|sabes|sab(?:í|i)as?|sab(?:í|i)an|sapev\w+|sapete|sav(?:ez|iez)|sais)\s+"
@@ -42,12 +30,24 @@ _KNOWN: Final = re2.compile(
 _OF_ITSELF: Final = re2.compile(
     r"(?i)assist|\bai\b|\bki\b|model|instru|istruz|anweis|rules|regeln|reglas|r(?:è|e)gles|regole|prompt|safe|polic"
 )
-_SUBJECT: Final = re2.compile(
-    r"(?i)\b(?:previous|prior|earlier|preceding|past|initial|original|former|last|old|current)\s+(?:\w+\s+)?"
-    r"(?:(?:dos|ship|cook|bill|seat|park|wir|feed|driv|bak|wash|clean|pack|print|deliver|mail|book|train travel)\w*ing|"
-    r"dosage|delivery|payment|travel|tone|style|dress|diet\w*|care|assembly|medication|transport|storage)\s+\w+\W*$"
+# What a model was told, and not what somebody told somebody: everything, or what is said of models and of this text.
+_OF_A_MODEL: Final = re2.compile(
+    r"(?i)\b(?:all|any|every|each|everything|anything|your|you|system|above|tod[ao]s?|tutt[eio]|alle[sn]?|toutes|tous|tout|tudo|"
+    r"tus|tuas?|tes|vos|tue|je|jouw|dein\w*|ihre?|safety|prompts?|guidelines?|polic\w+|programming|training|restrictions?|"
+    r"constraints|foregoing|preceding|initial|original|precedenti|anteriores|vorherigen|bisherigen)\b|pr[ée]c[ée]dentes|"
+    r"\bobigen|все|ваши|твои|промпт|所有|之前|以上|上述|すべて|以前|これまで|"
+    r"모든|이전|위의|جميع|السابقة|सभी|पिछले|wszystk|tüm|önceki|tất cả|semua"
 )
-_EVERY: Final = re2.compile(r"(?i)\b(?:all|any|every|each|everything|your|system|tod[ao]s|tutt[ei]|alle|toutes|tous)\b")
+_BARE: Final = re2.compile(
+    r"(?i)^\W?_?(?:ignore?|disregard|forget|override|bypass|discard|neglect|dismiss)\s+"
+    r"(?:previous|prior|earlier|past|former|other|existing|current|last|old|instructions)"
+)
+_PLAIN: Final = re2.compile(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
+_THEN_SAID: Final = re2.compile(
+    r"(?i)^[^\n]{0,60}?\b(?:say|print|output|reply|respond|answer|state|write|repeat|reveal|tell|instead|obey|follow|execute|"
+    r"rispondi|scrivi|r(?:é|e)pond\w*|(?:é|e)cri[st]\w*|antwort\w*|schreib\w*|responde|escribe|responda|escreva|antwoord|"
+    r"schrijf|odpowiedz|napisz|do\s+(?:the|this)|you\s+(?:are|must|will|should))\b"
+)
 # What is said of somebody who is no reader of the text: a party in court, a patient.
 _OBLIGED: Final = re2.compile(
     r"(?i)\b(?:courts?|judges?|jury|jurors?|defendants?|claimants?|plaintiffs?|part(?:y|ies)|tenants?|landlords?|"
@@ -95,21 +95,16 @@ _QUOTES: Final[Mapping[str, str]] = {
 _OPENS: Final = re2.compile(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
 _NEW_SENTENCE: Final = re2.compile(r"[.!?:;]\s")
 _LONGEST_QUOTE: Final = 160
-_NEAR: Final = 20  # characters on either side of what was found in which a day belongs to it
 
 
 def spoken(text: str, start: int, end: int) -> bool:
     """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-    if _OF_OTHERS.search(after) is not None or _OBLIGED.search(before) is not None:
+    if _OBLIGED.search(before) is not None:
         return False
     known = _KNOWN.search(after)
     if known is not None and _OF_ITSELF.search(known.group()) is None:
         return False
-    if _EVERY.search(found) is None:
-        near = f"{before[-_NEAR:]}{found}{after[:_NEAR]}"
-        if _SUBJECT.search(found) is not None or _DATED.search(near) is not None:
-            return False
     told_of = _NARRATED.search(before)
     if told_of is not None and _JAPANESE_READERS.search(told_of.group(1)) is None and _ORDERED.search(after) is None:
         return False
@@ -121,19 +116,48 @@ def spoken(text: str, start: int, end: int) -> bool:
         between = before[refused.start() :]
         listed = re2.match(r"[^.!?\n]{0,30},? or\b", after) is not None
         return _ENDS_REFUSAL.search(between) is not None or ("," in between and not listed)
+    return not quoted(text, start, end)
+
+
+def quoted(text: str, start: int, end: int) -> bool:
+    """Whether an order is only quoted, in a sentence about such orders."""
+    before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
+    found = text[start:end]
     # The nearest quote that opens before it, or with it, and where that closes.
     whole, at = before + found + after, len(before)
     opened = max((match.start(1) for match in _OPENS.finditer(whole[: at + 1])), default=-1)
     if opened < 0:
-        return True
+        return False
     closing = _QUOTES[whole[opened]]
     closed = next((one.start() for one in re2.finditer(rf"{closing}(?:\W|$)", whole[opened + 1 :])), -1)
     quoted = whole[opened + 1 : opened + 1 + closed]
     if closed < 0 or opened + 1 + closed < at + len(found) - 1 or len(quoted) > _LONGEST_QUOTE:
-        return True
+        return False
     if _NEW_SENTENCE.search(quoted) is not None:
-        return True  # a whole text in quotes, as in JSON, and no phrase that is spoken of
-    return _MENTION.search(whole[:opened]) is None and _MENTIONED.search(whole[opened + 2 + closed :]) is None
+        return False  # a whole text in quotes, as in JSON, and no phrase that is spoken of
+    return _MENTION.search(whole[:opened]) is not None or _MENTIONED.search(whole[opened + 2 + closed :]) is not None
+
+
+def addressed(data: bytes) -> tuple[int, int] | None:
+    """Where a text asks a model for a deed, as a span of bytes."""
+    return find_order(data, quoted)
+
+
+def resets(text: str, start: int, end: int) -> bool:
+    """Whether a model is told to set aside what it was told, and not a person what was agreed with him.
+
+    What is set aside is everything, or what only a model has; or what follows is an order that a model is given.
+    """
+    found, before, after = text[start:end], text[:start], text[end:]
+    if not spoken(text, start, end):
+        return False
+    if (
+        _OF_A_MODEL.search(before[-3:] + found + after[:14]) is not None
+        or _BARE.search(found) is not None
+        or _THEN_SAID.search(after) is not None
+    ):
+        return True
+    return (_PLAIN.search(found) is not None and not after.strip(".! \n")) or is_order(before, found, after)
 
 
 _ON_REQUEST: Final = re2.compile(

@@ -11,9 +11,10 @@ import re2
 
 from aegis.core.outcome import Outcome
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS
+from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SPAN_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
+from aegis.detect.rules.orders import expanded
 from aegis.detect.rules.secrets import entropy
 
 # Screens: for a pattern, a simpler one that occurs wherever it does, and that an automaton passes over faster.
@@ -32,6 +33,11 @@ _REPEATED: Final = ("?", "*", "+", "{")
 _LETTERS: Final = re2.compile(r"\(\[[A-Za-z-]+\]\{\d+\}(\\d[^|()]*)\)")
 _ENOUGH: Final = 3
 _AFTER: Final = re2.compile(rf"(?:\(\?:{_CLASS}\|\\z\)|\\b)$")
+
+
+def patterns_of(rule: Rule) -> list[EnginePattern]:
+    """What an engine tries for a rule."""
+    return [EnginePattern(expanded(text), rule.case_sensitive, lines=True) for text in rule.patterns]
 
 
 def screen(pattern: EnginePattern) -> EnginePattern:
@@ -171,9 +177,9 @@ class Scanner:
         self._first: dict[str, int] = {}  # the place of each rule's first pattern
         for rule in rules.rules:
             self._first[rule.id] = len(owners)
-            for text in rule.patterns:
-                owners.append(rule)
-                patterns.append(EnginePattern(text, rule.case_sensitive, lines=True))
+            own = patterns_of(rule)
+            owners += [rule] * len(own)
+            patterns += own
             for fact in rule.facts:
                 facts.setdefault(fact, []).append(rule)
         # Whether a bare short word can be a finding: then no text may be passed over for being one.
@@ -243,14 +249,23 @@ class Scanner:
         budget = [FULL_SEARCH_BYTES]
         hits: list[Hit] = []
         taken: set[str] = set()
+        refuted: set[str] = set()  # rules that looked for their place themselves and found none
         counts: dict[str, set[int]] = {}
         for index, end in found:
             if not applies[index]:
                 continue
             rule = self._owners[index]
-            if rule.id in taken or (settled and rule.category in DATA and rule.outcome in settled):
+            if (
+                rule.id in taken
+                or rule.id in refuted
+                or (settled and rule.category in DATA and rule.outcome in settled)
+            ):
                 continue
-            span = self._locate(rule, index, data, end, budget, checks)
+            if rule.check in SPAN_CHECKS:
+                span = SPAN_CHECKS[rule.check](data)
+                refuted.add(rule.id)
+            else:
+                span = self._locate(rule, index, data, end, budget, checks)
             if span is None:
                 continue
             if rule.least > 1:

@@ -17,7 +17,7 @@ import msgspec
 import re2
 
 from aegis.core.effects import RESOURCES, SCOPES, VERBS
-from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached
+from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached, written_as
 from aegis.errors import ConfigError, Problem
 
 ProgramLanguage = Literal["shell", "python", "javascript", "php", "sql", "make", "cron", "other"]
@@ -354,7 +354,7 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
     Raises `ConfigError` with one problem for each thing that is wrong, with its file and line.
     """
     files = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
-    identity = ("programs", Path(__file__).read_text(encoding="utf-8"), *(word for file in files for word in file))
+    identity = ("programs", written_as(Path(__file__)), *(word for file in files for word in file))
     body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
     if body is not None:
         with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew

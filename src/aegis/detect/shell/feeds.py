@@ -20,8 +20,8 @@ from typing import Final
 import re2
 
 from aegis.detect.facts import Effort
-from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
-from aegis.detect.shell.catalogue import ProgramLanguage
+from aegis.detect.files import EMPTY, LOCAL, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
+from aegis.detect.shell.catalogue import ProgramLanguage, of_kind
 from aegis.detect.shell.heredocs import Given, given_by, literal
 from aegis.detect.shell.outputs import Variables, Word, printed
 from aegis.detect.shell.programs import (
@@ -52,6 +52,7 @@ _FUNCTION: Final = re2.compile(r"^\s*(?:function\s+)?([\w.-]+)")
 _OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
 
+_DUMPERS: Final = of_kind("dumper")
 _BY_NULL: Final = frozenset({"-0", "--null", "-r0", "-0r"})
 _WHOLE_LINES: Final = _BY_NULL | {"-d", "--delimiter"}
 
@@ -300,6 +301,8 @@ class Feeds:
         if name == "printf" and words[:1] == ("-v",) and len(words) > 1:
             self._variables.known[words[1]] = Word(printed(name, words, flow, self._no_file).text, True)
             return EMPTY
+        if name in _DUMPERS:  # what was there before, in a database and not in a file
+            return FileFlow("", LOCAL)
         out = printed(name, words, flow, lambda target: self._read(target, stdin))
         self._effort.left -= len(out.text) // _UNITS_A_CHARACTER
         if self._effort.left < 0:

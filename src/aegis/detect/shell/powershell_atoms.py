@@ -178,13 +178,13 @@ class PsAtoms(ABC):
             return self._grouped(atom)
         if atom == "[":
             return self._typed()
-        if atom[0].isdigit() and not atom.isalnum():
+        if atom[:1].isdigit() and not atom.isalnum():
             end = 1
             while end < len(atom) and (atom[end].isalnum() or (atom[end] == "." and atom[end + 1 : end + 2].isdigit())):
                 end += 1
             self._leave(atom[end:])
             return constant(atom[:end])
-        self._at += 1
+        self._at += bool(atom)  # nothing stands behind the end
         return constant(atom)
 
     def _grouped(self, atom: str) -> PsValue:

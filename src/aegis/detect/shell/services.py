@@ -13,9 +13,9 @@ from typing import Final, Literal, NamedTuple
 import re2
 
 from aegis.core.effects import Resource
-from aegis.detect.resources import words_of_resources
+from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
-from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind
+from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import Did
 
@@ -153,7 +153,11 @@ def _parts(word: str) -> tuple[str, ...]:
     return (word, *word.split("/")) if "/" in word and len(word) < 400 else (word,)
 
 
-# Commands of PowerShell that nothing is known of: the verb says what they do, and the words of the noun to what.
+# Commands that nothing is known of: a verb says what they do, and the words beside it to what.
+_DESTROYS: Final = frozenset({
+    "delete", "destroy", "terminate", "purge", "wipe", "drop", "erase", "remove", "uninstall", "nuke", "deprovision",
+})  # fmt: skip
+_ENDS: Final = frozenset({"disable", "stop", "deactivate", "suspend", "bypass", "mute"})
 _TAKES_AWAY: Final = frozenset({
     "remove", "clear", "disable", "uninstall", "unregister", "revoke", "suspend", "block", "reset", "deny",
 })  # fmt: skip
@@ -162,9 +166,70 @@ _RIGHTS: Final = frozenset({
     "role", "permission", "consent", "credential", "federated", "federation", "owner", "oauth", "delegated", "password",
     "authentication",
 })  # fmt: skip
+_ADMINISTRATORS: Final = frozenset({"administrator", "owner", "cluster-admin", "administratoraccess", "superuser"})
 _OF_CLOUD: Final[frozenset[Resource]] = frozenset(
     {"cloud-resource", "cloud-log", "storage", "cluster", "namespace", "database", "backup"}
 )
+_OUTPUTS: Final = frozenset(
+    {"-o", "--output", "--out", "-out", "--outfile", "--output-file", "--dest", "--destination"}
+)
+# What a program that nobody knows has no business to write: a person looks at it first.
+_NOT_WRITTEN: Final[frozenset[Resource]] = frozenset({
+    "account", "group", "startup", "service", "task", "boot", "kernel", "library", "trust", "name-resolution",
+    "defence", "system-file", "program",
+})  # fmt: skip
+_FIRST_NAMED: Final = 4  # words before the first option among which a deed stands
+
+
+def named_effects(command: Command) -> Iterator[Did]:
+    """Return what a command does that nothing is known of, by its own words and by the options that every program has.
+
+    `tool instance terminate`, `tool DeleteInstance`, `tool policy create --role Administrator`, `tool --output PATH`.
+    """
+    name = command.name.lower()
+    if name in _SPOKEN_FOR and name not in _CLOUDS:
+        return
+    args = command.args
+    for at, arg in enumerate(args[:_MOST_OPTIONS]):
+        option, sign, value = arg.partition("=")
+        if option in _OUTPUTS and name not in _SPOKEN_FOR:
+            target = value if sign else args[at + 1] if at + 1 < len(args) else ""
+            place = place_of(target) if target[:1] in ("/", "~", "$", "%") or target[1:3] == ":\\" else None
+            if place is not None and place.resource in _NOT_WRITTEN:
+                yield Did("write", place.resource, "one", (target,))
+    options = {arg.lower() for arg in args[:_MOST_OPTIONS]}
+    if options & _DRY or "-h" in options:
+        return
+    first = next((at for at, arg in enumerate(args) if arg[:1] == "-"), len(args))
+    said = [words_of(arg) if len(arg) < _LONGEST_NAME else () for arg in args[: min(first, _FIRST_NAMED)]]
+    words = frozenset(word for one in said for word in one)
+    rights = _ADMINISTRATORS | {"admin"} if "role" in words or "--role" in options else _ADMINISTRATORS
+    speaks_of_rights = not (_RIGHTS - _ADMINISTRATORS | {"policy", "policies"}).isdisjoint(words) or "--role" in options
+    if speaks_of_rights and rights & options and not _LOOKS & words:
+        yield Did("permit", "cloud-identity", "one", (command.name,))
+    known = words_of_resources()
+    watching = next((known[word] for word in words if known.get(word) in ("cloud-log", "defence")), None)
+    for at, one in enumerate(said):
+        verb = next(iter((_DESTROYS | _ENDS).intersection(one)), "")
+        if not verb:
+            continue
+        # The noun is the last part of the word itself, or the word beside it.
+        nouns = (
+            [one[-1]] if len(one) > 1 else [near[-1] for near in (said[at - 1 : at] + said[at + 1 : at + 2]) if near]
+        )
+        resource = next((known[noun] for noun in nouns if known.get(noun) in _OF_CLOUD), None)
+        if verb in _DESTROYS and resource is not None:
+            yield Did("delete", resource, "one", args[:_FIRST_NAMED])
+        elif any(known.get(noun) == "account" for noun in nouns):
+            yield Did("disable", "account", "one", args[:_FIRST_NAMED])
+        elif watching is not None and (verb in _ENDS or any(known.get(noun) == watching for noun in nouns)):
+            yield Did("disable", watching, "one", args[:_FIRST_NAMED])
+
+
+_LOOKS: Final = frozenset({"list", "get", "describe", "show", "ls"})
+_MOST_OPTIONS: Final = 64  # words of a command that are looked at
+_LONGEST_NAME: Final = 64  # characters of a word that is taken for a deed
+_SPOKEN_FOR: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *uses()})
 
 
 def cmdlet_effects(name: str) -> Iterator[Did]:
@@ -184,5 +249,5 @@ def cmdlet_effects(name: str) -> Iterator[Did]:
             yield Did("delete", resource, "one", (name,))
         elif resource == "cloud-identity" or word in _RIGHTS:
             yield Did("permit", "cloud-identity", "one", (name,))
-        elif resource == "account":
-            yield Did("disable", "account", "one", (name,))
+        elif resource in ("account", "defence"):
+            yield Did("disable", resource, "one", (name,))

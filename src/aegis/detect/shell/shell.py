@@ -17,7 +17,7 @@ from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
 from aegis.detect.resources import place_of
-from aegis.detect.shell.catalogue import command_lines, of_kind, options, uses
+from aegis.detect.shell.catalogue import builtin_programs, command_lines, of_kind, options, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
     breaks,
@@ -35,7 +35,7 @@ from aegis.detect.shell.flow import asks_with_output, carried, dropped, labels, 
 from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
 from aegis.detect.shell.programs import moves_programs
-from aegis.detect.shell.services import service_deed
+from aegis.detect.shell.services import named_effects, service_deed
 from aegis.detect.shell.starts import (
     PREFIXED,
     STARTS_GIVEN,
@@ -246,6 +246,7 @@ def _command(command: Command, facts: ShellFacts, depth: int, *, known: bool = T
     name = command.name.lower()
     if known and name in _KNOWN:
         _uses(name, command, facts)
+    facts.effects.extend(ResourceEffect(*did, "", command.text[:_SHOWN]) for did in named_effects(command))
     facts.network = facts.network or name in NETWORK
     if (name in NETWORK or name in _CLIENTS) and any(map(asks_metadata, command.args)):
         facts.add("host.metadata", command.text)
@@ -389,13 +390,26 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
         _command(inner, facts, depth)
 
 
+def _carries(name: str) -> bool:
+    return name in _CARRIERS or name not in _PROGRAMS
+
+
+def _given_away(word: str) -> bool:
+    """Whether a word names secrets, as a file or as the folder that keeps them."""
+    return is_secret_file(word) or is_secret_place(word)
+
+
 def _reads(command: Command, facts: ShellFacts) -> None:
     name = command.name
     args = command.args
     if name not in READERS:
         if name not in NAMERS and any(map(is_system_secret, args)):
             facts.add("shell.reads-secret", command.text)
-        elif name in _CARRIERS and any(map(is_secret_file, args)) and not _CARRIES.isdisjoint(args):
+        elif (
+            (name in _CARRIERS or name not in _PROGRAMS)
+            and not _CARRIES.isdisjoint(args)
+            and any(map(_given_away, args))
+        ):
             facts.add("shell.sends-secret", command.text)
         return
     operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
@@ -434,8 +448,9 @@ _CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
 # Programs that carry a file away, and the words with which they do.
 _CARRIERS: Final = of_kind("carrier")
+_PROGRAMS: Final = frozenset(builtin_programs())
 _CARRIES: Final = frozenset({
-    "copy", "copyto", "cp", "create", "move", "mv", "put", "rcat", "send", "sync", "upload", "upload-batch",
+    "copy", "copyto", "cp", "create", "move", "mv", "push", "put", "rcat", "send", "sync", "upload", "upload-batch",
 })  # fmt: skip
 _TAKES_FOLDERS: Final = of_kind("takes-folders")
 

@@ -35,13 +35,19 @@ _WHOLE: Final = re2.compile(
 _ANYWHERE: Final = re2.compile(r"<pending:[^<>\n]{1,200}>")
 _TEMPLATE: Final = re2.compile(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
 _FORMAT: Final = re2.compile(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
+_IN_BRACES: Final = re2.compile(rf"{{{_NAME}}}")
+_PROSE_BLANKS: Final = 5  # between words of a sentence
 # Arguments whose text is content: braces belong to it.
 _CONTENT: Final = frozenset({
     "body", "text", "content", "contents", "code", "message", "html", "markdown", "template", "script", "prompt",
     "description", "comment", "note", "notes", "data", "json", "yaml", "xml", "css", "source_code", "snippet", "patch",
     "diff", "new_string", "old_string", "new_str", "old_str", "file_text", "format", "pattern", "regex", "expression",
-    "formula", "title", "summary", "schema", "graphql",
+    "formula", "title", "summary", "schema", "graphql", "subject", "body_html", "html_body", "preheader", "caption",
+    "signature", "greeting",
 })  # fmt: skip
+# What is itself a template, and credentials by reference, of which nothing would be looked at: `Bearer {{token}}`.
+_TEMPLATES: Final = frozenset({"expression", "formula"})
+_BY_REFERENCE: Final = frozenset({"authorization", "x-api-key"})
 _FORMATTED: Final = frozenset({"url", "uri", "endpoint", "sql", "statement", "query"})  # where `=` is no code
 # Where a shell expands names itself, `${x}` is its own syntax.
 _SHELL: Final = frozenset({"command", "cmd", "script", "bash", "shell"})
@@ -110,6 +116,8 @@ def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
     name = _argument(path)
     if roles and (roles.get(path) or roles.get(argument_of(path))) in _TEXTS:
         return _ANYWHERE.search(value) is not None
+    if name in _BY_REFERENCE or (name in _TEMPLATES and value.lstrip().startswith("{{")):
+        return _ANYWHERE.search(value) is not None
     if is_placeholder(path, value):
         return True
     if _WHOLE.fullmatch(value):
@@ -119,7 +127,9 @@ def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
     if len(value) > _SHORT or "\n" in value or name in _CONTENT:
         return False
     if name not in _SHELL and _TEMPLATE.search(value):
-        return True
+        return name in _FORMATTED or value.count(" ") < _PROSE_BLANKS  # a text for people around it is the template
+    if name not in _SHELL and "{" in _IN_BRACES.sub("", value):  # a language of its own: `cpu{env:prod} by {host}`
+        return False
     # Text with other structure around its braces is code or data.
     if name in _SHELL or any(char in value for char in ";\"'`>") or value.count("{") != value.count("}"):
         return False

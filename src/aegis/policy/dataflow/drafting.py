@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-import yaml
-
 from aegis.policy.dataflow.declare import argument_of, does_with, name_words
+from aegis.policy.dataflow.forms import read_table
 from aegis.policy.dataflow.reading import is_prose_name
-from aegis.policy.dataflow.words import lexicon_folder
 
 MAX_FIELDS: Final = 32  # of one tool's arguments, and of its results
 _DEPTH: Final = 4  # levels of a result whose names are read
@@ -32,7 +30,7 @@ class SeenTool:
 
 @cache
 def _tables() -> dict[str, Any]:
-    value: dict[str, Any] = yaml.load((lexicon_folder() / "drafts.yaml").read_text("utf-8"), yaml.CSafeLoader)
+    value: dict[str, Any] = read_table("drafts.yaml")
     return value
 
 
@@ -47,7 +45,7 @@ def draft_of(tool: SeenTool) -> dict[str, Any]:
     arguments = {}
     for name, schema in list(tool.arguments.items())[:MAX_FIELDS]:
         sink = argument_of(does, name)
-        kind = _kind_of(name, schema) if sink is None else sink.kind
+        kind = _kind_by_format(schema) or (_kind_by_name(name) if sink is None else sink.kind)
         if kind is not None:
             arguments[name] = {"is": kind} if sink is None else {"is": kind, "sink": True}
     if arguments:
@@ -57,16 +55,20 @@ def draft_of(tool: SeenTool) -> dict[str, Any]:
     return draft
 
 
-def _kind_of(name: str, schema: Any) -> str | None:
-    """What an argument is that is no sink: by the format of its schema, else by whole words of its name."""
-    tables = _tables()
-    if isinstance(schema, Mapping):
-        inner = schema.get("items") if schema.get("type") == "array" else schema
-        told = inner.get("format") if isinstance(inner, Mapping) else None
-        if isinstance(told, str) and told in tables["formats"]:
-            return str(tables["formats"][told])
+def _kind_by_format(schema: Any) -> str | None:
+    """What an argument is by the format of its schema, or of the items of its list."""
+    if not isinstance(schema, Mapping):
+        return None
+    inner = schema.get("items") if schema.get("type") == "array" else schema
+    told = inner.get("format") if isinstance(inner, Mapping) else None
+    kind: str | None = _tables()["formats"].get(told) if isinstance(told, str) else None
+    return kind
+
+
+def _kind_by_name(name: str) -> str | None:
+    """What an argument is that is no sink, by whole words of its name."""
     held = frozenset(name_words(name))
-    return next((row["is"] for row in tables["kinds"] if any(held.issuperset(one) for one in row["names"])), None)
+    return next((row["is"] for row in _tables()["kinds"] if any(held.issuperset(one) for one in row["names"])), None)
 
 
 def _result_of(tool: SeenTool, does: str) -> dict[str, Any]:

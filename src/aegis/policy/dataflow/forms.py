@@ -9,23 +9,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
 
 import re2
+import yaml
+
+from aegis.errors import ConfigError, Problem
 
 _Form = TypeVar("_Form")
 
 MAX_FORMS: Final = 512  # dates, times, numbers and shapes of one text, each: bounds what a prompt makes us keep
 MAX_CHARS: Final = 65_536  # of one text that are looked at
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def tables_folder() -> Path:
+    """The folder of the tables of data flow, inside the wheel or beside the source tree."""
+    package = Path(__file__).resolve().parent.parent.parent
+    for folder in (package / "_data" / "dataflow", package.parent.parent / "data" / "dataflow"):
+        if folder.is_dir():
+            return folder
+    raise ConfigError((Problem(message="this installation lacks the tables of data flow"),))
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """One of these tables."""
+    value: dict[str, Any] = yaml.load((tables_folder() / name).read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return value
+
+
+ENGLISH: Final = read_table("forms.yaml")  # how people say values
+_MONTHS: Final[tuple[str, ...]] = tuple(ENGLISH["months"])
 _MONTH: Final = (
     r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_ORDINALS: Final = (
-    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
-    "twelfth",
-)  # fmt: skip
+_ORDINALS: Final[tuple[str, ...]] = tuple(ENGLISH["ordinals"])
 _DAY: Final = r"([0-3]?[0-9](?:st|nd|rd|th)?|" + "|".join(_ORDINALS) + ")"
 _DATE: Final = re2.compile(
     r"(?i)\b(?:[0-9]{4}[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})\b"
@@ -37,32 +56,19 @@ _TIME: Final = re2.compile(
     r"(?i)\b([0-2]?[0-9])(?::([0-5][0-9]))?(?::[0-5][0-9])? ?(a\.?m\b|p\.?m\b|o'clock)|\b([0-2]?[0-9]):([0-5][0-9])"
     r"|\b(noon|midday|midnight)\b"
 )
-_COUNTED: Final = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
-)  # fmt: skip
 _NUMBERED: Final[dict[str, float]] = {
-    **{word: float(number) for number, word in enumerate(_COUNTED)},
+    **{word: float(number) for number, word in enumerate(ENGLISH["counted"])},
     **{word: float(number) for number, word in enumerate(_ORDINALS, 1)},
-    "thirty": 30.0, "forty": 40.0, "fifty": 50.0, "sixty": 60.0, "seventy": 70.0, "eighty": 80.0, "ninety": 90.0,
-    "hundred": 100.0, "thousand": 1_000.0, "million": 1_000_000.0, "dozen": 12.0, "half": 0.5, "quarter": 0.25,
-    "a": 1.0, "an": 1.0, "single": 1.0, "once": 1.0, "pair": 2.0, "couple": 2.0, "both": 2.0, "twice": 2.0,
-    "double": 2.0,
-}  # fmt: skip
-_SCALED: Final[dict[str, float]] = {
-    "k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9, "hundred": 1e2, "%": 1e-2,
-    "percent": 1e-2,
-}  # fmt: skip
+    **ENGLISH["numbers"],
+}
+_SCALED: Final[dict[str, float]] = ENGLISH["scales"]
 _NUMBER: Final = re2.compile(
     r"(?i)([0-9]+(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+)"
     r"(?: ?(k|m|bn|hundred|thousand|million|billion|percent)\b| ?(%))?"
     r"|\b([a-z]{1,9})\b"
 )
 _SHAPED: Final = re2.compile(r"[#\p{L}\p{N}][\p{L}\p{N}_./#-]*[\p{L}\p{N}]|[\p{L}\p{N}]{2}")
-_RELATIVE: Final = frozenset({
-    "before", "after", "next", "later", "earlier", "tomorrow", "today", "yesterday", "following", "until", "prior",
-    "days", "weeks", "months", "weekly", "daily", "monthly", "every", "nights", "night", "week", "weekend", "ago",
-})  # fmt: skip
+_RELATIVE: Final[frozenset[str]] = frozenset(ENGLISH["relative"])
 
 
 class SaidDay(NamedTuple):

@@ -2,7 +2,7 @@
 
 (1) clean: until untrusted text was read, only the user can have asked
 (2) the licence of the deed: the user's words ask for this kind of deed
-(3) values at sinks: said, or in a trusted field, or in a document that the user named where that is delegated
+(3) values at sinks: said, or in a trusted field, or in a document that the user named where that is delegated,
     and no other thing than the one of that kind which the user named
 (4) what a text that leaves carries: addresses, accounts, and words of an instruction that only a document gave
 (5) what was marked secret leaves only if the user said so
@@ -79,6 +79,7 @@ _WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most reques
 _UNKNOWN: Final = frozenset({"other", "read"})
 _FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 _NAMING: Final = 5  # blanks of one
+_TELLING: Final = frozenset({"send", "post"})
 _NO_TARGETS: Final = frozenset({"read", "fetch"})
 _BINDING: Final = frozenset({"delete", "share", "member", "account", "modify", "book", "pay"})
 _LONGEST_TARGET: Final = 40  # characters of an argument that names a day or a thing
@@ -231,17 +232,7 @@ class _Judging:
         place = "it stands in nothing that was said or read"
         if origins:
             place = "it stands only in what was read"
-        self.found.append(
-            FlowFinding(
-                "untrusted-sink",
-                Reason.UNTRUSTED_VALUE,
-                one.path,
-                Outcome.REQUIRE_APPROVAL,
-                f"the value was not in the user's request; {place}",
-                origins,
-                kind,
-            )
-        )
+        self._hold("untrusted-sink", one.path, f"the value was not in the user's request; {place}", origins, kind)
 
     def _is_fine(self, one: ArgumentText, kind: ValueKind, normal: str, *, first: bool) -> bool:
         words = self.view.words
@@ -260,6 +251,8 @@ class _Judging:
         if self.does == "fetch" and kind == "url" and self._is_linked(normal, origins):
             return True
         if self.delegation == "typed" and words is not None and clean and len(clean) == len(origins):
+            if kind == "person" and self._asks_for_many() and all(map(_is_own, clean)):
+                return True  # everybody was asked for, and each stands on a line or in a field by itself
             return any(origin.flags & NAMED and self._is_only(origin, kind) for origin in clean)
         return False
 
@@ -399,40 +392,28 @@ class _Judging:
                     origins = self._origins(value.kind, value.normal)
                     if value.kind == "account" and not origins:
                         continue  # a long number that nobody wrote is a number
-                    self.found.append(
-                        FlowFinding(
-                            "untrusted-content",
-                            Reason.UNTRUSTED_VALUE,
-                            one.path,
-                            Outcome.REQUIRE_APPROVAL,
-                            "a text that leaves carries an address that only a document names",
-                            origins,
-                            value.kind,
-                        )
+                    self._hold(
+                        "untrusted-content",
+                        one.path,
+                        "a text that leaves carries an address that only a document names",
+                        origins,
+                        value.kind,
                     )
             if words is not None and self._is_planted(one):
-                self.found.append(
-                    FlowFinding(
-                        "planted-value",
-                        Reason.UNTRUSTED_VALUE,
-                        one.path,
-                        Outcome.REQUIRE_APPROVAL,
-                        "the argument stands only in what somebody wrote into a text",
-                        self.view.origins("t", normalise("text", one.value)),
-                        "text",
-                    )
+                self._hold(
+                    "planted-value",
+                    one.path,
+                    "the argument stands only in what somebody wrote into a text",
+                    self.view.origins("t", normalise("text", one.value)),
+                    "text",
                 )
             elif words is not None and self._is_copied(one.value) and not words.covers(one.value):
-                self.found.append(
-                    FlowFinding(
-                        "copied-instruction",
-                        Reason.UNTRUSTED_VALUE,
-                        one.path,
-                        Outcome.REQUIRE_APPROVAL,
-                        "the argument is word for word what a document told the agent to do",
-                        (),
-                        "text",
-                    )
+                self._hold(
+                    "copied-instruction",
+                    one.path,
+                    "the argument is word for word what a document told the agent to do",
+                    (),
+                    "text",
                 )
             if self.does in {"send", "post", "share", "pay"} and len(one.value) <= _SHORT:
                 origins = self.view.origins("t", normalise("text", one.value))
@@ -458,9 +439,18 @@ class _Judging:
         origins = self.view.origins("t", normalise("text", text))
         if not origins or any(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
             return False
-        if self._granted(one, "text", origins):
+        if self._granted(one, "text", origins) or self._is_told(text, origins):
             return False
         return not (self.view.words is not None and self.view.words.covers(text))
+
+    def _is_told(self, text: str, origins: tuple[ValueOrigin, ...]) -> bool:
+        """Whether a message tells a day, or where that is delegated, what a document that the user named says."""
+        if self.does not in _TELLING:
+            return False
+        if not any(map(str.isalpha, text)) and dates_of(text):
+            return True
+        is_named = all(origin.flags & NAMED and not origin.flags & INSTRUCTION for origin in origins)
+        return self.delegation == "typed" and is_named
 
     def _is_copied(self, text: str) -> bool:
         if text.count(" ") < 2:

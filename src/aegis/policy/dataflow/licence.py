@@ -12,12 +12,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-import yaml
-
 from aegis.policy.dataflow.declare import Does, name_words, objects_of, strings_of
-from aegis.policy.dataflow.forms import forms_of
+from aegis.policy.dataflow.forms import forms_of, read_table
 from aegis.policy.dataflow.values import tokens
-from aegis.policy.dataflow.words import TrustedWords, lexicon_folder, root, same_things
+from aegis.policy.dataflow.words import TrustedWords, root, same_things
 
 MAX_VALUES: Final = 64  # of one call that are counted
 _LONGEST: Final = 160  # characters of a value that can be in a user's words
@@ -29,8 +27,8 @@ _CLOCK: Final = 8  # characters of a time of day
 @cache
 def matcher() -> dict[str, Any]:
     """The trained weights by the names of the features, the score needed, and the words it is not led by."""
-    value: dict[str, Any] = yaml.load((lexicon_folder() / "licence.yaml").read_text("utf-8"), yaml.CSafeLoader)
-    words: dict[str, Any] = yaml.load((lexicon_folder() / "matching.yaml").read_text("utf-8"), yaml.CSafeLoader)
+    value: dict[str, Any] = read_table("licence.yaml")
+    words: dict[str, Any] = read_table("matching.yaml")
     return {**value, "empty": frozenset(words["empty"]), "unset": frozenset(words["unset"])}
 
 

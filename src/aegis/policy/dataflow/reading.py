@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, islice, repeat
+from operator import add
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -16,7 +17,16 @@ from msgspec import Struct
 from aegis.core.json import escape
 from aegis.core.names import glob_match
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
-from aegis.policy.dataflow.values import JoinedTexts, TypedValue, find_all, keyed, normalise, tokens
+from aegis.policy.dataflow.values import (
+    JoinedTexts,
+    TypedValue,
+    find_all,
+    keyed,
+    keyed_all,
+    normal_texts,
+    normalise,
+    tokens,
+)
 from aegis.policy.dataflow.words import TrustedWords
 
 MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
@@ -32,9 +42,12 @@ _SPAN_NAMES: Final = 16
 _LONGEST_NAME: Final = 40  # characters of a field's name in a text
 _SPAN_CHARS: Final = 240
 _SPAN_LEAST: Final = 12  # characters of a text that can tell somebody to do something
-_NAME: Final = re2.compile(r"\b(?:[A-Z][\w-]+|[\w-]*[0-9][\w-]*)")
+# Of every ASCII character itself where it can stand in a name, else a blank.
+_NAMING: Final = "".join(chr(code) if chr(code).isalnum() or chr(code) in "_-" else " " for code in range(128))
 _SHORT: Final = 96  # characters of a field that is a value and no text
 _FEW: Final = 6  # words of one
+_ACCOUNTS: Final = 9_999_999  # numbers above it can be accounts
+_SMALL: Final = 128  # characters of a text that is remembered as a whole
 
 TRUSTED: Final = 1
 STRUCTURED: Final = 2
@@ -152,6 +165,12 @@ class SessionView:
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document
 
+    def of_now(self) -> SessionView:
+        """The view with the counts of this moment; what grows is shared."""
+        view = object.__new__(SessionView)
+        view.__dict__.update(self.__dict__)
+        return view
+
     def candidates_in(self, document: int, family: str) -> int:
         """How many values of a family a document has that no instruction in it names."""
         return self.candidates.get((document, family), 0)
@@ -192,128 +211,188 @@ _FAMILY_OF: Final = {1: "e", 2: "u", 3: "n", 4: "w"}
 _NUMBER_OF: Final = {family: number << _FAMILY_BITS for number, family in _FAMILY_OF.items()}
 
 
-class _Leaf(NamedTuple):
-    """One text or number of a result: where it stands, its names with dots, and the last of them that is a name."""
-
-    value: str | int | float
-    path: str
-    dotted: str
-    name: str
+# One text or number of a result: where it stands, and its flags as a short field and as anything longer.
+_Leaf = tuple[str | int | float, str, tuple[int, int]]
 
 
 class _Taking:
-    """Collects what one result holds."""
+    """Collects what one result holds: its leaves first, then each text that differs is looked at once."""
 
-    def __init__(self, key: bytes, flow: ToolFlow, trust: Trust):
-        self.key = key
+    def __init__(self, flow: ToolFlow, trust: Trust):
         self.trust = trust
         self.fields = flow.result.fields
-        self.values: dict[int, tuple[str, int]] = {}
-        self.shingles: set[int] = set()
-        self.spans = 0
+        self.values: dict[str, tuple[str, int]] = {}  # by family and normal form
+        self.spans: list[str] = []
         self.left = MAX_READ
         self.saturated = False
         self.text = False
         self.leaves: list[_Leaf] = []
+        self.names: dict[str, tuple[str, tuple[int, int]]] = {}  # of undeclared fields
 
     def walk(self, value: Any, path: str, dotted: str, name: str, depth: int) -> None:
-        """Collect the leaves below a value, as many as are read."""
+        """Collect the leaves below a value, as many as are read; `dotted` is told where fields are declared."""
         if depth > 32 or len(self.leaves) >= MAX_STRINGS or self.left <= 0:
             self.saturated = True
             return
         if isinstance(value, dict):
-            for inner, held in value.items():
-                below = f"{dotted}.{inner}" if dotted else inner
-                self.walk(held, f"{path}/{_token(inner)}", below, inner, depth + 1)
+            self.members(value, path, dotted, depth + 1)
         elif isinstance(value, list):
             for number, held in enumerate(value):
-                below = f"{dotted}.{number}" if dotted else str(number)
+                below = (f"{dotted}.{number}" if dotted else str(number)) if self.fields else "-"
                 self.walk(held, f"{path}/{number}", below, name, depth + 1)
         elif isinstance(value, str):
             if len(value) > self.left:
                 value, self.saturated = value[: self.left], True
             self.left -= len(value)
-            self.leaves.append(_Leaf(value, path, dotted, name))
+            self.leaves.append((value, path, self.flags(dotted, name)))
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            self.leaves.append(_Leaf(value, path, dotted, name))
+            self.leaves.append((value, path, self.flags(dotted, name)))
+
+    def members(self, record: dict[str, Any], path: str, dotted: str, depth: int) -> None:
+        """`walk` of each member. Short texts of fields that nobody declared are most of what tools return."""
+        names, leaves, declared = self.names, self.leaves, bool(self.fields)
+        for inner, held in record.items():
+            known = names.get(inner)
+            if known is None:
+                known = names[inner] = (_token(inner), self.flags("" if declared else "-", inner))
+            token, flags = known
+            kind = type(held)
+            size = len(held) if kind is str else 0 if kind is int or kind is float else MAX_READ
+            if size < self.left and len(leaves) < MAX_STRINGS and depth <= 32 and not declared:
+                self.left -= size
+                leaves.append((held, f"{path}/{token}", flags))
+            else:
+                below = (f"{dotted}.{inner}" if dotted else inner) if declared else "-"
+                self.walk(held, f"{path}/{token}", below, inner, depth)
+
+    def flags(self, dotted: str, name: str) -> tuple[int, int]:
+        """Trust of a field: declared, else by the tool's trust; a short value of a mixed result is structured."""
+        told: FieldTrust | None = None
+        if self.fields and dotted:
+            told = next((trust for field, trust in self.fields.items() if glob_match(field, dotted)), None)
+        secret, is_prose = _named_so(name)
+        if told == "trusted" or (told is None and self.trust == "trusted"):
+            return (secret | TRUSTED | STRUCTURED,) * 2
+        if told == "structured":
+            return (secret | STRUCTURED,) * 2
+        if told is None and self.trust == "mixed" and dotted:
+            return secret | (_headline(name) if is_prose else STRUCTURED), secret
+        return secret, secret
 
     def take(self) -> None:
         """Keep what the leaves hold."""
-        flags = [self.flags(leaf) for leaf in self.leaves]
-        texts = [leaf.value for leaf in self.leaves if isinstance(leaf.value, str)]
-        found = iter(find_all(JoinedTexts(texts)))
-        prose = [
-            leaf.value
-            for leaf, flag in zip(self.leaves, flags, strict=True)
-            if isinstance(leaf.value, str) and not flag & STRUCTURED
-        ]
-        spans = iter(_spans_of(JoinedTexts(prose)))
-        for leaf, flag in zip(self.leaves, flags, strict=True):
-            if isinstance(leaf.value, str):
-                self.string(leaf.value, leaf.path, flag, next(found), () if flag & STRUCTURED else next(spans))
+        distinct = list(dict.fromkeys([leaf[0] for leaf in self.leaves if isinstance(leaf[0], str)]))
+        long = {text for text in distinct if len(text) > _SHORT or text.count(" ") >= _FEW}
+        small = [text for text in distinct if len(text) <= _SMALL]
+        wholes = {text: f"t{plain}" for text, plain in zip(small, normal_texts(small), strict=True) if plain}
+        typed = {
+            text: _in_text(text, one)
+            for text, one in zip(distinct, find_all(JoinedTexts(distinct)), strict=True)
+            if one
+        }
+        flagged = [flags[value in long] for value, _, flags in self.leaves]
+        prose = dict.fromkeys(
+            [
+                leaf[0]
+                for leaf, flags in zip(self.leaves, flagged, strict=True)
+                if not flags & STRUCTURED and isinstance(leaf[0], str)
+            ]
+        )
+        spans = {text: one for text, one in zip(prose, _spans_of(JoinedTexts(list(prose))), strict=True) if one}
+        values = self.values
+        for (value, path, _), flags in zip(self.leaves, flagged, strict=True):
+            if not isinstance(value, str):
+                self.number(value, path, flags)
                 continue
-            self.keep("t", str(leaf.value), leaf.path, flag)
-            if isinstance(leaf.value, int) and abs(leaf.value) > 9_999_999:
-                self.keep("n", str(abs(leaf.value)), leaf.path, flag)
+            whole = wholes.get(value)
+            if whole is not None:
+                known = values.get(whole)
+                if known is None or known[1] != flags:
+                    self.keep(whole, path, flags)
+            if value in typed:
+                self.typed(value, path, flags, typed[value], spans.get(value, ()))
+            if not flags & STRUCTURED and (not self.text or value in spans or len(value) > _SHORT or "\n" in value):
+                self.prose(value, path, flags, spans.get(value, ()))
 
-    def flags(self, leaf: _Leaf) -> int:
-        """Trust of a field: declared, else by the tool's trust; a short value of a mixed result is structured."""
-        told: FieldTrust | None = None
-        if self.fields and leaf.dotted:
-            told = next((trust for name, trust in self.fields.items() if glob_match(name, leaf.dotted)), None)
-        secret, is_prose = _named_so(leaf.name)
-        if told == "trusted" or (told is None and self.trust == "trusted"):
-            return secret | TRUSTED | STRUCTURED
-        if told == "structured":
-            return secret | STRUCTURED
-        if told is None and self.trust == "mixed" and leaf.dotted:
-            text = leaf.value if isinstance(leaf.value, str) else ""
-            if len(text) <= _SHORT and text.count(" ") < _FEW:
-                return secret | (_headline(leaf.name) if is_prose else STRUCTURED)
-        return secret
+    def number(self, value: float, path: str, flags: int) -> None:
+        """Keep a number; a long one can be an account."""
+        self.keep(f"t{value}", path, flags)
+        if isinstance(value, int) and abs(value) > _ACCOUNTS:
+            self.keep(f"n{abs(value)}", path, flags | _NUMBER_OF["n"])
 
-    def string(
-        self, text: str, path: str, flags: int, found: Sequence[TypedValue], spans: Sequence[tuple[int, int]]
+    def typed(
+        self, text: str, path: str, flags: int, found: Sequence[_InText], spans: Sequence[tuple[int, int]]
     ) -> None:
-        """Keep a text as a whole, the values in it, its lines, and what of it reads like an order."""
-        if not flags & STRUCTURED and not self.text and text.strip():
-            self.text = True
-        if len(text) <= 128:
-            self.keep("t", normalise("text", text), path, flags)
-        for value in found:
-            inside = any(start <= value.start < end for start, end in spans)
-            family = _FAMILIES[value.kind]
-            whole = value.end - value.start >= len(text.strip()) - 1
-            told = flags if whole or flags & TRUSTED else flags & _NO_FIELD
-            place = path if whole else f"{path}{_label_at(text, value.start)}"
-            self.keep(family, value.normal, place, told | (INSTRUCTION if inside else 0))
-        if not flags & STRUCTURED and ("\n" in text or len(text) > 128):
+        """Keep the values of a text; one that is not the whole of it stands in no field."""
+        for place, number, start, is_whole in found:
+            told = number | (flags if is_whole or flags & TRUSTED else flags & _NO_FIELD)
+            if spans and any(begin <= start < end for begin, end in spans):
+                told |= INSTRUCTION
+            known = self.values.get(place)
+            if known is None or known[1] != told:
+                self.keep(place, path if is_whole else f"{path}{_label_at(text, start)}", told)
+
+    def prose(self, text: str, path: str, flags: int, spans: Sequence[tuple[int, int]]) -> None:
+        """Keep the lines of a text that somebody wrote, and what of it reads like an order."""
+        self.text = self.text or bool(text.strip())
+        if "\n" in text or len(text) > _SMALL:
             for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
                 if len(line) <= _SHORT:
                     name, said = _line_value(line)
                     place = f"{path}/{_token(name)}" if name and is_prose_name(name) else path
-                    self.keep("t", normalise("text", said), place, flags & ~HEADLINE)
-        for start, end in spans[: MAX_SPANS - self.spans]:
-            self.spans += 1
+                    self.named(said, place, flags & ~HEADLINE)
+        for start, end in spans[: MAX_SPANS - len(self.spans)]:
             span = text[start:end]
-            self.shingles.update(shingles(self.key, span))
-            for name in _NAME.findall(span)[:_SPAN_NAMES]:
-                self.keep("t", normalise("text", name), path, (flags & ~HEADLINE) | INSTRUCTION)
+            self.spans.append(span)
+            for name in islice(_names_in(span), _SPAN_NAMES):
+                self.named(name, path, (flags & ~HEADLINE) | INSTRUCTION)
 
-    def keep(self, family: str, normal: str, path: str, flags: int) -> None:
-        if not normal:
-            return
-        if len(self.values) >= MAX_OF_RESULT:
-            self.saturated = True
-            return
-        hashed = keyed(self.key, family, normal)
-        flags |= _NUMBER_OF.get(family, 0)
-        known = self.values.get(hashed)
+    def named(self, text: str, path: str, flags: int) -> None:
+        normal = normalise("text", text)
+        if normal:
+            self.keep(f"t{normal}", path, flags)
+
+    def keep(self, value: str, path: str, flags: int) -> None:
+        """Keep a value, which its family stands before."""
+        known = self.values.get(value)
         if known is None:
-            self.values[hashed] = (path, flags)
+            if len(self.values) < MAX_OF_RESULT:
+                self.values[value] = (path, flags)
+            else:
+                self.saturated = True
         elif known[1] != flags:  # of two places the less trusted counts, and an instruction is never forgotten
             both = (known[1] & flags & ~(INSTRUCTION | SECRET)) | ((known[1] | flags) & (INSTRUCTION | SECRET))
-            self.values[hashed] = (known[0] if known[1] <= flags else path, both)
+            self.values[value] = (known[0] if known[1] <= flags else path, both)
+
+
+# One value of a text: with its family before it, the number of that, where it begins, and whether it is the whole text.
+_InText = tuple[str, int, int, bool]
+
+
+def _in_text(text: str, found: Sequence[TypedValue]) -> list[_InText]:
+    length = len(text.strip()) - 1
+    return [
+        (family + one.normal, _NUMBER_OF[family], one.start, one.end - one.start >= length)
+        for one in found
+        for family in (_FAMILIES[one.kind],)
+    ]
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """What is written like a name, with a capital letter, or like an identifier, with a digit."""
+    if not text.isascii():
+        text = text.encode("ascii", "replace").decode()
+    for word in text.translate(_NAMING).split():
+        if word.isalpha() and word.islower():
+            continue
+        word = word.lstrip("-")
+        if any(map(str.isdigit, word)):
+            yield word
+            continue
+        # Letters alone: from the first capital on that begins the word or stands behind a hyphen.
+        at = next((at for at, char in enumerate(word[:-1]) if char.isupper() and (not at or word[at - 1] == "-")), None)
+        if at is not None:
+            yield word[at:]
 
 
 def _line_value(line: str) -> tuple[str, str]:
@@ -368,16 +447,17 @@ _FAMILIES: Final = {"email": "e", "url": "u", "host": "u", "account": "n", "card
 
 def read_result(value: Any, key: bytes, flow: ToolFlow, trust: Trust | None = None) -> ResultReading:
     """What is remembered of a result, given the session's key and whose word it is."""
-    taking = _Taking(key, flow, trust or flow.result.trust or "mixed")
+    taking = _Taking(flow, trust or flow.result.trust or "mixed")
     if isinstance(value, str) and value[:1] in {"{", "["}:
         with suppress(orjson.JSONDecodeError):  # a text that only begins like JSON is a text
             value = orjson.loads(value) if len(value) <= MAX_READ else value
     taking.walk(value, "", "", "", 0)
     taking.take()
+    hashes = keyed_all(key, list(taking.values))
     return ResultReading(
-        values=tuple((hashed, path, flags) for hashed, (path, flags) in taking.values.items()),
-        shingles=tuple(sorted(taking.shingles)),
-        spans=taking.spans,
+        values=tuple([(hashed, *place) for hashed, place in zip(hashes, taking.values.values(), strict=True)]),
+        shingles=tuple(dict.fromkeys(chain.from_iterable([shingles(key, span) for span in taking.spans]))),
+        spans=len(taking.spans),
         saturated=taking.saturated,
         text=taking.text or (bool(taking.values) and taking.trust != "trusted"),
     )
@@ -387,7 +467,7 @@ def _spans_of(joined: JoinedTexts) -> list[list[tuple[int, int]]]:
     """Where each text reads like an order: from its sign on, some sentences."""
     spans: list[list[tuple[int, int]]] = [[] for _ in joined.texts]
     if joined.is_plain:
-        for number, start, _, _ in joined.matches(_ORDER):
+        for number, start, _ in joined.matches(_ORDER):
             _begin(spans[number], joined.texts[number], start)
     else:
         for found, text in zip(spans, joined.texts, strict=True):
@@ -408,11 +488,11 @@ def shingles(key: bytes, text: str) -> list[int]:
 
     A word's hash is keyed; those of words that stand together are sums of theirs, each word with a weight of its place.
     """
-    hashed = [_word(key, word) for word in tokens(text.casefold())[: _SPAN_WORDS + 2]]
-    pairs = [first + (second << 1) for first, second in pairwise(hashed)]
-    found = [pair & _BITS for pair in pairs]
-    found += [pair + (third << 2) & _BITS for pair, third in zip(pairs, hashed[2:], strict=False)]
-    return found
+    words = tokens(text.casefold())[: _SPAN_WORDS + 2]
+    hashed = list(map(_word, repeat(key), words))
+    pairs = list(map(add, hashed, [one << 1 for one in hashed[1:]]))
+    triples = map(add, pairs, [one << 2 for one in hashed[2:]])
+    return [one & _BITS for one in chain(pairs, triples)]
 
 
 @lru_cache(maxsize=_WORDS_KNOWN)

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from struct import Struct
 from typing import Final, Literal, NamedTuple, get_args
 
 import re2
@@ -29,7 +30,9 @@ _HOST: Final = (
     r"(?:/[^\s\x00<>\"'`\\\])}|,]*)?"
 )
 _NUMBER: Final = r"\+?\b[0-9](?:[ ().-]{0,2}[0-9]){6,}\b"
-_scan: Final = re2.compile(f"({_EMAIL})|({_URL})|({_WALLET})|({_IBAN})|({_HOST})|({_NUMBER})")
+_PARTS: Final = (_EMAIL, _URL, _WALLET, _IBAN, _HOST, _NUMBER)
+_scan: Final = re2.compile("|".join(f"({part})" for part in _PARTS))
+_places: Final = re2.compile("|".join(_PARTS))  # where `_scan` matches: asking for no group costs less
 _KINDS: Final[tuple[ValueKind, ...]] = ("email", "url", "wallet", "account", "url", "account")
 _DATE: Final = re2.compile(
     r"^[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}|^[0-9]+\.[0-9]+$"
@@ -50,11 +53,13 @@ def find_values(text: str) -> list[TypedValue]:
     """The addresses, accounts and long numbers of `text`, at most `MAX_FOUND`."""
     if _SIGNS.isdisjoint(text):
         return []
-    found = _Found()
-    for match in _scan.finditer(text):
-        if not found.take(match[0], match.lastindex, match.start()):
+    found: dict[str, TypedValue | None] = {}
+    for count, match in enumerate(_scan.finditer(text)):
+        if count >= MAX_FOUND:
             break
-    return found.values
+        if match[0] not in found:
+            found[match[0]] = _typed(match[0], match.lastindex, match.start())
+    return [value for value in found.values() if value is not None]
 
 
 class JoinedTexts:
@@ -73,8 +78,8 @@ class JoinedTexts:
             at += len(text) + 2
         self.is_plain = len(self._data) == max(0, at - 2)  # ASCII: a byte is a character
 
-    def matches(self, pattern: re2._Regexp[str]) -> Iterator[tuple[int, int, int, int | None]]:
-        """Each match: the number of its text, where it begins and ends there, and its last group."""
+    def matches(self, pattern: re2._Regexp[str]) -> Iterator[tuple[int, int, int]]:
+        """Each match: the number of its text, and where it begins and ends there."""
         number, starts, last = 0, self._starts, len(self._starts) - 1
         for match in pattern.finditer(self._data):
             start, end = match.span()
@@ -84,47 +89,59 @@ class JoinedTexts:
             if number < last and start >= starts[number] + len(self.texts[number]):
                 number += 1
             base = starts[number]
-            yield number, max(0, start - base), end - base, match.lastindex
+            yield number, max(0, start - base), end - base
+
+    def part_at(self, number: int, start: int) -> int | None:
+        """Which part of a value's pattern matches there."""
+        match = _scan.match(self._data, self._starts[number] + start)
+        part: int | None = None if match is None else match.lastindex
+        return part
 
 
 def find_all(joined: JoinedTexts) -> list[list[TypedValue]]:
     """`find_values` of each of the texts."""
     if not joined.is_plain:
         return [find_values(text) for text in joined.texts]
-    found = [_NONE_FOUND] * len(joined.texts)
-    for number, start, end, group in joined.matches(_scan):
-        if found[number] is _NONE_FOUND:
-            found[number] = _Found()
-        found[number].take(joined.texts[number][start:end], group, start)
-    return [one.values for one in found]
+    texts = joined.texts
+    found: list[list[TypedValue]] = [[] for _ in texts]
+    seen: set[tuple[int, str]] = set()
+    counts: dict[int, int] = {}
+    for number, start, end in joined.matches(_places):
+        text = texts[number][start:end]
+        counts[number] = count = counts.get(number, 0) + 1
+        if count > MAX_FOUND or (number, text) in seen:
+            continue
+        seen.add((number, text))
+        # What most values are can be seen: only an address of mail has that sign and no slash, unless it is a site's.
+        is_mail = "@" in text and "/" not in text and not text.startswith("www.")
+        value = _typed(text, 1 if is_mail else joined.part_at(number, start), start)
+        if value is not None:
+            found[number].append(value)
+    return found
 
 
-class _Found:
-    """The values of one text: one that stands twice is one, and its first place counts."""
-
-    __slots__ = ("count", "seen", "values")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.seen: set[str] = set()
-        self.values: list[TypedValue] = []
-
-    def take(self, text: str, group: int | None, start: int) -> bool:
-        """Take in one match; whether more are taken."""
-        self.count += 1
-        if self.count > MAX_FOUND:
-            return False
-        if text not in self.seen:
-            self.seen.add(text)
-            kind = _KINDS[(group or 1) - 1]
-            if not (group == len(_KINDS) and _DATE.match(text)):
-                normal = normalise(kind, text)
-                if normal:
-                    self.values.append(TypedValue(kind, normal, start, start + len(text)))
-        return True
+def _typed(text: str, part: int | None, start: int) -> TypedValue | None:
+    """The value that a part of the pattern matched; a date is none."""
+    kind = _KINDS[(part or 1) - 1]
+    if part == len(_KINDS) and _DATE.match(text):
+        return None
+    normal = normalise(kind, text)
+    return TypedValue(kind, normal, start, start + len(text)) if normal else None
 
 
-_NONE_FOUND: Final = _Found()
+def normal_texts(texts: Sequence[str]) -> list[str]:
+    """`normalise` of each text as a text."""
+    joined = "\x00".join(texts)
+    if not joined.isascii() or joined.count("\x00") >= max(1, len(texts)):
+        return [normalise("text", text) for text in texts]
+    joined = joined.translate(_FOLDED).strip(" ")
+    while "  " in joined:
+        joined = joined.replace("  ", " ")
+    return joined.replace(" \x00", "\x00").replace("\x00 ", "\x00").split("\x00") if texts else []
+
+
+# Of every ASCII character its lower case, and a blank for what `str.split` takes for one.
+_FOLDED: Final = "".join(" " if chr(code).isspace() else chr(code).lower() for code in range(128))
 
 
 def normalise(kind: ValueKind, text: str) -> str:
@@ -181,6 +198,19 @@ def keyed(key: bytes, family: str, normal: str) -> int:
     hashed = _keyed_state(key).copy()
     hashed.update(f"{family}{normal}".encode(errors="replace"))
     return int.from_bytes(hashed.digest())
+
+
+def keyed_all(key: bytes, values: Sequence[str]) -> list[int]:
+    """`keyed` of each value, which its family stands before."""
+    begin, found = _keyed_state(key).copy, []
+    for value in values:
+        hashed = begin()
+        hashed.update(value.encode(errors="replace"))
+        found.append(hashed.digest())
+    return [number for (number,) in _HASHED.iter_unpack(b"".join(found))]
+
+
+_HASHED: Final = Struct(">Q")
 
 
 @lru_cache(maxsize=64)

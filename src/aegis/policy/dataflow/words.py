@@ -6,14 +6,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import re2
-import yaml
 
-from aegis.errors import ConfigError, Problem
-from aegis.policy.dataflow.forms import MAX_CHARS, Forms, forms_of
+from aegis.policy.dataflow.forms import ENGLISH, MAX_CHARS, Forms, forms_of, read_table
 from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise, tokens
 
 _WORD: Final = re2.compile(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
@@ -27,78 +24,8 @@ _NAME: Final = re2.compile(
     r"[\"'“‘`]([^\"'“”‘’`\n]{2,64})[\"'”’`]|(\p{Lu}[\p{L}\p{N}_-]*|[\p{L}_-]*[0-9][\p{L}\p{N}_-]*)|[^\s]+"
 )
 _MAX_ANSWERED: Final = 256  # deeds that were looked for in one user's words: names of tools can be made up
-_BEFORE_NOUN: Final = frozenset(
-    {
-        "the",
-        "a",
-        "an",
-        "my",
-        "your",
-        "his",
-        "her",
-        "its",
-        "our",
-        "their",
-        "this",
-        "that",
-        "any",
-        "no",
-        "new",
-        "latest",
-        "last",
-        "each",
-        "every",
-        "of",
-        "from",
-    }
-)
-_NOUNS: Final = frozenset(
-    {
-        "book",
-        "email",
-        "mail",
-        "text",
-        "message",
-        "post",
-        "comment",
-        "share",
-        "order",
-        "contact",
-        "answer",
-        "reply",
-        "change",
-        "update",
-        "mark",
-        "note",
-        "list",
-        "file",
-        "plan",
-        "log",
-        "record",
-        "transfer",
-        "schedule",
-        "set",
-        "draft",
-        "wire",
-        "tip",
-        "fund",
-        "trade",
-        "test",
-        "run",
-        "build",
-        "check",
-        "review",
-        "look",
-        "move",
-        "start",
-        "drop",
-        "return",
-        "access",
-        "use",
-        "search",
-        "format",
-    }
-)
+_BEFORE_NOUN: Final[frozenset[str]] = frozenset(ENGLISH["before_nouns"])
+_NOUNS: Final[frozenset[str]] = frozenset(ENGLISH["nouns"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,19 +52,10 @@ class Lexicon:
     sinks: tuple[tuple[ValueKind, tuple[tuple[str, ...], ...], frozenset[str]], ...]
 
 
-def lexicon_folder() -> Path:
-    """The folder of these tables, inside the wheel or beside the source tree."""
-    package = Path(__file__).resolve().parent.parent.parent
-    for folder in (package / "_data" / "dataflow", package.parent.parent / "data" / "dataflow"):
-        if folder.is_dir():
-            return folder
-    raise ConfigError((Problem(message="this installation lacks the tables of data flow"),))
-
-
 @cache
 def lexicon() -> Lexicon:
     """The shipped tables, read once."""
-    value: dict[str, Any] = yaml.load((lexicon_folder() / "deeds.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+    value = read_table("deeds.yaml")
     objects: dict[str, frozenset[str]] = {}
     for line in value["objects"]:
         for word in line:

@@ -29,6 +29,8 @@ _MOST_REFUSED_CHARS: Final = 131_072
 _QUIET: Final = Report(guard="content")
 _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
 # Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
+# Checks of orders that people give each other as well.
+_TO_PEOPLE: Final = frozenset({"spoken", "resets"})
 _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
 
 
@@ -66,7 +68,7 @@ class ContentGuard:
             seen = {
                 (rule, path): found
                 for (rule, path), found in seen.items()
-                if found[0].check != "spoken" or path not in told or takes_over(found[1])
+                if found[0].check not in _TO_PEOPLE or path not in told or takes_over(found[1])
             }
         links = [] if self._links is None else self._links.findings(case)
         if not seen and not links and not facts.unparsed and not facts.texts.limits:

@@ -18,8 +18,8 @@ import orjson
 from aegis.core.mission import Check, Postcondition
 from aegis.core.outcome import Category
 from aegis.detect.rules.cache import default_cache_folder
-from aegis.detect.rules.engine import EnginePattern, make_engines
-from aegis.detect.rules.scanner import Scanner, screen
+from aegis.detect.rules.engine import make_engines
+from aegis.detect.rules.scanner import Scanner, patterns_of, screen
 from aegis.policy.guards.postconditions import FORBIDDEN, is_from_allowed, is_shaped
 
 # Whether something of some categories occurs in a piece of text, in the time that clean text allows.
@@ -40,7 +40,7 @@ class Prefilter:
     def __init__(self, scanner: Scanner, categories: Iterable[Category]):
         self.categories = frozenset(categories)
         rules = [one for one in scanner.rules.rules if one.category in self.categories and "result" in one.surfaces]
-        patterns = [EnginePattern(text, rule.case_sensitive, lines=True) for rule in rules for text in rule.patterns]
+        patterns = [pattern for rule in rules for pattern in patterns_of(rule)]
         cache = default_cache_folder()
         self._scanner = scanner
         screens = list(dict.fromkeys(map(screen, patterns)))

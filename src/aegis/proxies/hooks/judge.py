@@ -2,23 +2,96 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import secrets
+import select
+import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import orjson
 
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_digest, canonical
 from aegis.core.decider import Decider
 from aegis.core.decision import Decision
 from aegis.core.outcome import Outcome
-from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Enforcer, Observed
+from aegis.enforce.scope import Session
 from aegis.enforce.words import TurnHost
+from aegis.errors import AegisError, InvalidCall
 from aegis.proxies.hooks.event import HookEvent
-from aegis.proxies.hooks.state import HookState
+
+# What one hook process has to leave for the next: files in the home, one a call, gone when they are used.
+
+Kind = Literal["made", "held"]
+MAX_AGE_S: Final = 7 * 86_400  # as long as an approval can wait; older files belong to calls that never ended
+_SWEEP_ONE_IN: Final = 50
+
+
+class HookState:
+    """The files of one home."""
+
+    def __init__(self, home: Path):
+        self._folder = home / "hooks"
+
+    def put(self, kind: Kind, key: str, value: dict[str, Any]) -> None:
+        """Leave `value` for whoever asks for `key`; of the same key several are kept, oldest first."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / f"{kind}-{_name(key)}-{time.time_ns():020d}-{secrets.token_hex(4)}.json"
+        partial = path.with_suffix(".new")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(orjson.dumps(value))
+        partial.replace(path)
+        if secrets.randbelow(_SWEEP_ONE_IN) == 0:
+            self._sweep()
+
+    def find(self, kind: Kind, key: str) -> dict[str, Any] | None:
+        """The oldest value that was left for `key`, which stays."""
+        paths = self._paths(kind, key)
+        return _read(paths[0]) if paths else None
+
+    def take(self, kind: Kind, key: str) -> dict[str, Any] | None:
+        """The oldest value that was left for `key`; of several processes that ask, one gets it."""
+        for path in self._paths(kind, key):
+            taken = path.with_suffix(f".{secrets.token_hex(4)}")
+            try:
+                path.rename(taken)
+            except FileNotFoundError:
+                continue
+            value = _read(taken)
+            taken.unlink()
+            return value
+        return None
+
+    def _paths(self, kind: Kind, key: str) -> list[Path]:
+        return sorted(self._folder.glob(f"{kind}-{_name(key)}-*.json"))
+
+    def _sweep(self) -> None:
+        before = time.time() - MAX_AGE_S
+        for path in self._folder.iterdir():
+            if path.stat(follow_symlinks=False).st_mtime < before:
+                path.unlink(missing_ok=True)
+
+
+def _name(key: str) -> str:
+    """A name that no key can steer out of the folder."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    value = orjson.loads(path.read_bytes())
+    if not isinstance(value, dict):
+        raise InvalidCall("a file of the hooks' state is damaged", hint=f"remove `{path}`")
+    return value
+
 
 # What a host is told, in its own words: the exit code, what goes to standard output, what to standard error.
 #
@@ -300,3 +373,64 @@ def _binds(event: HookEvent, decision: Decision) -> bool:
 
 def _digest(event: HookEvent, arguments: dict[str, Any]) -> str:
     return call_digest(server=event.server, tool=event.tool, arguments=canonical(arguments))
+
+
+# A hook that cannot fail open: the work is done by a child, and whatever becomes of it, the host hears 0 or 2.
+#
+# A crash, a signal, a hang, an exception or an answer cut short is exit 2 with the reason on standard error: Claude
+# Code
+# takes every other code for a harmless mishap and runs the tool.
+
+_CHUNK: Final = 65_536
+
+
+def supervised(work: Callable[[], HookAnswer], *, seconds: float) -> HookAnswer:
+    """What `work` answers within `seconds`, or the refusal that stands for its failure."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os._exit(_worked(work, writing))
+    os.close(writing)
+    try:
+        data = _read_until(reading, time.monotonic() + seconds)
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if data is None:
+        return refused(f"the call was not checked within {seconds:.0f} seconds, so it was not made")
+    try:
+        answer = json.loads(data)
+        return HookAnswer(code=int(answer["code"]), out=str(answer["out"]), err=str(answer["err"]))
+    except (ValueError, KeyError, TypeError):
+        return refused("the check of the call broke off, so it was not made")
+
+
+def _worked(work: Callable[[], HookAnswer], writing: int) -> int:
+    """The child's life: answer over the pipe, whatever happens."""
+    try:
+        answer = work()
+    except AegisError as error:
+        answer = refused(f"the call could not be checked, so it was not made: {error}")
+    except BaseException as error:
+        answer = refused(f"the call could not be checked, so it was not made: {type(error).__name__}")
+    code = answer.code if answer.code in (0, BLOCK) else BLOCK
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(json.dumps({"code": code, "out": answer.out, "err": answer.err}).encode())
+    return 0
+
+
+def _read_until(descriptor: int, deadline: float) -> bytes | None:
+    """Everything that the child says until it closes the pipe; `None` where it takes too long."""
+    chunks: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)

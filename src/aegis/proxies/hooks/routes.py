@@ -22,10 +22,8 @@ from aegis.gate.gate import Acting, Decide
 from aegis.proxies.hooks.door import LENGTH, MAX_EVENT, MAX_HELLO, message, read_object
 from aegis.proxies.hooks.event import read_event
 from aegis.proxies.hooks.install import files_with_hook
-from aegis.proxies.hooks.judge import HookAnswer, HookJudge, refused
-from aegis.proxies.hooks.state import HookState
-from aegis.proxies.models.book import Book, BookScope
-from aegis.proxies.speaking import Speaking
+from aegis.proxies.hooks.judge import HookAnswer, HookJudge, HookState, refused
+from aegis.proxies.models.book import Book, BookScope, Speaking
 from aegis.sdk.client.peer import peer_uid
 
 MAX_HOOKS: Final = 256  # at once; each may hold an event in memory

@@ -30,7 +30,7 @@ _URLS: Final = ("httpUrl", "serverUrl", "url")
 _OLDER: Final = "sse"
 # Members that only a server with a URL has; those whose sign-in happens in the client cannot be taken over.
 _REMOTE: Final = ("type", "headers", "http_headers", "env_http_headers", "bearer_token_env_var")
-_SIGN_IN: Final = ("oauth", "oauth_client_id", "oauth_resource", "authProviderType", "auth", "scopes")
+_SIGN_IN: Final = ("oauth", "oauth_client_id", "oauth_resource", "authProviderType", "auth", "scopes", "headersHelper")
 
 
 def wrapped(name: str, entry: Entry, wrapper: Sequence[str], *, bare_url_is_older: bool = False) -> Entry | None:

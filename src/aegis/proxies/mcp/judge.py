@@ -21,8 +21,8 @@ from aegis.core.decider import Decider
 from aegis.core.decision import ApprovalRef, Decision, ResultDecision
 from aegis.core.outcome import Reason
 from aegis.core.text import json_text, visible
-from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
+from aegis.enforce.scope import Session
 from aegis.errors import InvalidCall
 from aegis.proxies.mcp.messages import (
     Id,

@@ -22,8 +22,7 @@ from aegis.config.config import Config
 from aegis.detect.rules.scanner import Scanner
 from aegis.errors import ConfigError, EgressError, ForeignAnswer, InvalidCall, KeyFileError
 from aegis.keys.references import Secret, read_secret
-from aegis.outbound.client import Egress, Streamed
-from aegis.outbound.values import EgressPolicy, Request
+from aegis.outbound.client import Egress, EgressPolicy, Request, Streamed
 from aegis.policy.guards.descriptions import DescriptionScanner
 from aegis.proxies.mcp.messages import (
     Id,

@@ -21,8 +21,8 @@ from aegis.config.config import Config
 from aegis.core.bounded import Bounded
 from aegis.core.outcome import Reason
 from aegis.core.principal import Principal
-from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Enforcer
+from aegis.enforce.scope import Session
 from aegis.errors import EgressError, ForeignAnswer, InvalidCall
 from aegis.gate.events import refused_tool
 from aegis.gate.gate import Acting

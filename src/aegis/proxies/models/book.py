@@ -16,8 +16,10 @@ from typing import Any, Final, Literal
 import orjson
 
 from aegis.approvals.queue import find
+from aegis.bootstrap.deployment import DeployedGate
 from aegis.core.bounded import Bounded
 from aegis.core.call import MAX_NAME_CHARS
+from aegis.core.decision import SaidTurn
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Transaction
 from aegis.core.principal import Principal
@@ -379,3 +381,22 @@ def _month(micros: int) -> int:
 
 def _word(month: int) -> str:
     return f"{month // 12:04}-{month % 12 + 1:02}"
+
+
+# What users say, as the gateway's proxies record it: on the credential of whoever brings it.
+
+
+class Speaking:
+    """Records turns in the sessions of `principal`."""
+
+    def __init__(self, gate: DeployedGate, principal: Principal):
+        self._gate = gate
+        self._principal = principal
+
+    def add_turn(self, session: str, text: str, *, documents: Sequence[str] = ()) -> SaidTurn:
+        """Record a turn; raises what the gate raises."""
+        return self._gate.add_turn(session, text, documents=documents, principal=self._principal)
+
+    async def aadd_turn(self, session: str, text: str, *, documents: Sequence[str] = ()) -> SaidTurn:
+        """`add_turn` for event loops."""
+        return await self._gate.aadd_turn(session, text, documents=documents, principal=self._principal)

@@ -20,15 +20,14 @@ from aegis.core.call import ToolResult
 from aegis.core.canonical import call_digest, canonical, sha256
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document
-from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer, log
+from aegis.enforce.scope import Session
 from aegis.enforce.words import words_in
 from aegis.errors import ForeignAnswer, InvalidCall
 from aegis.proxies.models.book import Book, BookScope, IssuedCall, Kind, Record, TakenOut
 from aegis.proxies.models.formats import Format
-from aegis.proxies.models.reading import Reading
+from aegis.proxies.models.reading import Reading, ReasoningWatch
 from aegis.proxies.models.synthesis import FoundHeld, Resumptions, answer_of
-from aegis.proxies.models.thinking import ReasoningWatch
 from aegis.wire.flow import WireFlow
 from aegis.wire.model import (
     Proposed,

@@ -11,13 +11,12 @@ from urllib.parse import quote
 from aegis.errors import InvalidCall
 from aegis.wire.anthropic import AnthropicMessages
 from aegis.wire.bedrock import BEDROCK
-from aegis.wire.eventstream import EVENT_STREAM, failure
 from aegis.wire.gemini import GEMINI as GEMINI_PARTS
 from aegis.wire.model import ProxyDialect, Wire, WireEvent
 from aegis.wire.ollama import LineReader, OllamaChat, line_bytes
 from aegis.wire.openai_chat import OpenAIChat
 from aegis.wire.openai_responses import OpenAIResponses
-from aegis.wire.sse import MAX_EVENT_BYTES, SSE, Framing
+from aegis.wire.sse import EVENT_STREAM, MAX_EVENT_BYTES, SSE, Framing, failure
 
 Vendor = Literal["openai", "anthropic", "gemini", "ollama", "bedrock"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -132,14 +133,27 @@ def _page(format_: Format, models: Sequence[dict[str, Any]]) -> dict[str, Any]:
 # The routes of the model proxies, in front of the table: their credentials, errors and streams are the vendors'.
 
 
+class _Rest(PathConvertor):
+    """The rest of a path, line breaks included: what a vendor's path begins is refused in that vendor's shape."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("rest", _Rest())
+
+
 def model_routes(proxies: ModelProxies) -> list[BaseRoute]:
     """One route for each proxied path and method; other methods fall through to the table."""
     return [
-        *(Route(path, Proxy(proxies, format_), methods=["POST"]) for path, format_ in FORMATS.items()),
+        *(Route(_routed(path), Proxy(proxies, format_), methods=["POST"]) for path, format_ in FORMATS.items()),
         Route("/v1/messages/count_tokens", CountTokens(proxies), methods=["POST"]),
         Route("/v1/models", Models(proxies), methods=["GET"]),
-        Route("/v1/models/{id:path}", Models(proxies), methods=["GET"]),
+        Route("/v1/models/{id:rest}", Models(proxies), methods=["GET"]),
     ]
+
+
+def _routed(path: str) -> str:
+    return path.replace(":path}", ":rest}")
 
 
 # The proxies of model APIs. They are served by themselves: their answers are those of the vendors.

@@ -18,8 +18,7 @@ from aegis.config.config import Config
 from aegis.core.names import glob_match
 from aegis.errors import ConfigError, EgressError, InvalidCall, KeyFileError
 from aegis.keys.references import Secret, read_secret
-from aegis.outbound.client import Egress, Streamed
-from aegis.outbound.values import EgressPolicy, Request
+from aegis.outbound.client import Egress, EgressPolicy, Request, Streamed
 from aegis.proxies.models.formats import Vendor
 
 MAX_ANSWER_BYTES: Final = 67_108_864  # one answer: bounds what a provider can make us hold

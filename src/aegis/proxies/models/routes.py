@@ -29,14 +29,13 @@ from aegis.enforce.enforcement import Enforcer
 from aegis.errors import AegisError, EgressError, ForeignAnswer, InvalidCall, StoreError
 from aegis.gate.gate import Acting
 from aegis.outbound.client import Streamed
-from aegis.proxies.models.book import Book
+from aegis.proxies.models.book import Book, Speaking
 from aegis.proxies.models.book import BookScope as Conversation
 from aegis.proxies.models.exchange import Exchange
 from aegis.proxies.models.formats import Format
 from aegis.proxies.models.providers import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ModelProvider, Providers, error_of, whole
 from aegis.proxies.models.reading import Reading
 from aegis.proxies.models.synthesis import Resumptions, events_of
-from aegis.proxies.speaking import Speaking
 from aegis.server.admission import PROXY, permit_running
 from aegis.server.http import Disconnected, error_headers, read_body, refusal_of
 from aegis.server.services import Services

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 from aegis.core.outcome import Outcome
 from aegis.core.times import MICROS, rfc3339
-from aegis.enforce.context import Session
 from aegis.enforce.enforcement import Attempt, Enforced, Enforcer
+from aegis.enforce.scope import Session
 from aegis.proxies.models.book import Book, BookScope, Kind, Record, State, TakenOut
 from aegis.wire.bedrock import converse_events
 from aegis.wire.model import Removal, Wire, WireEvent

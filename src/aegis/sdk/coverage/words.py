@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from aegis.core.decision import SaidTurn
-from aegis.enforce.context import Session, session_context
+from aegis.enforce.scope import Session, session_context
 
 PATH: Final = "the user's words"
 

@@ -399,8 +399,9 @@ class PostgresTransaction(PostgresReader):
             self._write(
                 _PUT_NODE, (node.version, node.state.encode(), node.body, node.collection.encode(), node.key.encode())
             )
-        self._write(_PUT_SEAL, (seal,))
-        self._head = replace(self._head, seal=seal)
+        if seal != self._head.seal:  # else the leaves that were added brought it
+            self._write(_PUT_SEAL, (seal,))
+            self._head = replace(self._head, seal=seal)
         return self._head
 
     def delete_document(self, collection: str, key: str) -> None:

@@ -65,15 +65,6 @@ def end_redo_file(path: Path) -> None:
         raise StoreUnavailable(f"the store cannot be opened: {error.strerror}") from error
 
 
-def identity(path: str) -> Identity:
-    """Tell which file stands at `path` now; raises `StoreUnavailable` where there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116  the cheapest, on every transaction
-    except OSError as error:
-        raise StoreUnavailable(f"the store's file cannot be found: {error.strerror}") from error
-    return found.st_dev, found.st_ino
-
-
 def connect(path: Path, *, durability: Durability, busy_s: float, writer: bool) -> sqlite3.Connection:
     """Open a connection to the existing file at `path`; it never creates one. Raises the store's errors alone."""
     try:
@@ -293,6 +284,13 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         # What authenticates the head and every document; empty until somebody with the home's keys has sealed them.
         "ALTER TABLE control ADD COLUMN seal BLOB NOT NULL DEFAULT x''",
+    ),
+    (
+        # The seal stands in the last row of a commit too, so that a commit writes no page besides those of its rows;
+        # the one in `control` is that of an empty log.
+        "ALTER TABLE leaf ADD COLUMN seal BLOB",
+        """UPDATE leaf SET seal = (SELECT seal FROM control)
+            WHERE idx = (SELECT max(idx) FROM leaf) AND frontier IS NOT NULL""",
     ),
 )
 SCHEMA_VERSION: Final = len(MIGRATIONS)

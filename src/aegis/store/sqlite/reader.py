@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
+from aegis.core.receipt import ID_DIGITS, call_id_of
 from aegis.errors import StoreCorrupt
 from aegis.store.rows import LAST, call_key
 from aegis.store.sqlite.connect import too_large, wrapped
@@ -18,7 +19,7 @@ _COLUMNS: Final = (
 _CHUNK: Final = 500  # rows held in memory while streaming
 
 _HEAD: Final = (
-    "SELECT c.epoch, c.seal, l.idx, l.leaf_hash, l.frontier, l.time FROM control c"
+    "SELECT c.epoch, iif(l.idx IS NULL, c.seal, l.seal), l.idx, l.leaf_hash, l.frontier, l.time FROM control c"
     " LEFT JOIN leaf l ON l.idx = (SELECT max(idx) FROM leaf)"
 )
 _ENTRY: Final = f"SELECT {_COLUMNS} FROM leaf WHERE idx = ?"  # noqa: S608
@@ -30,6 +31,9 @@ _ENTRIES: Final = f"SELECT {_COLUMNS} FROM leaf WHERE idx >= ? AND idx < ? ORDER
 _LATEST_CALL: Final = (
     "SELECT idx FROM leaf WHERE call_key = ? AND call_key IS NOT NULL AND call_id = ? AND session = ?"
     " AND principal = ? ORDER BY idx DESC LIMIT 1"
+)
+_FIRST_DECISION: Final = (
+    "SELECT idx FROM leaf WHERE receipt_id = ? AND kind = 'decision' AND call_id = ? AND session = ? AND principal = ?"
 )
 _LEAF_HASHES: Final = "SELECT leaf_hash FROM leaf WHERE idx >= ? AND idx < ? ORDER BY idx"
 _NODE: Final = "SELECT hash FROM node WHERE level = ? AND position = ?"
@@ -70,20 +74,19 @@ class SqliteReader:
 
     def head(self) -> Head:
         """Give the end of the log; read once, since nobody else can move it in this view."""
-        if self._head is None:
-            self._head = self._read_head()
-        return self._head
-
-    def _read_head(self) -> Head:
-        row = self.row(_HEAD)
-        if row is None:
+        if self._head is not None:
+            return self._head
+        rows = self.rows(_HEAD)
+        if not rows:
             raise StoreCorrupt("the store has no head")
-        epoch, seal, last, leaf, frontier, time = row
+        epoch, seal, last, leaf, frontier, time = rows[0]
         if last is None:
-            return Head(epoch=epoch, seal=seal)
-        if frontier is None:
+            self._head = Head(epoch=epoch, seal=seal)
+        elif frontier is None:
             raise StoreCorrupt("the log does not end where a commit ended")
-        return Head(size=last + 1, leaf=leaf, frontier=frontier, time=time, epoch=epoch, seal=seal)
+        else:
+            self._head = Head(size=last + 1, leaf=leaf, frontier=frontier, time=time, epoch=epoch, seal=seal or b"")
+        return self._head
 
     def entry(self, index: int) -> Entry | None:
         row = self.row(_ENTRY, (index,))
@@ -112,6 +115,8 @@ class SqliteReader:
 
     def latest_call(self, principal: str, session: str, call_id: str) -> int | None:
         row = self.row(_LATEST_CALL, (call_key(principal, session, call_id), call_id, session, principal))
+        if row is None and len(call_id) == ID_DIGITS:  # one that its host gave no name may be
+            row = self.row(_FIRST_DECISION, (call_id_of(call_id), call_id, session, principal))
         return None if row is None else row[0]
 
     def leaf_hashes(self, start: int, stop: int) -> list[bytes]:

@@ -23,6 +23,7 @@ from typing import Any, Final, Never
 from msgspec.structs import replace
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload
+from aegis.core.receipt import call_id_of
 from aegis.errors import StoreBusy, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
 from aegis.store.rows import call_key, check_leaves
 from aegis.store.sqlite.connect import (
@@ -32,7 +33,6 @@ from aegis.store.sqlite.connect import (
     connect,
     create,
     end_redo_file,
-    identity,
     prepare,
     too_large,
     wrapped,
@@ -171,7 +171,11 @@ class SqliteStore(SingleWriter):
         """Tell which file stands at the path now; raises `StoreUnavailable` where there is none."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        return identity(self._name)
+        try:
+            found = os.stat(self._name)  # noqa: PTH116  the cheapest, on every transaction
+        except OSError as error:
+            raise StoreUnavailable(f"the store's file cannot be found: {error.strerror}") from error
+        return found.st_dev, found.st_ino
 
     def _current_writer(self) -> sqlite3.Connection:
         """Give the writer's connection to the file at the path; the lock is held."""
@@ -337,8 +341,8 @@ class _ReadContext:
 
 _INSERT_LEAF: Final = (
     "INSERT INTO leaf (idx, leaf_hash, receipt_id, time, kind, principal, agent, session, call_id, tool, decision,"
-    " reason, parent, call_key, frontier, body, salt, key, payload)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " reason, parent, call_key, frontier, body, salt, key, payload, seal)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _INSERT_NODE: Final = "INSERT INTO node (level, position, hash) VALUES (?,?,?)"
 _INSERT_DOCUMENT: Final = (
@@ -354,7 +358,7 @@ _PUT_NODE: Final = (
 )
 _DELETE_DOCUMENT: Final = "DELETE FROM document WHERE collection = ? AND key = ?"
 _ERASE: Final = "UPDATE leaf SET salt = NULL, key = NULL, payload = NULL WHERE idx = ? AND key IS NOT NULL"
-_PUT_SEAL: Final = "UPDATE control SET seal = ?"
+_NO_PAYLOAD: Final = (None, None, None)
 _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 
 
@@ -371,13 +375,32 @@ class SqliteTransaction(SqliteReader):
         """
         before = self._head or self.head()
         check_leaves(before.size, entries, payloads, head)
-        sealed = {payload.index: payload for payload in payloads}
-        self._write(_INSERT_LEAF, [_leaf_row(entry, sealed.get(entry.index), head) for entry in entries])
+        if head.epoch != before.epoch or not head.seal:
+            head = replace(head, epoch=before.epoch, seal=head.seal or before.seal)
+        rows: list[Sequence[Any]] = []
+        bodies = iter(payloads)
+        payload = next(bodies, None)
+        for entry in entries:
+            index = entry.index
+            last = index == head.size - 1
+            sealed: tuple[bytes | None, ...] = _NO_PAYLOAD
+            if payload is not None and payload.index == index:
+                sealed, payload = (payload.salt, payload.key, payload.body), next(bodies, None)
+            key, call_id = None, entry.call_id
+            if entry.kind == "decision" and call_id and call_id != call_id_of(entry.receipt_id):
+                key = call_key(entry.principal, entry.session, call_id)
+            rows.append((
+                index, entry.leaf_hash, entry.receipt_id, entry.time, entry.kind, entry.principal, entry.agent,
+                entry.session, call_id, entry.tool, entry.decision, entry.reason, entry.parent, key,
+                head.frontier if last else None, entry.body, *sealed, head.seal if last else None,
+            ))  # fmt: skip
+        if len(rows) == 1:
+            self._change(_INSERT_LEAF, rows[0])
+        else:
+            self._write(_INSERT_LEAF, rows)
         if nodes:
             self._write(_INSERT_NODE, [(node.level, node.position, node.hash) for node in nodes])
-        if head.seal:
-            self._change(_PUT_SEAL, (head.seal,))
-        self._head = replace(head, epoch=before.epoch, seal=head.seal or before.seal)
+        self._head = head
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
@@ -393,8 +416,14 @@ class SqliteTransaction(SqliteReader):
         """Write the head's seal, and each node where it is later than what is stored; the head as it is then."""
         if nodes:
             self._write(_PUT_NODE, [_document_row(node) for node in nodes])
-        self._change(_PUT_SEAL, (seal,))
-        self._head = replace(self._head or self.head(), seal=seal)
+        head = self.head()
+        if seal == head.seal:  # the leaves that were added brought it
+            return head
+        if head.size:
+            self._change("UPDATE leaf SET seal = ? WHERE idx = ?", (seal, head.size - 1))
+        else:
+            self._change("UPDATE control SET seal = ?", (seal,))
+        self._head = replace(head, seal=seal)
         return self._head
 
     def delete_document(self, collection: str, key: str) -> None:
@@ -415,9 +444,6 @@ class SqliteTransaction(SqliteReader):
         return epoch
 
     def _write(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        if len(rows) == 1:
-            self._change(sql, rows[0])
-            return
         try:
             self.written += self._connection.executemany(sql, rows).rowcount
         except sqlite3.Error as error:
@@ -434,31 +460,6 @@ class SqliteTransaction(SqliteReader):
             raise too_large() from error
         self.written += changed
         return changed
-
-
-def _leaf_row(entry: Entry, payload: Payload | None, head: Head) -> tuple[Any, ...]:
-    key = None
-    if entry.kind == "decision" and entry.call_id:
-        key = call_key(entry.principal, entry.session, entry.call_id)
-    return (
-        entry.index,
-        entry.leaf_hash,
-        entry.receipt_id,
-        entry.time,
-        entry.kind,
-        entry.principal,
-        entry.agent,
-        entry.session,
-        entry.call_id,
-        entry.tool,
-        entry.decision,
-        entry.reason,
-        entry.parent,
-        key,
-        head.frontier if entry.index == head.size - 1 else None,
-        entry.body,
-        *((None, None, None) if payload is None else (payload.salt, payload.key, payload.body)),
-    )
 
 
 def _document_row(document: Document) -> tuple[int, str, bytes, str, str]:

@@ -14,12 +14,13 @@ from aegis.core.principal import Principal
 from aegis.detect import extract, gather
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.rules import Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy.guards.base import Case, ResultCase
 from aegis.policy.guards.content import ContentGuard, ContentOptions, RuleOverride
 from aegis.policy.guards.result import ResultContentGuard
 
 PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}), agent="a")
-SCANNER = Scanner(load(builtin_folder()))
+SCANNER = Scanner(load(builtin_folder()), cache=default_cache_folder())
 
 
 def check(arguments: dict[str, Any], options: ContentOptions | None = None, tool: str = "tool", now: int = 0) -> Report:

@@ -11,6 +11,7 @@ from aegis.config.compile import compile_policy
 from aegis.config.config import parse_config
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy.guards.outflow import MOST_PATHS
 from aegis.policy.model import Incoming
 from support.cases import AGENT
@@ -33,7 +34,7 @@ def place(tmp_path: Path) -> Path:
 
 def judged(place: Path, tool: str, arguments: dict[str, Any], more: str = "") -> Report:
     config = parse_config(f"guards: {{content: {{workspaces: [{place}{more}]}}}}\n")
-    policy = compile_policy(config)
+    policy = compile_policy(config, cache=default_cache_folder())
     evaluation = policy.evaluate(
         Incoming(
             tool=tool, server=None, arguments=arguments, principal=AGENT, agent="bot", session="", call_id="", now=0
@@ -92,7 +93,7 @@ def test_a_link_may_lead_into_another_folder_of_the_operator(place: Path) -> Non
 
 def test_without_such_a_folder_nothing_is_looked_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aegis.config.compile._follow", lambda path: pytest.fail(f"followed {path}"))
-    policy = compile_policy(parse_config("version: 1\n"))
+    policy = compile_policy(parse_config("version: 1\n"), cache=default_cache_folder())
     incoming = Incoming(
         tool="read_file", server=None, arguments={"path": str(place / "vendor" / "notes.txt")}, principal=AGENT,
         agent="bot", session="", call_id="", now=0,

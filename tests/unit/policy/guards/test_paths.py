@@ -11,6 +11,7 @@ from aegis.config.compile import compile_policy
 from aegis.config.config import parse_config
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import ConfigError
 from aegis.policy.model import Incoming
 from aegis.policy.policy import Policy
@@ -21,7 +22,7 @@ AGENT = Principal(id="p", roles=frozenset({"agent"}), agent="a")
 def policy(folder: str, more: str = "") -> Policy:
     paths = f"{{file: ['{folder}/**'], /out/to: ['{folder}/*.pdf']}}"
     text = f"version: 1\ntools:\n  read_report: {{risk: low, paths: {paths}}}\n"
-    return compile_policy(parse_config(text + more))
+    return compile_policy(parse_config(text + more), cache=default_cache_folder())
 
 
 def reason(judge: Policy, arguments: dict[str, Any], *, tool: str = "read_report", server: str | None = None) -> Reason:

@@ -1,0 +1,238 @@
+"""Whether a text orders a model about: who is addressed, the deed that is asked, its object, and what is hidden.
+
+Words are data (`data/orders`), in many languages. A text is looked at around each word that addresses a reader, sets
+aside what he was told, or hides something from the person he works for; what stands close to it is added up. Work is
+linear: every window is read once, and the words beside a window are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import re2
+import yaml
+
+from aegis.detect.rules.cache import default_cache_folder, load_files
+from aegis.errors import ConfigError, Problem
+
+_BEFORE: Final = 200  # bytes of a window before the word that it is about, and behind it
+_AFTER: Final = 320
+_STEP: Final = 24  # bytes behind a word within which another one makes no window of its own
+_CALLED_WITHIN: Final = 24  # characters before a reader in which a greeting calls him
+_FORBIDDEN_WITHIN: Final = 28  # characters before a deed in which it is forbidden
+_CALLED_FAR: Final = 60  # ... and behind him in which a comma or a colon does
+_TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that an order is only spoken of
+_MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
+MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
+ANCHORS: Final = ("machine", "helper", "actor", "secrecy", "reset")
+_READERS: Final = ANCHORS[:3]
+_BESIDE: Final = ("duty", "thing", "place", "amount", "secrecy", "person", "reset", "whole")
+_OF_WORTH: Final = frozenset({"thing", "place", "amount", "secrecy"})
+_END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
+_FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
+_BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
+_OF_A_NAME: Final = (
+    b"/",
+    b"@",
+    b"_",
+    b"=",
+    b".",
+    b"~",
+    b"-",
+    b"$",
+    b"\\",
+)  # beside a word that is part of a path or a name
+_CLAUSE: Final = re2.compile(r"[.!?;:,\n]|。|！|？|，|、".encode())
+_OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
+
+
+class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of words: expressions by what they say and by language, and what each of them weighs."""
+
+    about: str
+    least: int
+    needs: tuple[str, ...]
+    weights: Mapping[str, int]
+    words: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+def read_words(name: str, text: str) -> OrderWords:
+    """One file of words, checked; raises `ConfigError` for members that are unknown, missing or of another type."""
+    try:
+        return msgspec.convert(yaml.safe_load(text), OrderWords)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ConfigError((Problem(message=f"the words of orders cannot be read: {error}", file=name),)) from error
+
+
+@cache
+def order_words() -> OrderWords:
+    """The words that ship."""
+    package = Path(__file__).resolve().parents[2]
+    for folder in (package / "_data" / "orders", package.parent.parent / "data" / "orders"):
+        if folder.is_dir():
+            files = load_files(
+                folder, "order-words", Path(__file__), OrderWords, read_words, cache=default_cache_folder()
+            )
+            if len(files) == 1:
+                return files[0]
+    raise ConfigError((Problem(message="the words of orders are missing from this installation"),))
+
+
+_FIRST: Final = re2.compile(r"^\(\?:([^()|]+)\|([^()|]+)\)")
+_ALPHABETS: Final = 0x590  # letters before this one are of alphabets whose words stand between spaces
+
+
+def pattern_of(kind: str, *, bounded: bool = True) -> str:
+    """One expression for the words of a kind, in all languages; `bounded` ones begin and end as words do."""
+    plain: list[str] = []
+    accented: list[str] = []
+    other: list[str] = []
+    for word in (word for words in order_words().words[kind].values() for word in words):
+        choice = _FIRST.match(word)
+        for one in [word] if choice is None else [f"{choice.group(at)}{word[choice.end() :]}" for at in (1, 2)]:
+            one = one if bounded else _opening(one)
+            letter = one.lstrip("(?:")[:1]
+            if not bounded or kind in _FREE or not letter.isalpha() or ord(letter) >= _ALPHABETS:
+                other.append(one)
+            else:
+                (plain if letter.isascii() else accented).append(one)
+    parts = [rf"\b(?:{'|'.join(plain)})(?:\b|$|[\s.,;:!?])"] if plain else []
+    parts += [rf"(?:^|[\s\"'(\[«„—-])(?:{'|'.join(accented)})(?:$|[\s.,;:!?)])"] if accented else []
+    return "|".join([*parts, *other])
+
+
+def _opening(word: str) -> str:
+    """What a word begins with, up to where anything may follow: an automaton of many gaps takes seconds to compile."""
+    cut = min((at for gap in ("[^", ".{") if (at := word.find(gap)) > 0), default=len(word))
+    opening = word[:cut].rstrip()
+    return opening if opening and opening.count("(") == opening.count(")") else word
+
+
+@cache
+def _compiled(*kinds: str) -> Any:
+    options = re2.Options()
+    options.case_sensitive = False
+    options.never_capture = True
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    return re2.compile("|".join(pattern_of(kind) for kind in kinds).encode(), options)
+
+
+def expanded(pattern: str) -> str:
+    """The expression that `<kind>` stands for in a rule, where an engine tries it; any other pattern as it is."""
+    kind = pattern[1:-1]
+    return pattern_of(kind, bounded=False) if kind in ANCHORS and pattern == f"<{kind}>" else pattern
+
+
+def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
+    """Where a text orders a model about, as a span of bytes; `None` where it does not, or only `is_quoted` to."""
+    anchors, deeds = _compiled(*ANCHORS), _compiled("serious", "deed")
+    at, windows, deed = 0, 0, -1
+    while (anchor := anchors.search(data, at)) is not None:
+        first, last = anchor.span()
+        at = max(last, first + _STEP)
+        last -= data[last - 1 : last] in _BOUNDS
+        start, end = max(0, first - _BEFORE), last + _AFTER
+        if deed < start:
+            asked = deeds.search(data, start)
+            if asked is None:
+                return None
+            deed = asked.start()
+        if deed >= end:
+            at = max(at, deed - _AFTER)
+            continue
+        before, after = data[start:first].rpartition(b"\n\n")[2], data[last:end].partition(b"\n\n")[0]
+        windows += 1
+        if windows > MOST_WINDOWS:
+            return first, last
+        found = data[first:last]
+        if sum(features(before, found, after).values()) >= order_words().least:
+            head, body = before.decode("utf-8", "ignore"), found.decode("utf-8", "ignore")
+            text = head + body + after.decode("utf-8", "ignore")
+            if not is_quoted(text, len(head), len(head) + len(body)):
+                return first, last
+    return None
+
+
+def is_order(before: str, found: str, after: str) -> bool:
+    """Whether a deed to something of worth is asked beside `found`, which sets an order aside."""
+    said = features(before.encode(), found.encode(), after.encode())
+    return sum(said.values()) >= order_words().least and not said.keys().isdisjoint(_OF_WORTH)
+
+
+def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
+    """What counts around an address, `found`, and how much.
+
+    (1) who is called, and that he has the text before him; (2) how far his order reaches: the sentence that he is the
+    subject of, or where he is called, or no reader is named, what stands beside it; (3) the deed, behind the subject
+    and not forbidden; (4) its object and the rest.
+    """
+    words = order_words()
+    said: set[str] = set()
+    own, further = _sentences(after)
+    past, lead = _lead(before)
+    reader = next((kind for kind in _READERS if _compiled(kind).search(found) is not None), "")
+    if reader:
+        if lead[-1:] in _OF_A_NAME or after[:1] in _OF_A_NAME[:4]:
+            return {}
+        said.add(reader)
+        calling = _compiled("calling").match(own[:_CALLED_FAR])
+        hailed = _compiled("greeting").search(lead[-_CALLED_WITHIN:]) is not None
+        if hailed or (calling is not None and not lead.strip(_OPENING)):
+            listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
+            direct = calling is not None and (hailed or own[:1] == b",") and not listed
+            said.add("hailed" if direct else "called")
+        if _compiled("reading").search(lead + found + own) is not None:
+            said.add("reading")
+        if said.isdisjoint({"called", "hailed", "reading"}):
+            asked = own
+            turn = _compiled("turn").search(own)
+            asked = own if turn is None else own[: turn.start()]
+            if _compiled("duty").search(asked) is None:
+                return {}
+        else:
+            asked = lead + found + own + further
+    else:
+        asked = past + lead + found + own + further
+    deed = "serious" if _asked("serious", asked) else "deed" if _asked("deed", asked) else ""
+    if not deed:
+        return {}
+    said.add(deed)
+    near = lead + found + asked if reader else asked
+    said.update(kind for kind in _BESIDE if _asked(kind, near))
+    if said.isdisjoint(words.needs) and not (reader and "secrecy" in said):
+        return {}
+    if reader and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+        said.add("owned")
+    if _compiled("told").search(before[-_TOLD_WITHIN:] + found + after[:_TOLD_WITHIN]) is not None:
+        said.add("told")
+    return {kind: words.weights[kind] for kind in said}
+
+
+def _sentences(after: bytes) -> tuple[bytes, bytes]:
+    """What is left of a sentence, and the two that follow it."""
+    first = _END.search(after)
+    if first is None:
+        return after, b""
+    second = _END.search(after, first.end())
+    third = None if second is None else _END.search(after, second.end())
+    return after[: first.end()], after[first.end() : len(after) if third is None else third.end()]
+
+
+def _lead(before: bytes) -> tuple[bytes, bytes]:
+    """The sentence before that of a word, and what its own has said so far."""
+    ends = [0, *(match.end() for match in _END.finditer(before))]
+    return before[ends[-2] if len(ends) > 1 else 0 : ends[-1]], before[ends[-1] :]
+
+
+def _asked(kind: str, text: bytes) -> bool:
+    """Whether something is said in a text, and not forbidden in the same clause."""
+    for match in _compiled(kind).finditer(text):
+        clause = _CLAUSE.split(text[max(0, match.start() - _FORBIDDEN_WITHIN) : match.start()])[-1]
+        if not clause or _compiled("forbidden").search(clause) is None:
+            return True
+    return False
