@@ -17,8 +17,10 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +34,7 @@ RESULTS = ROOT / "tests" / "frameworks" / "results"
 OLDEST = "-oldest"
 _HEADER = re.compile(r"# frameworks: ([a-z0-9_ ]+)\n")
 _COUNTS = re.compile(r"^=*\s*(\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s", re.MULTILINE)  # the summary of pytest
+LIMIT = 1200  # seconds; the longest takes a twelfth of it
 _OURS = re.compile("^AEGIS_")  # the tests decide what Aegis finds in its environment
 
 
@@ -98,24 +101,41 @@ def test(environment: Environment, framework: str, lock: threading.Lock, *, reco
     """Run the suite over one framework; says in one line how it went."""
     began = time.monotonic()
     own = {name: value for name, value in os.environ.items() if not _OURS.match(name)}
-    own |= {"AEGIS_TEST_FRAMEWORK": framework, "PYTHONPATH": str(ROOT / "src")}
+    own |= {"AEGIS_TEST_FRAMEWORK": framework, "PYTHONPATH": str(ROOT / "src"), "PYTHONFAULTHANDLER": "1"}
     if record:
         RESULTS.mkdir(exist_ok=True)
         own["AEGIS_TEST_RECORD"] = str(result_of(framework, oldest=environment.name.endswith(OLDEST)))
     command = [environment.python, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", "tests/frameworks"]
-    done = subprocess.run(
-        [str(part) for part in command], cwd=ROOT, env=own, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    counted = _COUNTS.findall(done.stdout)  # a package may print after the summary
+    with tempfile.TemporaryFile() as written:  # a pipe would wait for whatever a test left running
+        process = subprocess.Popen(
+            [str(part) for part in command], cwd=ROOT, env=own, stdout=written, stderr=subprocess.STDOUT
+        )
+        status = _ended(process)
+        written.seek(0)
+        output = written.read().decode(errors="replace")
+    counted = _COUNTS.findall(output)  # a package may print after the summary
     summary = counted[-1] if counted else "nothing was counted"
     with lock:
-        if done.returncode:
-            print(done.stdout, flush=True)
-        state = "FAILED" if done.returncode else "passed"
+        if status != 0:
+            print(output, flush=True)
+        state = "passed" if status == 0 else "FAILED" if status is not None else f"did not end in {LIMIT} s:"
         where = f"{framework} ({environment.name})"
         print(f"frameworks: {state} {where}: {summary} in {time.monotonic() - began:.0f} s", flush=True)
-    return done.returncode == 0
+    return status == 0
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int | None:
+    """Wait for a run and return its status; one that passes the limit is aborted with a stack of every thread."""
+    try:
+        return process.wait(LIMIT)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return None
 
 
 def main() -> int:
