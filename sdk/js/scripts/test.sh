@@ -42,4 +42,4 @@ install tests/frameworks
 install tests/newest
 cp tests/frameworks/contract.mjs tests/frameworks/openai.test.mjs tests/frameworks/ai.test.mjs tests/newest/
 # shellcheck disable=SC2086  # a list of files
-exec node --test --test-reporter="${REPORTER:-dot}" ${ARGS:-tests/*.test.mjs tests/frameworks/*.test.mjs tests/newest/*.test.mjs}
+exec node --test --test-timeout=600000 --test-reporter="${REPORTER:-dot}" ${ARGS:-tests/*.test.mjs tests/frameworks/*.test.mjs tests/newest/*.test.mjs}

@@ -16,6 +16,7 @@ from frameworks.model import EVERYTHING, Framework, Way
 from support.worlds import World
 
 litellm.suppress_debug_info = True
+litellm.request_timeout = 120.0  # instead of a hundred minutes, which no run has
 NAMES = ("send_email", "read_file", "book")
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "description": "d", "parameters": {"type": "object"}}}
