@@ -19,7 +19,9 @@ from aegis.core.behaviour import BaselineRules
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
+from support.approvals import resolve
 from support.deployments import TOOLS, deployment
+from support.missions import desk
 from support.people import person
 from support.served import Served, served
 from support.shell import aegis, read_json
@@ -198,6 +200,24 @@ def test_a_suspended_tool_is_refused_to_everybody_and_a_suspension_ends_by_itsel
         assert not later.refuses(*key)
     finally:
         place.close()
+
+
+@pytest.mark.parametrize("measure", ["denied", "undecided"])
+def test_a_mission_is_contained_for_what_is_on_record_beside_its_calls(tmp_path: Path, measure: str) -> None:
+    """A person's no and an alarm name no mission: it is that of their session."""
+    place = desk(tmp_path / "home", f"containment: [{{when: {{{measure}: 1, within: 1h}}, of: mission, do: suspend}}]")
+    try:
+        place.open(place.delegate(place.issue(delegation={"depth": 1, "subjects": ["bot"]})))
+        assert place.call("read_file", path="/ws/a").outcome is Outcome.ALLOW
+        if measure == "denied":
+            held = place.call("hold_me", path="/ws/a")
+            assert held.approval is not None
+            resolve(place.gate, held.approval.id, "deny")
+        else:
+            place.gate.alarm("read_file", "s-1")
+        assert place.call("read_file", path="/ws/a").reason is Reason.REVOKED
+    finally:
+        place.home.close()
 
 
 def test_tallies_do_not_grow_with_calls_and_allowed_calls_write_none(tmp_path: Path) -> None:

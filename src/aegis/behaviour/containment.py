@@ -10,7 +10,8 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
-from aegis.behaviour.containing import EventCounts
+from aegis.behaviour.containing import Caller, EventCounts
+from aegis.context.sessions import key_of_session
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
 from aegis.core.outcome import Outcome, Reason
@@ -31,6 +32,7 @@ from aegis.gate.control import (
 )
 from aegis.gate.events import new_id
 from aegis.log.writer import Unit
+from aegis.missions import registry
 
 TALLIES: Final = "containment_tallies"
 GATE: Final = "gate"
@@ -47,13 +49,18 @@ def findings_in(payload: bytes) -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def whose(transaction: Reader, members: Mapping[str, Any]) -> str:
-    """Whose call a receipt is about: that of an answer names the person who gave it."""
+def caller_of(reader: Reader, members: Mapping[str, Any]) -> Caller:
+    """Whose call a receipt is about: an answer names the person who gave it, and no alarm names a mission."""
     principal: str = members["principal"]
-    if members["kind"] != "approval":
-        return principal
-    approval = find(transaction, members["approval_id"])
-    return principal if approval is None else approval.principal
+    if members["kind"] == "approval":
+        approval = find(reader, members["approval_id"])
+        principal = principal if approval is None else approval.principal
+    lineage: Sequence[str] = members.get("lineage", ())
+    if not lineage and members.get("session"):
+        bound = registry.find_session(reader, key_of_session(principal, members["session"]))
+        mission = None if bound is None else registry.find(reader, bound[0].mission_id)
+        lineage = () if mission is None else mission.lineage
+    return Caller(principal, lineage[0] if lineage else "")
 
 
 def contained_by(

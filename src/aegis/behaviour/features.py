@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -121,11 +121,15 @@ def called_of(
             values += _argument(name, key, class_of(item))
             if isinstance(item, int | float) and not isinstance(item, bool):
                 values.append(_magnitude(NUMBER, name, key, int(min(abs(item), 2**60)).bit_length()))
-    return LearnedCall(time, values[0].value, values[:MAX_VALUES])
+    if len(values) > MAX_VALUES:
+        del values[MAX_VALUES:]
+    return LearnedCall(time, values[0].value, values)
 
 
-def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _leaves(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """Numbers and strings, two levels deep; items of a list count as their list."""
+    if not any(isinstance(item, dict | list) for item in value.values()):
+        return value.items()
     found: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
-from aegis.behaviour.containment import contained_by, whose
+from aegis.behaviour.containment import caller_of, contained_by
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.ports import Entry, Reader
 from aegis.core.times import rfc3339
@@ -72,7 +72,7 @@ def walk(
             _meet(in_force, entry, body)
         if not may_count(body):
             continue
-        noted = note(body, findings(reader, entry), whose(reader, body))
+        noted = note(body, findings(reader, entry), caller_of(reader, body))
         if noted is None or _is_refused(in_force, entry, body):
             continue
         for fired in _counted(tallies, rules, noted, entry.time):
