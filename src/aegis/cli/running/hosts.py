@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from aegis.cli.hookline import MARGIN_S
 from aegis.cli.running import servers
+from aegis.cli.running.process import name_of
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json
 from aegis.proxies.hooks.event import HOSTS, Host, every_place
@@ -71,11 +72,6 @@ class HostWords:
     environment: dict[str, str]
     by: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
-
-
-def name_of(command: Sequence[str]) -> str:
-    """The name of the program, by which its host is known and its agent is called."""
-    return Path(command[0]).name
 
 
 def tell(command: Sequence[str], environment: Mapping[str, str], around: Around) -> HostWords:
