@@ -86,6 +86,8 @@ def _around(
             if told.alone:
                 names = ", ".join(f"`{name}`" for name in sorted(set(told.alone)))
                 sys.stderr.write(f"aegis: without the proxy of MCP, decided as calls of the host: {names}\n")
+            for one in told.undecided:
+                sys.stderr.write(f"aegis: not decided: {one}\n")
             sys.stderr.flush()
         code = _enclosed(told, around) if strict else _run(told)
         return code, gateway.close()
