@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 import orjson
 from markupsafe import Markup
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.responses import RedirectResponse, Response
 
 from aegis.approvals.always import WRITE_STANDING, proposed, write
@@ -341,7 +340,7 @@ def _details(request: PageRequest, approval: dict[str, Any], revealed: bool) -> 
             for body in (orjson.loads(row.body) for row in past)
             if body.get("action") in ("approved", "denied") and body.get("approval_id") != approval["id"]
         ][:PAST]
-    facts["named"] = [replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
+    facts["named"] = [structs.replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
     return {
         **facts,
         "hidden": hidden,
