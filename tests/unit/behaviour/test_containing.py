@@ -82,7 +82,9 @@ def test_an_allowed_call_counts_for_nothing() -> None:
 
 
 def test_undecided_bodies_are_alarms_too() -> None:
-    noted = note({"kind": "alarm", "action": "uncovered", "receipt_id": "r", "principal": "p", "agent": "a"}, (), Caller("p"))
+    noted = note(
+        {"kind": "alarm", "action": "uncovered", "receipt_id": "r", "principal": "p", "agent": "a"}, (), Caller("p")
+    )
     assert noted is not None
     assert noted.measures == {"alarms", "undecided"}
 
