@@ -102,6 +102,11 @@ def test_what_conditions_would_have_done_is_told_and_nothing_changes(gateway: Se
     (one,) = found["items"]
     assert (one["of"], one["agent"], one["do"], one["calls"], one["had_run"]) == ("agent", "bot", "suspend", 1, 1)
     assert found["complete"]
+    assert gateway.ask("POST", "/v1/containment:replay", key="root").json["items"] == [], "by the conditions in force"
+    near = gateway.ask("GET", "/v1/agents/bot/behaviour", key="auditor").json["containment"][0]
+    assert (near["of"], near["subject"], near["counted"], near["needed"]) == (
+        "session", "bot/s-9", {"blocked": 3}, {"blocked": 5}
+    )  # fmt: skip
     assert gateway.ask("GET", "/v1/containment", key="root").json["items"] == []
     assert gateway.decide(session="s-9").json["decision"] == "allow"
 
@@ -180,8 +185,16 @@ def test_a_revoked_agent_is_restored_like_one_that_a_person_stopped(tmp_path: Pa
         assert place.gate.decide(READ).reason is Reason.REVOKED
         (row,) = read_json(aegis("agents", "list", "--home", home, "--json"))["items"]
         assert (row["state"], row["by"], row["reason"]) == ("revoked", "gate", "containment: 1 blocked within 3600 s")
+        (one,) = read_json(aegis("containment", "list", "--home", home, "--json"))["items"]
+        assert (one["agent"], one["do"], one["cause"]) == ("bot", "revoke", "1 blocked within 3600 s")
+        assert aegis("containment", "downstream", one["id"], "--home", home).returncode == 0
+        assert aegis("containment", "release", one["id"], "--home", home).returncode == 0
+        assert place.gate.decide(READ).outcome is Outcome.ALLOW
+        place.gate.decide(BAD)
         assert aegis("agents", "restore", "bot", "--home", home).returncode == 0
         assert place.gate.decide(READ).outcome is Outcome.ALLOW
+        told = read_json(aegis("containment", "test", "--home", home, "--json"))
+        assert [fired["do"] for fired in told["items"]] == ["revoke"]
     finally:
         place.close()
 
