@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -27,6 +27,7 @@ MAX_KEPT: Final = 96  # characters of a string whose values are kept for the nex
 MAX_WORD: Final = 24  # characters of a string that counts by itself
 MAX_VALUES: Final = 40  # values of one call: bounds what a call costs
 _HOUR_US: Final = 3_600 * MICROS
+_NESTED: Final = (dict, list)
 
 
 SAID: Final[Mapping[int, str]] = {
@@ -126,16 +127,14 @@ def called_of(
     return LearnedCall(time, values[0].value, values)
 
 
-def _leaves(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Numbers and strings, two levels deep; items of a list count as their list."""
-    if not any(isinstance(item, dict | list) for item in value.values()):
-        return value.items()
     found: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):
-            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, dict | list)]
+            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, _NESTED)]
         elif isinstance(item, list):
-            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, dict | list)]
+            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, _NESTED)]
         else:
             found.append((key, item))
     return found

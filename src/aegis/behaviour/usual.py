@@ -160,7 +160,7 @@ class UsualCalls:
             model = resident.model
             surprise = model.score(called)
             tells = model.learned >= rules.after
-            unusual = tells and surprise.is_unusual
+            unusual = tells and surprise.bits > surprise.limit
             is_new = is_new and resident.call_id != fingerprint
             if released or (is_new and not (unusual and rules.mode == "hold")):
                 model.learn(called, surprise, taught=released)
@@ -168,7 +168,7 @@ class UsualCalls:
             if is_new:
                 resident.call_id = fingerprint
                 told = tells and surprise.bits
-                resident.last = LastCall(*surprise[:2], surprise.reasons, surprise.is_unusual) if told else _USUAL
+                resident.last = LastCall(*surprise[:2], surprise.reasons, unusual) if told else _USUAL
         return resident, surprise, unusual
 
     def save(self, transaction: Transaction, agent: str) -> None:
