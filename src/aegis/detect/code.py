@@ -100,6 +100,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
                 _aliases(node, aliases)
         nodes = _affordable(found.get("call", ()), effort)
         assigned = _affordable(found.get("assign", ()), effort)
+        nodes = [node for node in nodes if node.type != "eval_expression" or not _is_block(node)]
         calls += sorted((_call(node, aliases, language) for node in nodes), key=_order)
         assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
         cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
@@ -110,6 +111,11 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
 def _open(text: str) -> int:
     """How many brackets of a text are not closed."""
     return sum(max(0, text.count(opens) - text.count(closes)) for opens, closes in ("()", "[]", "{}"))
+
+
+def _is_block(node: Node) -> bool:
+    """Whether Perl's `eval` holds statements of the program, whose errors it catches, and no text."""
+    return bool(node.named_children) and node.named_children[0].type == "block"
 
 
 def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:
@@ -184,7 +190,8 @@ _SHELL_CALLS: Final = re2.compile(
 )
 _RUNS_TEXT: Final = re2.compile(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
-    r"setinterval)|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
+    r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass)|"
+    r"kernel\.eval|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
 )
 _UNPICKLES: Final = re2.compile(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
@@ -192,15 +199,21 @@ _UNPICKLES: Final = re2.compile(
 )
 _SENDS: Final = re2.compile(
     r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
-    r"curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
+    r"postform|post_form|newrequest|postasync|putasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
 )
 _NETWORK_SENDS: Final = re2.compile(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
 )
+# What a name holds through which something is sent that no text of the call shows.
+_CONNECTION: Final = re2.compile(
+    r"https?\.request\s*\(|HTTPS?Connection\s*\(|[sS]ocket\w*[.(]|net\.(?:connect|createConnection|Dial)|\bTCPSocket\b|"
+    r"\bWebSocket\b|smtplib\.|ftplib\.|paramiko\.|fsockopen|stream_socket_client|Net::HTTP|\bHttpClient\b|http\.NewRequest"
+)
 _FETCHED: Final = re2.compile(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|\bfetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
-    r"SERVER|FILES)\b|php://input|getallheaders"
+    r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
+    r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader"
 )
 _DECODED: Final = re2.compile(
     r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"
@@ -213,7 +226,9 @@ _HIDDEN_CODE: Final = re2.compile(
 )
 _HIDDEN_TEXT: Final = re2.compile(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
 _ENVIRONMENT: Final = re2.compile(
-    r"\b\w+\.environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
+    r"\b(?:\w+\.)?environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bENV\.(?:to_h|to_a|map|each\w*|inspect|to_s|collect)|"
+    r"\bos\.Environ\s*\(|\bSystem\.getenv\s*\(\s*\)|\bGetEnvironmentVariables\s*\(|\benv\.toObject\s*\(|%ENV\b|"
+    r"\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
 )
 _STRINGS: Final = re2.compile(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
 _ESCAPES_SANDBOX: Final = re2.compile(
@@ -394,7 +409,9 @@ def _judge_flow(
         _is_secret(word) or (folders and is_secret_place(word)) for word in _strings(call.arguments)
     ):
         facts.signals.append(("code.reads-secret", shown))
-    if 3 in asked and _NETWORK_SENDS.search(call.text):
+    if 3 in asked and (
+        _NETWORK_SENDS.search(call.text) or "connection" in kinds.get(name.partition(".")[0], frozenset())
+    ):
         facts.network = True
         if given & {"secret", "environment"}:
             facts.signals.append(("code.sends-secret", shown))
@@ -467,6 +484,8 @@ def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
         found.add("decoded")
     if _ENVIRONMENT.search(text):
         found.add("environment")
+    if _CONNECTION.search(text):
+        found.add("connection")
     if any(is_secret_file(word) or word == "/etc/passwd" for word in _strings(text)):
         found.add("secret")
     found |= kinds_told(text)

@@ -92,6 +92,8 @@ def words_of(name: str) -> tuple[str, ...]:
 def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
     """What the names alone say: a role, and how sure that is (0 to 60)."""
     words = words_of(argument)
+    if words[-1:] == ("cell",) and not _RUNNING.isdisjoint(words_of(tool)):
+        return "code", 50  # of a notebook
     for word in reversed(words):
         role = _BY_WORD.get(word)
         if role is None:

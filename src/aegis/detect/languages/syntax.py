@@ -30,21 +30,21 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "tree_sitter_python", "language",
         "(call) @call [(assignment) (augmented_assignment) (named_expression)] @assign [(import_statement)"
         " (import_from_statement)] @import [(for_statement) (for_in_clause)] @loop (function_definition) @function"
-        " (as_pattern) @alias",
+        " (class_definition) @class (as_pattern) @alias",
         6,
     ),
     "javascript": _Spoken(
         "tree_sitter_javascript", "language",
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
         " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
-        " [(function_declaration) (arrow_function)] @function",
+        " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
         6,
     ),
     "typescript": _Spoken(
         "tree_sitter_typescript", "language_typescript",
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
         " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
-        " [(function_declaration) (arrow_function)] @function",
+        " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
         24,
     ),
     "php": _Spoken(
@@ -52,29 +52,33 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
         " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
         " [(assignment_expression) (augmented_assignment_expression) (const_element)] @assign (foreach_statement) @loop"
-        " (function_definition) @function",
+        " [(function_definition) (method_declaration)] @function (class_declaration) @class",
         48,
     ),
     "ruby": _Spoken(
         "tree_sitter_ruby", "language",
-        "[(call) (subshell)] @call [(assignment) (operator_assignment)] @assign (for) @loop (method) @function", 96,
+        "[(call) (subshell)] @call [(assignment) (operator_assignment)] @assign (for) @loop (method) @function"
+        " [(class) (module)] @class",
+        96,
     ),
     "perl": _Spoken(
         "tree_sitter_perl", "language",
         "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
-        " (func1op_call_expression) (command_string)] @call (assignment_expression) @assign (for_statement) @loop",
+        " (func1op_call_expression) (command_string) (eval_expression)] @call (assignment_expression) @assign"
+        " (for_statement) @loop",
         48,
     ),
     "go": _Spoken(
         "tree_sitter_go", "language",
         "(call_expression) @call [(short_var_declaration) (assignment_statement) (var_spec) (const_spec)] @assign"
-        " (range_clause) @loop (function_declaration) @function",
+        " (range_clause) @loop [(function_declaration) (method_declaration)] @function",
         96,
     ),
     "csharp": _Spoken(
         "tree_sitter_c_sharp", "language",
         "[(invocation_expression) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)]"
-        " @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)] @function",
+        " @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)"
+        " (constructor_declaration)] @function (class_declaration) @class",
         96,
     ),
 }  # fmt: skip
@@ -188,6 +192,11 @@ def text_of(node: Node | None) -> str:
 # One shape for all languages
 
 
+def canonical(name: str) -> str:
+    """A name whose parts are joined by dots, whichever way its language joins them."""
+    return name.replace("?.", ".").replace("::", ".").replace("->", ".") if not name.isidentifier() else name
+
+
 class Called(NamedTuple):
     """A call by its parts: what it is called on, the name of what is called, and the arguments."""
 
@@ -218,6 +227,8 @@ def called(node: Node) -> Called:
         None,
     )
     created = node.type in _CREATED
+    if node.type == "eval_expression":
+        return Called(None, "eval", arguments_of(node))
     if function is None and created and node.named_child_count:
         function = node.named_children[0]
     name = text_of(function)
@@ -236,6 +247,8 @@ def member_parts(node: Node) -> tuple[Node | None, Node | None]:
 def arguments_of(node: Node) -> tuple[Node, ...]:
     """The arguments of a call, each without what only wraps it; those that are named stay as they are."""
     listed = node.child_by_field_name("arguments")
+    if node.type == "eval_expression":
+        return tuple(node.named_children)
     if listed is None:
         listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)
     if listed is None:
