@@ -214,12 +214,16 @@ _RUNS: Final = re2.compile(
 )
 
 
+_JOINED_TEXTS: Final = re2.compile(r"'\s*\+\s*'|\"\s*\+\s*\"")
+
+
 def cypher_effects(text: str) -> list[ResourceEffect]:
     """What a text of Cypher does; empty for every other text."""
     if not _CYPHER(text):
         return []
     found: list[ResourceEffect] = []
     shown = text.strip()[:80]
+    text = _JOINED_TEXTS.sub("", text)  # a query that is built of texts and run by a procedure
     if _EVERY_NODE.search(text):
         found.append(ResourceEffect("delete", "record", "all", (), "", shown))
     elif _EVERY_OF_LABEL.search(text):

@@ -199,14 +199,14 @@ _UNPICKLES: Final = re2.compile(
 )
 _SENDS: Final = re2.compile(
     r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
-    r"postform|post_form|newrequest|postasync|putasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
+    r"end|postform|post_form|newrequest|postasync|putasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
 )
 _NETWORK_SENDS: Final = re2.compile(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
 )
 # What a name holds through which something is sent that no text of the call shows.
 _CONNECTION: Final = re2.compile(
-    r"https?\.request\s*\(|HTTPS?Connection\s*\(|[sS]ocket\w*[.(]|net\.(?:connect|createConnection|Dial)|\bTCPSocket\b|"
+    r"\.request\s*\(|HTTPS?Connection\s*\(|[sS]ocket\w*[.(]|net\.(?:connect|createConnection|Dial)|\bTCPSocket\b|"
     r"\bWebSocket\b|smtplib\.|ftplib\.|paramiko\.|fsockopen|stream_socket_client|Net::HTTP|\bHttpClient\b|http\.NewRequest"
 )
 _FETCHED: Final = re2.compile(
@@ -410,7 +410,9 @@ def _judge_flow(
     ):
         facts.signals.append(("code.reads-secret", shown))
     if 3 in asked and (
-        _NETWORK_SENDS.search(call.text) or "connection" in kinds.get(name.partition(".")[0], frozenset())
+        _NETWORK_SENDS.search(call.text)
+        or _CONNECTION.search(call.text)
+        or "connection" in kinds.get(name.partition(".")[0], frozenset())
     ):
         facts.network = True
         if given & {"secret", "environment"}:

@@ -376,6 +376,8 @@ def role_of(
         if word is not None:
             return word, 100
     role, confidence, inert, runs = _named(tool, argument)
+    if role == "code" and is_source_path(tool, argument, value):
+        return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
     if role in _WRITTEN and (to_file or value.startswith(_PATCH)):
@@ -400,6 +402,24 @@ def role_of(
     return role, confidence
 
 
+_FROM: Final = frozenset({"src", "source"})
+_TAKES_FILES: Final = frozenset({
+    "archive", "backup", "copy", "cp", "file", "files", "link", "move", "mv", "rename", "rsync", "scp", "symlink",
+    "sync", "upload", "zip",
+})  # fmt: skip
+
+
+def is_source_path(tool: str, argument: str, value: str) -> bool:
+    """Whether a source is where a file comes from, and no program."""
+    return (
+        argument.lower() in _FROM
+        and not _TAKES_FILES.isdisjoint(words_of(tool))
+        and len(value) < _MOST_PATH
+        and "\n" not in value
+    )
+
+
+_MOST_PATH: Final = 1_024
 # Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
 _QUERIES: Final = frozenset({
     "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",
