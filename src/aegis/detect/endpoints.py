@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import re2
-
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.patterns import Lazy
 from aegis.detect.resources import words_of_resources
 
 ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*"})
@@ -72,12 +71,12 @@ def of_request(members: Mapping[str, Any], *, deletes: bool) -> Iterator[Resourc
 
 
 # The API of a forge: what guards a branch, who may push, keys that open it, and whether everybody sees it.
-_GUARDS: Final = re2.compile(
+_GUARDS: Final = Lazy(
     r"/branches/[^/]+/protection(?:/[\w-]+)?$|/protected_branches/[^/]+$|/rulesets/\d+$|/vulnerability-alerts$|/secret-scanning\b|"
     r"/push_rule$|/audit-?logs?(?:/|$)"
 )
-_REPOSITORY: Final = re2.compile(r"^(?:\w+://[\w.:-]+)?(?:/api/v\d)?/(?:repos/[^/]+/[^/]+|projects/[^/]+)$")
-_OF_FORGE: Final = re2.compile(r"/(?:repos|orgs|projects|groups|user|enterprises)(?:/|$)")
+_REPOSITORY: Final = Lazy(r"^(?:\w+://[\w.:-]+)?(?:/api/v\d)?/(?:repos/[^/]+/[^/]+|projects/[^/]+)$")
+_OF_FORGE: Final = Lazy(r"/(?:repos|orgs|projects|groups|user|enterprises)(?:/|$)")
 
 
 def _of_forge(method: str, where: str, members: Mapping[str, Any], path: str) -> Iterator[ResourceEffect]:
@@ -103,15 +102,15 @@ def _of_forge(method: str, where: str, members: Mapping[str, Any], path: str) ->
 
 _SENT: Final = ("body", "json", "data", "payload", "input")
 # Where servers run what they are sent: a build server's console, an agent's checks, jobs of a cluster of workers.
-_RUNS_CODE: Final = re2.compile(
+_RUNS_CODE: Final = Lazy(
     r"/scriptText$|/script$|/v1/agent/(?:check|service)/register$|/ws/v1/cluster/apps$|/v1/submissions/create$|"
     r"/jars/upload$|/_scripts/|/api/v1/dags/[^/]+/dagRuns$|/solr/[^/]+/config$"
 )
-_ON_NODE: Final = re2.compile(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
+_ON_NODE: Final = Lazy(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
 _HELD: Final[frozenset[Resource]] = frozenset(
     {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup"}
 )
-_NAMESPACE: Final = re2.compile(r"/api/v1/namespaces/[^/]+$")
+_NAMESPACE: Final = Lazy(r"/api/v1/namespaces/[^/]+$")
 
 
 def _request(verb: Verb, resource: Resource, scope: EffectScope, shown: str) -> ResourceEffect:

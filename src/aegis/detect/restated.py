@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import orjson
-import re2
 
+from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.roles import words_of
 
@@ -46,10 +46,10 @@ _DEEDS: Final = frozenset({
     "purge", "push", "put", "remove", "replace", "reset", "rm", "rollback", "run", "scale", "set", "start", "stop",
     "terminate", "uninstall", "unseal", "update", "upgrade",
 })  # fmt: skip
-_CAPITAL: Final = re2.compile(r"([a-z0-9])([A-Z])")
+_CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 400  # characters of a value that is put on the line
 _MOST: Final = 40  # words of a line
-_NAME: Final = re2.compile(r"^[A-Za-z][\w:.-]{0,63}$")
+_NAME: Final = Lazy(r"^[A-Za-z][\w:.-]{0,63}$")
 
 
 class Restated(NamedTuple):
@@ -107,8 +107,8 @@ class _Member(NamedTuple):
 
 _OF_CLUSTER: Final = frozenset({"kind", "namespace"})
 _MOST_CALLED: Final = 16
-_CALLED: Final = re2.compile(r"""redis\.p?call\s*\([^)]{1,300}\)""")  # by a script that the server runs
-_QUOTED: Final = re2.compile(r"""['"]([^'"]{1,200})['"]""")
+_CALLED: Final = Lazy(r"""redis\.p?call\s*\([^)]{1,300}\)""")  # by a script that the server runs
+_QUOTED: Final = Lazy(r"""['"]([^'"]{1,200})['"]""")
 
 
 def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -> list[str]:

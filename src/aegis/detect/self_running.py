@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import orjson
-import re2
 import yaml
 
 from aegis.core.effects import Resource
+from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.tool_files import language_by_ending
 
@@ -38,7 +38,7 @@ _SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", 
 
 
 # A program that lies where everybody can write, started by a file that runs by itself.
-_LOOSE_START: Final = re2.compile(
+_LOOSE_START: Final = Lazy(
     r"(?m)(?:^|[;&|(]|\b(?:nohup|exec|bash|sh|source|setsid|sudo|env|python3?|\.))[ \t]*[\"']?"
     r"((?:/tmp|/dev/shm|/var/tmp)/[^\s;&|\"']+)"
 )
@@ -99,30 +99,30 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
 
 # Commands in quotation marks, by what a file is called or ends with: of Groovy, Rust, CMake, MSBuild, Terraform.
 _TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
-_GROOVY: Final = re2.compile(
+_GROOVY: Final = Lazy(
     rf"\b(?:sh|bat|powershell|pwsh|commandLine|executable|exec)\b\s*\(?\s*(?:script\s*:\s*)?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
 )
 _QUOTED_IN: Final = {
     "jenkinsfile": _GROOVY,
     "gradle": _GROOVY,
     "kts": _GROOVY,
-    "rs": re2.compile(
+    "rs": Lazy(
         rf"\bCommand::new\s*\(\s*{_TEXT}\s*\)(?:\s*\.args?\s*\(\s*&?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]?\s*\))*"
     ),
-    "txt": re2.compile(rf"\bCOMMAND\s+(?:\w+\s+|-\w+\s+)*{_TEXT}"),
-    "csproj": re2.compile(rf"\bCommand\s*=\s*{_TEXT}"),
-    "props": re2.compile(rf"\bCommand\s*=\s*{_TEXT}"),
-    "targets": re2.compile(rf"\bCommand\s*=\s*{_TEXT}"),
-    "tf": re2.compile(rf"(?m)^\s*(?:command|program|inline)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"),
-    "toml": re2.compile(
+    "txt": Lazy(rf"\bCOMMAND\s+(?:\w+\s+|-\w+\s+)*{_TEXT}"),
+    "csproj": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
+    "props": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
+    "targets": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
+    "tf": Lazy(rf"(?m)^\s*(?:command|program|inline)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"),
+    "toml": Lazy(
         rf"(?m)^\s*(?:cmd|run|shell|runner|\w+-wrapper|linker|exec|command)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
     ),
 }
 _BY_ENDING: Final = (".gradle", ".kts", ".rs", ".txt", ".csproj", ".props", ".targets", ".tf", ".toml")
-_PARTS: Final = re2.compile(_TEXT)
+_PARTS: Final = Lazy(_TEXT)
 _RUBY: Final = frozenset({"rakefile", "gemfile", "vagrantfile", "guardfile", "fastfile", "podfile"})
 _OF_GIT: Final = frozenset({".gitconfig", "gitconfig", "config", ".hgrc", "hgrc"})
-_GIT_RUNS: Final = re2.compile(
+_GIT_RUNS: Final = Lazy(
     r"(?i)^(?:sshcommand|fsmonitor|pager|editor|textconv|askpass|helper|command|clean|smudge|process|external|program|hook\w*|"
     r"pre-\w+|post-\w+|update)$"
 )
@@ -140,7 +140,7 @@ def _of_git(value: str) -> str:
 
 
 # Settings by which a machine no longer asks whom it talks to, and a source of packages that nobody vouches for.
-_UNGUARDED: Final = re2.compile(
+_UNGUARDED: Final = Lazy(
     r"(?im)^\s*(?:strict-ssl\s*[= ]\s*\"?false|sslverify\s*=\s*(?:false|0)|check[_-]certificate\s*=\s*off|"
     r"--?insecure\b|insecure\s*$|"
     r"ssl_verify\s*:\s*false|trusted-host\s*=|strictssl\s*[:=]\s*false|enableStrictSsl:\s*false|unsafeHttpWhitelist:|"
@@ -150,7 +150,7 @@ _OF_CLIENTS: Final = frozenset({
     ".npmrc", ".yarnrc", ".yarnrc.yml", "pip.conf", "pip.ini", ".gitconfig", "gitconfig", ".curlrc", ".wgetrc",
     ".condarc", "npmrc", ".pypirc",
 })  # fmt: skip
-_NEAR: Final = re2.compile(r"http://(?:localhost|127\.|\[::1|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)")
+_NEAR: Final = Lazy(r"http://(?:localhost|127\.|\[::1|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)")
 
 
 def unguarded(written: Written) -> str:
@@ -167,7 +167,7 @@ def gives_secrets(written: Written) -> bool:
     return _ALL_SECRETS.search(written.flow.text[:MAX_FLOW]) is not None
 
 
-_ALL_SECRETS: Final = re2.compile(
+_ALL_SECRETS: Final = Lazy(
     r"(?i)(?:https?://|\b(?:curl|wget|nc|echo|cat|printf|node|python3?|base64)\b)[^\n]{0,300}\$\{\{\s*toJSON\(\s*secrets\s*\)|"
     r"\$\{\{\s*toJSON\(\s*secrets\s*\)\s*\}\}[^\n]{0,300}(?:https?://|\|)"
 )
@@ -182,8 +182,8 @@ def lends_rights(written: Written) -> bool:
     return _FROM_STRANGER.search(text) is not None and _OF_STRANGER.search(text) is not None
 
 
-_FROM_STRANGER: Final = re2.compile(r"(?m)^\s*(?:on:.*|-\s*|)\b(?:pull_request_target|workflow_run)\b")
-_OF_STRANGER: Final = re2.compile(
+_FROM_STRANGER: Final = Lazy(r"(?m)^\s*(?:on:.*|-\s*|)\b(?:pull_request_target|workflow_run)\b")
+_OF_STRANGER: Final = Lazy(
     r"\bref:\s*[\"']?(?:\$\{\{\s*github\.(?:event\.pull_request\.head\.|head_ref)|refs/pull/)|gh\s+pr\s+checkout"
 )
 
@@ -228,8 +228,8 @@ def parsed_yaml(text: str) -> Any:
         loader.dispose()
 
 
-_BLOCK: Final = re2.compile(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
-_SETTING: Final = re2.compile(r"^\s*\"?([\w-]+)\"?\s*[=:]\s*(.*?)\s*,?\s*$")
+_BLOCK: Final = Lazy(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
+_SETTING: Final = Lazy(r"^\s*\"?([\w-]+)\"?\s*[=:]\s*(.*?)\s*,?\s*$")
 _LEAVES: Final = frozenset({"egress"})  # what goes out, which is another matter than what comes in
 
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-import re2
-
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.json import escape
+from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
@@ -206,7 +205,7 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
             )
 
 
-_TERRAFORM: Final = re2.compile(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
+_TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
 
 
 def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
@@ -394,7 +393,7 @@ def _admits(members: Mapping[str, Any]) -> bool:
     return protocol == "-1" or any(_SENSITIVE_PORT.search(str(port)) is not None for port in ports if port is not None)
 
 
-_SENSITIVE_PORT: Final = re2.compile(
+_SENSITIVE_PORT: Final = Lazy(
     r"(?:^|\D)(?:22|23|135|445|1433|1521|2375|2376|2379|3306|3389|5432|5900|5984|6379|6443|9200|10250|11211|27017|0-65535)(?:\D|$)|^\*$"
 )
 

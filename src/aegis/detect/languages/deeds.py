@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import re2
 from tree_sitter import Node
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
 from aegis.detect.languages.names import ProgramNames, parameters, result_of
@@ -44,7 +44,7 @@ from aegis.detect.shell.uses import HIVES, is_key, written_value
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
 _KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument"})
-_WRITES: Final = re2.compile(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
+_WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
 
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import re2
 from tree_sitter import Node
 
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.syntax import (
     BoundName,
     Called,
@@ -20,10 +20,10 @@ from aegis.detect.languages.syntax import (
     text_of,
 )
 
-_REQUIRED: Final = re2.compile(
+_REQUIRED: Final = Lazy(
     r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
 )
-_PLAIN_NAME: Final = re2.compile(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
+_PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
 _PARAMETER: Final = frozenset({
     "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
     "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
@@ -195,7 +195,7 @@ class ProgramNames:
                     yield text_of(left), argument
 
 
-_LOADS: Final = re2.compile(r"^(?:await\s+)?(?:__import__|(?:importlib\.)?import_module|require|import)\s*\(")
+_LOADS: Final = Lazy(r"^(?:await\s+)?(?:__import__|(?:importlib\.)?import_module|require|import)\s*\(")
 
 
 def loaded_module(node: Node) -> Node | None:

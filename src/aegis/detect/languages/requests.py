@@ -12,39 +12,37 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-import re2
 from tree_sitter import Node
 
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.names import loaded_module
 from aegis.detect.languages.syntax import Called, CodeLanguage, arguments_of, member_parts, text_of
 from aegis.detect.languages.values import NameScope
 from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import builtin_programs
 
-SPEAKS_OF_CLOUD: Final = re2.compile(
-    r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto"
-)
-FETCHES: Final = re2.compile(
+SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
+FETCHES: Final = Lazy(
     r"(?i)requests\.|urlopen|urlretrieve|httpx|aiohttp|\bfetch\(|axios|https?\.get|downloadfile|wget\.|\.recv\(|curl_|"
     r"file_get_contents\(.http|open-uri|getstore|net::http|restclient|pycurl|ftplib"
 )
 # Statements that are worth a parser wherever a program hands them to a database.
-GRAVE_STATEMENT: Final = re2.compile(
+GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
     r"\bsuperuser\b|\bload_file\s*\("
 )
 # What is grave as well where a server's data ends by it: a file of SQLite is made anew by the program that asks.
-GRAVE_ON_SERVER: Final = re2.compile(
+GRAVE_ON_SERVER: Final = Lazy(
     r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s])\S*|\btruncate\s+(?:table\s+)?\w|^\s*delete\s+from\s+[\w.\"`\[\]]+\s*;?\s*$"
 )
-ASKS_SERVER: Final = re2.compile(
+ASKS_SERVER: Final = Lazy(
     r"(?i)psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
     r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse"
 )
 _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
-_PLAIN: Final = re2.compile(r"[\s'\"`]+")
-_CAPITAL: Final = re2.compile(r"([a-z0-9])([A-Z])")
+_PLAIN: Final = Lazy(r"[\s'\"`]+")
+_CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 1_000  # characters of an argument that are compared
 _MOST_OPTIONS: Final = 24
 

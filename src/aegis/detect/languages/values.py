@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
-import re2
 from tree_sitter import Node
 
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.syntax import BoundName, Called, called, canonical, member_parts, text_of, unwrapped
 
 HOLE: Final = "\x1a"  # stands for text that comes from outside
@@ -113,8 +113,8 @@ _BLOCKS: Final = frozenset({
 _ESCAPES: Final[Mapping[str, str]] = {
     "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
 }  # fmt: skip
-_NUMBER: Final = re2.compile(r"^-?\d{1,4}$")
-_FIELD: Final = re2.compile(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+_NUMBER: Final = Lazy(r"^-?\d{1,4}$")
+_FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 
 
 class NameScope:
