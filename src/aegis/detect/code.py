@@ -21,7 +21,16 @@ from aegis.detect.fold import unpiled
 from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
-from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
+from aegis.detect.languages.syntax import (
+    LANGUAGES,
+    CodeLanguage,
+    called,
+    catches_errors,
+    grammar_of,
+    language_of,
+    spelled,
+    text_of,
+)
 from aegis.detect.languages.together import told_together
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
@@ -100,7 +109,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
                 _aliases(node, aliases)
         nodes = _affordable(found.get("call", ()), effort)
         assigned = _affordable(found.get("assign", ()), effort)
-        nodes = [node for node in nodes if node.type != "eval_expression" or not _is_block(node)]
+        nodes = [node for node in nodes if not catches_errors(node)]
         calls += sorted((_call(node, aliases, language) for node in nodes), key=_order)
         assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
         cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
@@ -111,11 +120,6 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
 def _open(text: str) -> int:
     """How many brackets of a text are not closed."""
     return sum(max(0, text.count(opens) - text.count(closes)) for opens, closes in ("()", "[]", "{}"))
-
-
-def _is_block(node: Node) -> bool:
-    """Whether Perl's `eval` holds statements of the program, whose errors it catches, and no text."""
-    return bool(node.named_children) and node.named_children[0].type == "block"
 
 
 def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:

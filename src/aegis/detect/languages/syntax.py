@@ -324,3 +324,8 @@ def _spread(node: Node) -> list[Node]:
 
 def _name_of(node: Node) -> str:
     return text_of(node).removeprefix("my ").removeprefix("our ").removeprefix("local ").strip()[:80]
+
+
+def catches_errors(node: Node) -> bool:
+    """Whether Perl's `eval` holds statements of the program, whose errors it catches, and no text."""
+    return node.type == "eval_expression" and bool(node.named_children) and node.named_children[0].type == "block"
