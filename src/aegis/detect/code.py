@@ -21,6 +21,7 @@ from aegis.detect.fold import unpiled
 from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
+from aegis.detect.languages.names import add_aliases
 from aegis.detect.languages.syntax import (
     LANGUAGES,
     CodeLanguage,
@@ -106,7 +107,7 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         found = captured.nodes
         if language == "python":
             for node in found.get("import", ()):
-                _aliases(node, aliases)
+                add_aliases(node, aliases)
         nodes = _affordable(found.get("call", ()), effort)
         assigned = _affordable(found.get("assign", ()), effort)
         nodes = [node for node in nodes if not catches_errors(node)]
@@ -172,19 +173,6 @@ def _assignment(node: Node) -> Assignment | None:
     if left is None or right is None:
         return None
     return Assignment(text_of(left)[:80], text_of(right), node.start_byte)
-
-
-def _aliases(node: Node, aliases: dict[str, str]) -> None:
-    """The names that an import brings in, with what they stand for: `from os import system as s`."""
-    module = node.child_by_field_name("module_name")
-    prefix = f"{text_of(module)}." if module is not None else ""
-    for child in node.named_children:
-        if child.type == "aliased_import":
-            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
-            if target is not None and alias is not None:
-                aliases[text_of(alias)] = prefix + text_of(target)
-        elif prefix and child.type == "dotted_name" and child != module:
-            aliases[text_of(child)] = prefix + text_of(child)
 
 
 _SHELL_CALLS: Final = Lazy(

@@ -267,3 +267,16 @@ def _held(classes: Iterable[Node]) -> Iterator[tuple[int, str]]:
 def _shorter(full: str) -> list[str]:
     parts = full.split(".")
     return [f"{parts[-2]}.{parts[-1]}"] if len(parts) > 2 else []
+
+
+def add_aliases(node: Node, aliases: dict[str, str]) -> None:
+    """Add the names that an import brings in, with what they stand for: `from os import system as s`."""
+    module = node.child_by_field_name("module_name")
+    prefix = f"{text_of(module)}." if module is not None else ""
+    for child in node.named_children:
+        if child.type == "aliased_import":
+            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
+            if target is not None and alias is not None:
+                aliases[text_of(alias)] = prefix + text_of(target)
+        elif prefix and child.type == "dotted_name" and child != module:
+            aliases[text_of(child)] = prefix + text_of(child)
